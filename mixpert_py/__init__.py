@@ -1,0 +1,57 @@
+"""MixPert-Py: the matrix products of a Python program, at the accuracy you choose and no more.
+
+    @mixpert_py.accelerate            rewrite one function
+    mixpert_py.precision("int8x6")    one scheme for all products of a block
+    mixpert_py.matmul(a, b), dot      one product
+    mixpert_py.observe(name, value)   a value that a tuner judges the program by
+    mixpert_py.load_plan(path)        a plan file
+    mixpert_py.schemes()              names of the schemes, most accurate first
+
+Importing this package is quick: everything is loaded where it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixpert_py.config import load_plan
+    from mixpert_py.decorator import accelerate
+    from mixpert_py.observation import observe
+    from mixpert_py.runtime.dispatch import dot, dot_method, matmul
+    from mixpert_py.runtime.in_force import precision
+    from mixpert_py.runtime.schemes import schemes
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "accelerate",
+    "dot",
+    "dot_method",
+    "load_plan",
+    "matmul",
+    "observe",
+    "precision",
+    "schemes",
+]
+
+_HOMES = {
+    "accelerate": "mixpert_py.decorator",
+    "dot": "mixpert_py.runtime.dispatch",
+    "dot_method": "mixpert_py.runtime.dispatch",
+    "load_plan": "mixpert_py.config",
+    "matmul": "mixpert_py.runtime.dispatch",
+    "observe": "mixpert_py.observation",
+    "precision": "mixpert_py.runtime.in_force",
+    "schemes": "mixpert_py.runtime.schemes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mixpert_py' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    if _HOMES[name].startswith("mixpert_py.runtime"):
+        # The runtime knows no files and no environment; plans are found by the face.
+        import_module("mixpert_py.config").look_up_plans()
+    globals()[name] = value  # the next look-up does not come here
+    return value

@@ -1,0 +1,57 @@
+"""Who knows what: each part imports only what it may."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FACE = {"mixpert_py.plan", "mixpert_py.errors"}
+
+FORBIDDEN = {
+    "passes": {"cupy", "numba", "numpy"},
+    "runtime": {"libcst", "ast", "inspect"},
+    "tuner": {"cupy", "libcst", "ast", "inspect", "subprocess"},
+}
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in the file."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+@pytest.mark.parametrize("part", ["passes", "runtime", "tuner"])
+def test_parts_do_not_import_one_another(part: str) -> None:
+    files = list((ROOT / part).rglob("*.py"))
+    assert files
+    for path in files:
+        for name in imported(path):
+            head = name.partition(".")[0]
+            assert head not in FORBIDDEN[part], f"{path} imports {name}"
+            if head == "mixpert_py":
+                own = name == "mixpert_py" or name.startswith(f"mixpert_py.{part}")
+                face = any(name == allowed or name.startswith(f"{allowed}.") for allowed in FACE)
+                assert own or face, f"{path} imports {name}"
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    for name in imported(ROOT / "mixpert_py" / "__init__.py"):
+        # What stands under TYPE_CHECKING is not imported when it runs.
+        assert name.startswith(("mixpert_py.", "importlib", "typing")), name
+
+
+def test_only_the_face_reads_the_environment() -> None:
+    for part in ("passes", "runtime", "tuner", "mixpert_py"):
+        for path in (ROOT / part).rglob("*.py"):
+            text = path.read_text()
+            if path.name not in ("config.py", "cli.py"):
+                assert "os.environ" not in text, path
