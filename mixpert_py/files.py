@@ -1,0 +1,45 @@
+"""Files are replaced in one step: a reader, or a crash, sees the old bytes or the new ones."""
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+
+def require_place(path: Path) -> None:
+    """Raise OSError where `replace` could not put a file, as far as that is known before."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def replace(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Replace a file's bytes; links are followed. mode: its permissions; None keeps the old ones.
+
+    What is no regular file (a device, a pipe, /dev/stdout) is written to, not replaced.
+    Raises OSError, and leaves the old file, where that cannot be done.
+    """
+    if (path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))) or _is_special(path):
+        with path.open("ab") as stream:
+            stream.write(content)
+        return
+    target = Path(os.path.realpath(path))
+    if mode is None:
+        mode = target.stat().st_mode & 0o7777 if target.exists() else 0o644
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file()

@@ -1,0 +1,240 @@
+"""The plan: which scheme each call site runs, kept as a TOML file that people read and edit."""
+
+import os
+import re
+import tomllib
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from mixpert_py import files
+from mixpert_py.errors import PlanError
+from mixpert_py.toml_lines import line_of
+
+SCHEMA = 1
+MAX_BYTES = 1 << 20
+SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+#[0-9]+\Z"
+
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+SiteId = Annotated[str, msgspec.Meta(pattern=SITE_ID)]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A table of the plan file: immutable, and strict about its keys."""
+
+
+class Provenance(Record, frozen=True):
+    """Where a plan comes from: enough to see that it is stale."""
+
+    source: str = ""
+    sha256: str = ""
+    device: str = ""
+    backend: str = ""
+    versions: dict[str, str] = {}
+    blas_threads: Count = 0
+    command: str = ""
+    date: str = ""
+
+
+class Criterion(Record, frozen=True):
+    """One observed value, how its error is measured, what is allowed and what was reached."""
+
+    name: str
+    metric: str
+    budget: NonNegative
+    achieved: NonNegative = 0.0
+    reference: str = "float64"
+    holdout: NonNegative | None = None
+
+
+class Site(Record, frozen=True):
+    """One call site and its scheme; the rest is what was measured when the plan was made."""
+
+    id: SiteId
+    scheme: str
+    expression: str = ""
+    block: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    locked: bool = False
+    shapes: list[list[Count]] = []
+    calls: Count = 0
+    error: NonNegative = 0.0
+    native_ms: NonNegative = 0.0
+    ms: NonNegative = 0.0
+
+
+class Plan(Record, frozen=True):
+    """Call sites and their schemes. `schema` is the version of the file format."""
+
+    schema: int = SCHEMA
+    provenance: Provenance = Provenance()
+    criterion: list[Criterion] = []
+    site: list[Site] = []
+
+    def schemes(self) -> dict[str, str]:
+        """Site id → scheme name."""
+        return {site.id: site.scheme for site in self.site}
+
+    def find(self, site_id: str) -> Site | None:
+        """The entry of a call site: by its id, else the only one with its kind and hash.
+
+        The second way finds a site whose module was renamed, or whose function was: one of the two
+        must still be as it was, because `x @ y` has the same hash in any program. None: stale.
+        """
+        place, _, tail = site_id.partition("/")
+        module, _, function = place.partition(":")
+        same_hash = []
+        for site in self.site:
+            if site.id == site_id:
+                return site
+            if site.id.partition("/")[2] == tail:
+                same_hash.append(site)
+        if len(same_hash) != 1:
+            return None
+        found_module, _, found_function = same_hash[0].id.partition("/")[0].partition(":")
+        return same_hash[0] if module == found_module or function == found_function else None
+
+
+def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -> Plan:
+    """Parse a plan. `known` are the scheme names to accept; None accepts any.
+
+    Raises PlanError, in one line that names the key and the line, on anything malformed.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise PlanError(f"{name}: larger than {MAX_BYTES >> 20} MiB; a plan lists call sites only")
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{name}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise PlanError(f"{name}: nested too deeply; a plan has tables and lists only") from None
+    # The schema comes first: the keys of another version are unknown to this one.
+    schema = tables.get("schema", SCHEMA)
+    if isinstance(schema, int | float) and schema != SCHEMA:
+        raise _refused(text, name, ["schema"], f"{schema}; this version reads {SCHEMA}")
+    try:
+        plan = msgspec.convert(tables, Plan)
+    except msgspec.ValidationError as error:
+        keys, what = _explained(str(error), tables)
+        raise _refused(text, name, keys, what) from None
+    seen: set[str] = set()
+    for index, site in enumerate(plan.site):
+        here = ["site", f"[{index}]"]
+        if site.id in seen:
+            raise _refused(text, name, [*here, "id"], f"{site.id!r} stands twice")
+        seen.add(site.id)
+        if known is not None and site.scheme not in known:
+            what = f"unknown scheme {site.scheme!r}; known: {', '.join(known)}"
+            raise _refused(text, name, [*here, "scheme"], what)
+    return plan
+
+
+def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> Plan:
+    """Read a plan file. Raises PlanError if it cannot be read or is malformed."""
+    return loads(_read(path), str(path), known)
+
+
+def dumps(plan: Plan, previous: str = "") -> str:
+    """The plan as TOML. Comments, layout and newlines of `previous`, an older plan, are kept.
+
+    What stands inline in `previous`, or in pieces, is written anew as tables.
+    """
+    import tomlkit  # not above: every program under a plan reads it, few write one
+
+    newline = "\r\n" if "\r\n" in previous else "\n"
+    document: Any = tomlkit.parse(previous.replace("\r\n", "\n"))
+    tables = msgspec.to_builtins(plan)
+    document["schema"] = plan.schema
+    provenance = tables.get("provenance", {})
+    _put(document, "provenance", _updated(document.get("provenance"), provenance))
+    for name, key in (("criterion", "name"), ("site", "id")):
+        old = {row[key]: row for row in document.get(name, [])}
+        array = tomlkit.aot()
+        for row in tables.get(name, []):
+            array.append(_updated(old.get(row[key]), row))
+        _put(document, name, array)
+    return tomlkit.dumps(document).replace("\n", newline)
+
+
+def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan file, keeping the comments of the one that was there, in one step.
+
+    Raises PlanError if it cannot be written, could not be read again, or would replace what is no
+    plan; the old file is then as it was.
+    """
+    previous = _read(path) if os.path.exists(path) else ""
+    try:
+        loads(previous, str(path))
+    except PlanError as error:
+        raise PlanError(f"{error}; mend or remove this file first") from None
+    text = dumps(plan, previous)
+    loads(text, f"{path} (not written)")
+    try:
+        files.replace(Path(path), text.encode())
+    except UnicodeEncodeError as error:
+        raise PlanError(f"{path}: cannot write the plan: {error.reason}") from None
+    except OSError as error:
+        raise PlanError(f"{path}: cannot write the plan: {error.strerror}") from None
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise PlanError(f"{path}: cannot read the plan: {error.strerror}") from None
+    except UnicodeDecodeError:
+        if len(raw) <= MAX_BYTES:
+            raise PlanError(f"{path}: a plan is UTF-8 text; this file is not") from None
+        return "x" * len(raw)  # too large comes first: the cut may have split a character
+
+
+def _updated(table: Any, row: dict[str, Any]) -> Any:
+    """A table in place, so that a person's comments stay; a new one if it is no plain table."""
+    import tomlkit
+    from tomlkit.items import Table
+
+    if not isinstance(table, Table) or table.is_super_table():  # the latter: has no header
+        table = tomlkit.table()
+    for key in list(table):
+        # A mapping moves to the end, as a table: nothing else may follow its header.
+        if key not in row or (isinstance(row[key], dict) and table[key] != row[key]):
+            del table[key]
+    for key, value in row.items():
+        if table.get(key) != value:
+            table[key] = value
+    return table
+
+
+def _put(document: Any, name: str, item: Any) -> None:
+    """Make an item that is not yet in its place the document's last, if there is anything in it."""
+    if document.get(name) is item:
+        return
+    if name in document:
+        del document[name]
+    if item:
+        document[name] = item
+
+
+def _refused(text: str, name: str, keys: list[str], what: str) -> PlanError:
+    key = ".".join(keys).replace(".[", "[")
+    return PlanError(f"{name}:{line_of(text, keys)}: key {key!r}: {what}")
+
+
+def _explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
+    """The keys that lead to what msgspec refuses, and why it does, from its message."""
+    what, _, path = message.partition(" - at `$")
+    keys = re.findall(r"[^.\[\]`]+|\[[\d.]+\]", path)
+    if keys[-1:] == ["[...]"]:  # some value of a mapping, whose values are strings
+        versions = tables["provenance"]["versions"]
+        keys[-1] = next(key for key, value in versions.items() if not isinstance(value, str))
+    if unknown := re.search(r"unknown field `(.+)`", what, re.DOTALL):
+        return [*keys, unknown[1]], "unknown key"
+    if missing := re.search(r"missing required field `(.+)`", what):
+        return [*keys, missing[1]], "missing"
+    if "matching regex" in what:
+        what = "not a site id; one looks like module:function/kind~hash#n"
+    return keys, what
