@@ -1,0 +1,110 @@
+"""The one line that a rewritten file needs: `import mixpert_py as _mixpert`, and its place."""
+
+import ast
+import re
+
+from mixpert_py.passes.edit import Edit, without_comments
+from mixpert_py.passes.source import Source
+
+PACKAGE = "mixpert_py"
+ALIAS = "_mixpert"
+MARK = "  # added by mixpert rewrite"
+COMMENT_LINE = re.compile(r"[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n|\Z)")
+SAME_LINE = re.compile(r"(?:[ \t\f;]|\\(?:\r\n|\r|\n))*")
+BLANK_LINE = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
+
+
+def position(tree: ast.Module) -> int:
+    """How many statements stay before the import: the docstring and the future imports."""
+    body = tree.body
+    count = 1 if body and _is_docstring(body[0]) else 0
+    while count < len(body) and _is_future(body[count]):
+        count += 1
+    return count
+
+
+def alias(tree: ast.Module, text: str) -> str:
+    """The name for the runtime: that of an import already there, else one that is not in use."""
+    before = position(tree)
+    for statement in tree.body[before:]:
+        if name := imported_as(statement):
+            return name
+    number = 0
+    name = ALIAS
+    while re.search(rf"\b{name}\b", text):
+        number += 1
+        name = f"{ALIAS}_{number}"
+    return name
+
+
+def is_imported(tree: ast.Module, name: str) -> bool:
+    """True if an earlier rewriting left its import in the file."""
+    return any(imported_as(statement) == name for statement in tree.body)
+
+
+def imported_as(statement: ast.stmt) -> str | None:
+    """The name that `import mixpert_py as _mixpert` binds, if the statement is that."""
+    if isinstance(statement, ast.Import) and len(statement.names) == 1:
+        name = statement.names[0]
+        if name.name == PACKAGE and name.asname and re.fullmatch(r"_mixpert(_\d+)?", name.asname):
+            return name.asname
+    return None
+
+
+def edit(tree: ast.Module, source: Source, name: str) -> Edit:
+    """The import as a line of its own, where a person would put it.
+
+    Before the first statement if that is an import; else behind the docstring, the future imports
+    or the opening comment (shebang, coding line, licence). A statement that follows a docstring on
+    the same line gets the import before it, on that line.
+    """
+    text = source.text
+    before = position(tree)
+    line = f"import {PACKAGE} as {name}"
+    first = source.span(tree.body[before])[0]
+    if before:
+        end = source.span(tree.body[before - 1])[1]
+        if SAME_LINE.fullmatch(without_comments(text[end:first])):
+            return Edit(first, first, f"{line}; ", True, -1)
+        at = _next_line(text, end)
+    else:
+        at = _after_opening_comment(text)
+    if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
+        at = source.line_starts[tree.body[before].lineno - 1]
+    return Edit(at, at, f"{line}{MARK}{source.newline}", True, -1)
+
+
+def node(name: str) -> ast.Import:
+    """The import as a statement located in line 1, for a tree that is run and not written."""
+    here = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+    return ast.Import([ast.alias(PACKAGE, name, **here)], **here)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _is_future(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+
+
+def _next_line(text: str, start: int) -> int:
+    end = re.compile(r"\r\n|\r|\n|\Z").search(text, start)
+    assert end is not None
+    return end.end()
+
+
+def _after_opening_comment(text: str) -> int:
+    """Behind the first block of comment lines; 0 if the file opens with code."""
+    at = 0
+    while blank := BLANK_LINE.match(text, at):
+        at = blank.end()
+    if not COMMENT_LINE.match(text, at):
+        return 0
+    while (comment := COMMENT_LINE.match(text, at)) and comment[0]:
+        at = comment.end()
+    return at

@@ -1,0 +1,16 @@
+"""Product: a call site with its node in the tree and the spelling that can rewrite it."""
+
+import ast
+from dataclasses import dataclass
+
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.spellings import Spelling
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A call site in its tree. No spelling: it is only listed."""
+
+    site: CallSite
+    node: ast.AST
+    spelling: Spelling | None

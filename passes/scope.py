@@ -1,0 +1,154 @@
+"""Scope: what a name means at a place, by Python's rules and the imports that bind it."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+ARRAY_MODULES = frozenset({"numpy", "cupy"})
+# Decorators whose function never runs as Python bytecode: a runtime call would not compile.
+COMPILERS = frozenset(
+    {
+        "jit",
+        "njit",
+        "vectorize",
+        "guvectorize",
+        "cfunc",
+        "generated_jit",
+        "stencil",
+        "jitclass",
+        "rawkernel",
+    }
+)
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One way a name gets its value. `target`: what an import binds it to; None: anything else."""
+
+    target: str | None
+    module: bool = False  # bound by `import x`, so certainly a module
+    line: int = 0
+
+
+@dataclass(eq=False)
+class Scope:
+    """One namespace of the program: module, class, function, lambda or comprehension."""
+
+    node: ast.AST
+    parent: "Scope | None"
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    elsewhere: dict[str, type[ast.stmt]] = field(default_factory=dict)  # global, nonlocal
+    stars: list[Binding] = field(default_factory=list)
+
+    @property
+    def qualname(self) -> str:
+        """As Python's __qualname__, with comprehensions counted to the function around them."""
+        if self.parent is None:
+            return "<module>"
+        if isinstance(self.node, COMPREHENSIONS):
+            return self.parent.qualname
+        name = getattr(self.node, "name", "<lambda>")
+        around = self.parent
+        while isinstance(around.node, COMPREHENSIONS) and around.parent:
+            around = around.parent
+        if around.parent is None or self.parent.elsewhere.get(name) is ast.Global:
+            return str(name)
+        inner = ".<locals>." if isinstance(around.node, FUNCTIONS) else "."
+        return f"{around.qualname}{inner}{name}"
+
+    def chain(self) -> Iterator["Scope"]:
+        """The scopes in which a name used here may be bound: classes around it are not seen."""
+        scope: Scope | None = self
+        while scope:
+            if scope is self or not isinstance(scope.node, ast.ClassDef):
+                yield scope
+            scope = scope.parent
+
+    def owner(self, name: str) -> "Scope | None":
+        """The scope whose variable a name used here is; None: a builtin, or from a star import."""
+        declared = self.elsewhere.get(name)
+        for scope in self.chain():
+            if declared is ast.Global and scope.parent is not None:
+                continue
+            if declared is ast.Nonlocal and (scope is self or scope.parent is None):
+                continue
+            if name in scope.bindings:
+                return scope
+            if scope is not self and scope.elsewhere.get(name) is ast.Global:
+                declared = ast.Global
+        return None
+
+    def is_local(self, name: str) -> bool:
+        """True if the name is a variable of a function, lambda or comprehension."""
+        owner = self.owner(name)
+        return owner is not None and isinstance(owner.node, (*FUNCTIONS, *COMPREHENSIONS))
+
+    def meanings(self, expr: ast.expr) -> frozenset[str] | None:
+        """Everything a dotted name may mean, such as {"numpy.dot"}; None: not known for certain.
+
+        `x = None` beside an import is the idiom for a missing package and takes nothing away.
+        """
+        if isinstance(expr, ast.Attribute):
+            base = self.meanings(expr.value)
+            return None if base is None else frozenset(f"{name}.{expr.attr}" for name in base)
+        if not isinstance(expr, ast.Name):
+            return None
+        owner = self.owner(expr.id)
+        if owner is None:
+            return None
+        bindings = owner.bindings[expr.id]
+        latest = max(binding.line for binding in bindings)
+        if any(star.line > latest and star.target not in ARRAY_MODULES for star in owner.stars):
+            return None
+        targets = [binding.target for binding in bindings]
+        return None if None in targets else frozenset(t for t in targets if t)
+
+    def has_star(self) -> bool:
+        """True if a star import may have bound a name used here."""
+        return any(scope.stars for scope in self.chain())
+
+    def root_bindings(self, expr: ast.expr) -> list[Binding]:
+        """Every binding, hidden ones too, of the name that a dotted name starts with."""
+        while isinstance(expr, ast.Attribute):
+            expr = expr.value
+        if not isinstance(expr, ast.Name):
+            return []
+        return [binding for scope in self.chain() for binding in scope.bindings.get(expr.id, ())]
+
+    def is_module(self, expr: ast.expr) -> bool:
+        """True if the name that a dotted name starts with is, or hides, an imported module."""
+        return any(b.module or b.target in ARRAY_MODULES for b in self.root_bindings(expr))
+
+    def is_compiled(self) -> bool:
+        """True inside a function or class that numba, or a decorator of its names, compiles."""
+        for scope in (self, *self._around()):
+            decorators = getattr(scope.node, "decorator_list", [])
+            if scope.parent and any(scope.parent.names_compiler(d) for d in decorators):
+                return True
+        return False
+
+    def names_compiler(self, expr: ast.expr) -> bool:
+        """True if an expression is a decorator of a compiler such as numba, called or not."""
+        if isinstance(expr, ast.Call):
+            expr = expr.func
+        known = self.meanings(expr)
+        if known is not None:
+            return any(
+                name.rpartition(".")[2] in COMPILERS and name.partition(".")[0] not in ARRAY_MODULES
+                for name in known
+            )
+        if isinstance(expr, ast.Attribute):
+            return expr.attr in COMPILERS
+        if not isinstance(expr, ast.Name):
+            return False
+        targets = [binding.target or "" for binding in self.root_bindings(expr)]
+        return any(name.rpartition(".")[2] in COMPILERS for name in (expr.id, *targets))
+
+    def _around(self) -> Iterator["Scope"]:
+        scope = self.parent
+        while scope:
+            yield scope
+            scope = scope.parent

@@ -1,0 +1,149 @@
+"""Source: the bytes of a Python file as text, with positions as `ast` counts them."""
+
+import ast
+import bisect
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from mixpert_py.errors import SourceError
+
+MAX_BYTES = 4 << 20
+# LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
+# thousand levels; code that a person wrote stays below 100.
+MAX_DEPTH = 250
+
+BOM = b"\xef\xbb\xbf"
+NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A decoded file. `bom` + `text` encoded with `encoding` is the file, byte for byte."""
+
+    module: str
+    text: str
+    encoding: str
+    bom: bytes
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        """Offset of each line. Only \\n, \\r\\n and \\r end a line, as in Python's tokenizer."""
+        return (0, *(match.end() for match in NEWLINE.finditer(self.text)))
+
+    @cached_property
+    def newline(self) -> str:
+        """The file's newline: that of its first line."""
+        first = NEWLINE.search(self.text)
+        return first[0] if first else "\n"
+
+    def offset(self, line: int, column: int) -> int:
+        """Offset in `text` of a position of `ast`: 1-based line, 0-based column in UTF-8 bytes."""
+        start = self.line_starts[line - 1]
+        end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+        row = self.text[start:end]
+        if row.isascii():
+            return start + column
+        return start + len(row.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line (1-based) and column (0-based, in characters) of an offset."""
+        line = bisect.bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1]
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Offsets of a node's first character and of the one after its last.
+
+        An expression's own parentheses lie outside.
+        """
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self.offset(node.lineno, node.col_offset),
+            self.offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def encode(self, text: str) -> bytes:
+        """A changed text as the bytes of a file of the same kind."""
+        try:
+            return self.bom + text.encode(self.encoding)
+        except UnicodeError as error:
+            raise SourceError(f"{self.module}: cannot be written as {self.encoding}") from error
+
+
+def decode(raw: bytes, module: str) -> Source:
+    """Decode a file as Python would: BOM, coding line, else UTF-8.
+
+    Raises SourceError on more than 4 MiB, and on an encoding that is unknown, wrong, or does not
+    give the same bytes back.
+    """
+    if len(raw) > MAX_BYTES:
+        raise SourceError(f"{module}: larger than {MAX_BYTES >> 20} MiB; such a file is skipped")
+    bom = BOM if raw.startswith(BOM) else b""
+    body = raw[len(bom) :]
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        encoding = encoding.removesuffix("-sig")
+        text = body.decode(encoding)
+        same = text.encode(encoding) == body
+    except (SyntaxError, LookupError, ValueError, RecursionError) as error:
+        raise SourceError(f"{module}: cannot be decoded: {one_line(error)}") from None
+    if not same:
+        raise SourceError(f"{module}: decoding as {encoding} and encoding again changes the file")
+    return Source(module, text, encoding, bom)
+
+
+def parse(text: str, module: str) -> ast.Module:
+    """The syntax tree. Raises SourceError where Python does not accept the text.
+
+    Python's parser reports hostile nesting as RecursionError or MemoryError and NUL as ValueError.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except SyntaxError as error:
+        raise SourceError(f"{module}: line {error.lineno or 1}: {error.msg}") from None
+    except (RecursionError, MemoryError):
+        raise SourceError(f"{module}: nested too deeply for Python's parser") from None
+    except ValueError as error:
+        raise SourceError(f"{module}: cannot be parsed: {one_line(error)}") from None
+
+
+def require_shallow(tree: ast.Module, module: str) -> None:
+    """Raise SourceError if the tree is deeper than MAX_DEPTH. Does not recurse."""
+    level: list[ast.AST] = [tree]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise SourceError(f"{module}: nested more than {MAX_DEPTH} levels; the file is skipped")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+
+
+@contextmanager
+def refusing_depth(module: str) -> Iterator[None]:
+    """Turn a RecursionError into a SourceError: little depth is left where a caller is deep."""
+    try:
+        yield
+    except RecursionError:
+        raise SourceError(f"{module}: nested too deeply; the file is skipped") from None
+
+
+def preorder(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and everything below it, in the order of the source. Does not recurse."""
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        yield here
+        stack.extend(reversed(list(ast.iter_child_nodes(here))))
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's message without its newlines."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,155 @@
+"""Site ids outlive what leaves the product as it is, and nothing else."""
+
+import re
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.plan import SITE_ID
+
+PROGRAM = """\
+import numpy as np
+
+SCALE = np.eye(3)
+
+def forward(x, w):
+    h = x @ w
+    return np.dot(h, w) @ SCALE
+"""
+
+
+def ids(program: str, module: str = "m") -> list[str]:
+    return [site.id for site in analyze(program.encode(), module)]
+
+
+EQUAL = [
+    ("blank-lines", PROGRAM.replace("\n", "\n\n")),
+    ("comments", PROGRAM.replace("\n    ", "\n    # why\n    ")),
+    ("spaces", PROGRAM.replace(" @ ", "@").replace(", ", " ,  ")),
+    ("brackets", PROGRAM.replace("x @ w", "((x) @ (w))")),
+    ("lines", PROGRAM.replace("x @ w", "(x\n      @ w)")),
+    ("renamed-locals", PROGRAM.replace("h", "hidden").replace("(x, w", "(inputs, w")
+     .replace("x @", "inputs @").replace("fohiddenrward", "forward")),
+    ("new-statement", PROGRAM.replace("    h =", "    print(x)\n    h =")),
+    ("new-neighbour", PROGRAM.replace("    h =", "    g = x.T @ x @ w[0]\n    h =")),
+    ("new-function", "def other(a, b):\n    return a @ b\n" + PROGRAM),
+    ("crlf", PROGRAM.replace("\n", "\r\n")),
+    ("docstring", '"""doc"""\n' + PROGRAM),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", [pytest.param(p, id=name) for name, p in EQUAL])
+def test_ids_stay(program: str) -> None:
+    program = program.replace("forwardhidden", "forward")
+    assert set(ids(PROGRAM)) <= set(ids(program))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("x @ w", "w @ x.T", id="operands"),
+        pytest.param("SCALE", "OTHER", id="global"),
+        pytest.param("np.dot(h, w)", "h.dot(w)", id="spelling"),
+        pytest.param("h, w", "h, w.T", id="attribute"),
+        pytest.param("def forward", "def backward", id="function"),
+    ],
+)
+def test_ids_change(old: str, new: str) -> None:
+    assert set(ids(PROGRAM)) != set(ids(PROGRAM.replace(old, new)))
+
+
+def test_the_hash_outlives_the_functions_name() -> None:
+    before, after = ids(PROGRAM), ids(PROGRAM.replace("forward", "backward"))
+    assert [i.partition("/")[2] for i in before] == [i.partition("/")[2] for i in after]
+
+
+QUALNAMES = [
+    ("a @ b", "<module>"),
+    ("def f():\n    a @ b", "f"),
+    ("async def f():\n    a @ b", "f"),
+    ("class C:\n    x = a @ b", "C"),
+    ("class C:\n    def f(self): a @ b", "C.f"),
+    ("class C:\n    class D:\n        def f(self): a @ b", "C.D.f"),
+    ("def f():\n    def g(): a @ b", "f.<locals>.g"),
+    ("def f():\n    class C:\n        def g(self): a @ b", "f.<locals>.C.g"),
+    ("f = lambda: a @ b", "<lambda>"),
+    ("def f(): return lambda: a @ b", "f.<locals>.<lambda>"),
+    ("[a @ b for a in x]", "<module>"),
+    ("def f(): return [a @ b for a in x]", "f"),
+    ("def f(): return [lambda: a @ b for a in x]", "f.<locals>.<lambda>"),
+    ("class C:\n    x = [a @ b for a in x]", "C"),
+    ("def f(x=a @ b): pass", "<module>"),
+    ("class C:\n    def f(self, x=a @ b): pass", "C"),
+    ("@d(a @ b)\ndef f(): pass", "<module>"),
+    ("class C(a @ b): pass", "<module>"),
+    ("def f():\n    global g\n    def g(): a @ b", "g"),
+    ("def grüße(): a @ b", "grüße"),
+]
+
+
+@pytest.mark.parametrize(("program", "qualname"), QUALNAMES)
+def test_qualname(program: str, qualname: str) -> None:
+    [site] = ids(program + "\n")
+    assert re.match(SITE_ID, site)
+    assert site.startswith(f"m:{qualname}/matmul~")
+
+
+def test_equal_products_are_numbered_in_each_function() -> None:
+    program = "def f(a, b):\n    a @ b; b @ a; a @ b\ndef g(x, y): x @ y\n"
+    first, second, third, other = ids(program)
+    assert [i[-2:] for i in (first, second, third, other)] == ["#0", "#1", "#2", "#0"]
+    assert len({i.partition("~")[2][:6] for i in (first, second, third, other)}) == 1
+
+
+def test_order_of_appearance_tells_operands_apart() -> None:
+    aa, ab = ids("def f(a, b):\n    a @ a\n    a @ b\n")
+    assert aa.rpartition("#")[0] != ab.rpartition("#")[0]
+
+
+def test_a_site_says_where_it_is() -> None:
+    source = "# é\nif x:\n    y = 'é', (a  # why\n        @ b)\n"
+    assert analyze(source.encode(), "m") == (
+        CallSite(
+            id="m:<module>/matmul~19c998#0",
+            kind="matmul",
+            line=3,
+            column=15,
+            expression="a @ b",
+            reason=None,
+            spelling="at_operator",
+            span=(24, 44),
+        ),
+    )
+
+
+def test_source_order_outer_products_first() -> None:
+    found = [site.expression for site in analyze(b"x = a @ b @ c\ny = d @ (e @ f)\n", "m")]
+    assert found == ["a @ b @ c", "a @ b", "d @ (e @ f)", "e @ f"]
+
+
+NAMES = list(permutations(["alpha", "b", "x_1"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    names=st.sampled_from(NAMES),
+    space=st.sampled_from(["", " ", "  "]),
+    blank=st.integers(0, 3),
+    comment=st.sampled_from(["", "# a @ b\n", "# é\n"]),
+)
+def test_ids_depend_on_the_expression_only(
+    names: tuple[str, str, str], space: str, blank: int, comment: str
+) -> None:
+    def program(a: str, b: str, c: str, space: str, before: str) -> str:
+        at = f"{space}@{space}"
+        return (
+            f"{before}def f({a}, {b}, {c}):\n    {a}{at}{b}{at}{c}\n"
+            f"    return {b}.dot({space}{c}.T), [{a}{at}{b} for {b} in {c}]\n"
+        )
+
+    plain = program("p", "q", "r", " ", "")
+    assert ids(plain) == ids(program(*names, space, "\n" * blank + comment))

@@ -1,0 +1,290 @@
+"""A rewritten program means the same, as text and as tree, and takes the plan's schemes."""
+
+import ast
+import subprocess
+import sys
+import traceback
+import types
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes import pipeline, witness
+from mixpert_py.passes.edit import Edit
+from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
+from mixpert_py.passes.substitution import same
+from mixpert_py.plan import Plan, Site
+
+
+def test_a_product_added_to_a_rewritten_file() -> None:
+    once = rewrite(b"def f():\n    c = a @ b\n", "m")
+    twice = rewrite(once + b"    return a @ b\n", "m")
+    assert twice.startswith(once)
+    assert twice.count(b"import mixpert_py") == 1
+    assert twice.count(b"#0") == 1
+    assert twice.count(b"#1") == 1
+
+
+def test_module_names_that_no_id_can_hold() -> None:
+    [site] = analyze(b"a @ b\n", "my script~1")
+    assert site.id.startswith("my_script_1:<module>/matmul~")
+
+
+def test_ids_in_an_encoding_without_the_letters() -> None:
+    result = rewrite(b"# coding: latin-1\na @ b\n", "größe→")
+    namespace = {"a": 1, "b": 2}
+    assert sites_of(result, namespace)[0].startswith("größe→:")
+
+
+def sites_of(source: bytes, namespace: dict[str, Any]) -> list[str]:
+    """The site ids that running a program hands to the runtime."""
+    seen: list[str] = []
+
+    def record(*operands: object, site: str, **_: object) -> None:
+        seen.append(site)
+
+    fake = types.ModuleType("mixpert_py")
+    vars(fake).update(matmul=record, dot=record, dot_method=record)
+    run(compile(source, "m.py", "exec"), fake, namespace)
+    return seen
+
+
+def run(code: types.CodeType, runtime: types.ModuleType, namespace: dict[str, Any]) -> None:
+    """Run a program for which `import mixpert_py` gives the runtime."""
+    original = sys.modules["mixpert_py"]
+    sys.modules["mixpert_py"] = runtime
+    try:
+        exec(code, namespace)
+    finally:
+        sys.modules["mixpert_py"] = original
+
+
+def native_runtime(schemes: list[str | None] | None = None) -> types.ModuleType:
+    """A runtime that does what the program did."""
+
+    def note(scheme: str | None) -> None:
+        if schemes is not None:
+            schemes.append(scheme)
+
+    def call(
+        a: Any,
+        b: Any,
+        *out: Any,
+        site: str,
+        native: Callable[..., Any] | None = None,
+        scheme: str | None = None,
+        **rest: Any,
+    ) -> Any:
+        note(scheme)
+        return a @ b if native is None else native(a, b, *out, **rest)
+
+    def dot_method(
+        x: Any, *arguments: Any, site: str, scheme: str | None = None, **rest: Any
+    ) -> Any:
+        note(scheme)
+        return x.dot(*arguments, **rest)
+
+    fake = types.ModuleType("mixpert_py")
+    vars(fake).update(matmul=call, dot=call, dot_method=dot_method)
+    return fake
+
+
+PROGRAM = b'''"""A program with every spelling."""
+import numpy as np
+from numpy import matmul as mm
+
+rng = np.random.default_rng(0)
+a, b, c = rng.random((3, 8, 8))
+out = np.empty((8, 8))
+
+class Vector:
+    def __init__(self, x):
+        self.x = x
+    def __matmul__(self, other):
+        return "matmul", self.x, other.x
+    def dot(self, other, *rest):
+        return "dot", self.x, other, rest
+
+def chain(*arrays):
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = (result   # so far
+                  @ array)
+    return result
+
+results = [
+    a @ b @ c, a @ (b @ c), mm(a, b, out=out), np.dot(a, b, out).copy(),
+    a.dot(b).dot(np.dot(b, c)), chain(a, b, c), [x @ x for x in (a, b)],
+    (lambda m, n=a @ b: m @ n)(c), a[0] @ b[0], a @ b[0], -a @ -b, (y := a) @ y,
+    np.dot(2, a), np.dot([1, 2], [3, 4]), np.matmul(a[None], b),
+    (a if a.sum() else b) @ c, 1 if 0 else(a)@b, {1: a @ b}[1].T @ c, 2 * a @ b + c,
+]
+objects = [Vector(1) @ Vector(2), Vector(1).dot(2), Vector(1).dot(2, 3)]
+'''
+
+
+@pytest.mark.parametrize("way", ["text", "tree"])
+def test_a_program_computes_the_same(way: str) -> None:
+    expected: dict[str, Any] = {}
+    exec(compile(PROGRAM, "m.py", "exec"), expected)
+    schemes: list[str | None] = []
+    rewritten: ast.Module | bytes
+    if way == "text":
+        rewritten = rewrite(PROGRAM, "m", scheme="int8x6")
+    else:
+        rewritten = rewrite_tree(PROGRAM, "m", "m.py", scheme="int8x6")
+    namespace: dict[str, Any] = {}
+    run(compile(rewritten, "m.py", "exec"), native_runtime(schemes), namespace)
+    for got, wanted in zip(namespace["results"], expected["results"], strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert namespace["objects"] == expected["objects"]
+    assert namespace["__doc__"] == expected["__doc__"]
+    assert len(schemes) == 30
+    assert set(schemes) == {"int8x6"}
+
+
+def test_the_tree_is_the_text() -> None:
+    assert same(ast.parse(rewrite(PROGRAM, "m")), rewrite_tree(PROGRAM, "m", "m.py"))
+
+
+def test_every_node_of_the_tree_has_its_place() -> None:
+    tree = rewrite_tree(PROGRAM, "m", "m.py", scheme="int8x6")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.stmt | ast.keyword):
+            assert 1 <= node.lineno <= (node.end_lineno or 0) <= PROGRAM.count(b"\n")
+
+
+def test_tracebacks_show_the_original_line() -> None:
+    source = b'"""doc"""\nx = 1\n\ndef f():\n    return x @ x\n\nf()\n'
+    code = compile(rewrite_tree(source, "m", "m.py"), "m.py", "exec")
+    with pytest.raises(TypeError) as raised:
+        run(code, native_runtime(), {})
+    frames = [f for f in traceback.extract_tb(raised.value.__traceback__) if f.filename == "m.py"]
+    last = frames[-1]
+    assert (last.lineno, last.colno, last.end_colno) == (5, 11, 16)
+    assert frames[0].lineno == 7
+
+
+def test_rewriting_twice_gives_own_trees() -> None:
+    first = rewrite_tree(PROGRAM, "m", "m.py")
+    first.body.clear()
+    assert rewrite_tree(PROGRAM, "m", "m.py").body
+
+
+def test_the_plans_scheme_is_written() -> None:
+    source = b"def f(a): return a @ a\ndef g(a): return a @ a + a.dot(a)\n"
+    f, g, h = (site.id for site in analyze(source, "m"))
+    plan = Plan(site=[Site(id=f, scheme="int8x3")])
+    result = rewrite(source, "m", plan).decode()
+    assert f'site="{f}", scheme="int8x3")' in result
+    assert f'site="{g}")' in result
+    result = rewrite(source, "m", plan, scheme="int8x6").decode()
+    assert f'site="{f}", scheme="int8x3")' in result
+    assert f'site="{g}", scheme="int8x6")' in result
+    assert f'site="{h}", scheme="int8x6")' in result
+
+
+def test_a_renamed_function_is_found_by_its_hash() -> None:
+    [old] = analyze(b"def old(a): return a @ a\n", "m")
+    plan = Plan(site=[Site(id=old.id, scheme="int8x3")])
+    assert b'scheme="int8x3"' in rewrite(b"def new(a): return a @ a\n", "m", plan)
+
+
+@pytest.mark.parametrize(
+    ("replacement", "words"), [("b @ a", "does not mean the same"), ("a @@ b", "after rewriting")]
+)
+def test_a_wrong_edit_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, replacement: str, words: str
+) -> None:
+    wrong = [Edit(0, 5, replacement, True, 0)]
+    monkeypatch.setattr(pipeline, "text_edits", lambda *_: wrong)
+    with pytest.raises(SourceError) as raised:
+        rewrite(b"a @ b\n", "m")
+    assert words in str(raised.value)
+
+
+def test_one_reading_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    original = witness.read
+
+    def count(text: str, wanted: Collection[witness.Position]) -> witness.Testimony:
+        calls.append(text)
+        return original(text, wanted)
+
+    monkeypatch.setattr(witness, "read", count)
+    source = b"one_reading = a @ b\n"
+    analyze(source, "m")
+    rewrite(source, "m")
+    rewrite_tree(source, "m", "m.py")
+    dependencies(source, "m")
+    assert len(calls) == 1
+
+
+def test_what_is_slow_to_import_waits_until_it_is_needed() -> None:
+    program = (
+        "import sys\nfrom mixpert_py.passes.pipeline import rewrite\n"
+        "rewrite(b'@d\\ndef f(): return x.dot\\n', 'm')\n"
+        "assert 'libcst' not in sys.modules and 'networkx' not in sys.modules\n"
+        "rewrite(b'a @ b', 'm')\nassert 'libcst' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+FRAGMENTS = st.sampled_from(
+    ["x = 1", "# a @ b", "'a @ b'", "", "if x:\n  y = 2", "def f(): pass", "a = b * c", "\x0c",
+     "@d\ndef g(): pass", "x = '''@\n'''", "print(f'{x}')"]
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(FRAGMENTS, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_without_a_product_the_same_bytes(parts: list[str], newline: str, bom: bool) -> None:
+    text = newline.join(part.replace("\n", newline) for part in parts)
+    source = (b"\xef\xbb\xbf" if bom else b"") + text.encode()
+    assert rewrite(source, "m") == source
+    assert analyze(source, "m") == ()
+
+
+OPERANDS = st.sampled_from(["a", "(a)", "f(b)", "a[0]", "-a", "(x\n)", "b.T", "(y := a)", "'@'"])
+
+
+@st.composite
+def products(draw: st.DrawFn, depth: int = 3) -> str:
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(OPERANDS)
+    left, right = draw(products(depth - 1)), draw(products(depth - 1))
+    space = draw(st.sampled_from(["", " ", "  ", "  # @(\n "]))
+    form = draw(st.sampled_from(["({}{}@{})", "({}){}@ ({})", "np.dot({},{}{})", "({}{}).dot({})"]))
+    if form.startswith(("np", "({}{}).")):
+        return form.format(left, space, right)
+    return form.format(left, space, right)
+
+
+@settings(max_examples=100, deadline=None)
+@given(products(), st.sampled_from(["z = {}", "def g():\n  return{}", "1 if{}else 0", "[{}]"]))
+def test_any_nest_of_products(product: str, form: str) -> None:
+    """The undo check inside `rewrite` passes, and text and tree agree."""
+    spaced = product if product.startswith("(") else f" {product}"
+    source = f"import numpy as np\n{form.format(spaced + ' ')}\n".encode()
+    try:
+        ast.parse(source)
+    except SyntaxError:
+        return
+    result = rewrite(source, "m")
+    assert same(ast.parse(result), rewrite_tree(source, "m", "m.py"))
+    assert all(site.reason is None for site in analyze(source, "m"))
+    assert not any(site.reason is None for site in analyze(result, "m"))
+
+
+def test_a_plans_block_length_is_written_too() -> None:
+    (site,) = analyze(b"c = a @ b\n", "m")
+    plan = Plan(site=[Site(id=site.id, scheme="int8x6", block=256)])
+    text = rewrite(b"c = a @ b\n", "m", plan).decode()
+    assert f'site="{site.id}", scheme="int8x6", block=256)' in text
+    tree = rewrite_tree(b"c = a @ b\n", "m", "m.py", plan)
+    assert ast.unparse(tree).replace("'", '"') == ast.unparse(ast.parse(text)).replace("'", '"')

@@ -1,0 +1,118 @@
+"""Files as bytes: encodings and newlines that stay, and input that is refused in one line."""
+
+import re
+
+import pytest
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
+from mixpert_py.passes.source import decode
+
+MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"
+
+FILES = [
+    # id, file, what becomes of it: I the import without its newline, @0 for `site="..."`
+    ("crlf", b"x = 1\r\ny = (a\r\n @ b)\r\n",
+     b"I\r\nx = 1\r\ny = (M.matmul(a,\r\n  b, @0))\r\n"),
+    ("cr", b"x = 1\ry = a @ b\r", b"I\rx = 1\ry = M.matmul(a, b, @0)\r"),
+    ("mixed-newlines", b"x = 1\r\ny = a @ b\nz = 2\r",
+     b"I\r\nx = 1\r\ny = M.matmul(a, b, @0)\nz = 2\r"),
+    ("no-last-newline", b"y = a @ b", b"I\ny = M.matmul(a, b, @0)"),
+    ("bom", b"\xef\xbb\xbfy = a @ b\n", b"\xef\xbb\xbfI\ny = M.matmul(a, b, @0)\n"),
+    ("bom-and-coding", b"\xef\xbb\xbf# coding: utf-8\r\ny = a @ b\r\n",
+     b"\xef\xbb\xbf# coding: utf-8\r\nI\r\ny = M.matmul(a, b, @0)\r\n"),
+    ("latin-1", b"# coding: latin-1\ns = '\xe9\xff'; y = a @ b\n",
+     b"# coding: latin-1\nI\ns = '\xe9\xff'; y = M.matmul(a, b, @0)\n"),
+    ("cp1252", b"# coding: cp1252\ny = '\x80' @ b\n",
+     b"# coding: cp1252\nI\ny = M.matmul('\x80', b, @0)\n"),
+    ("wide-characters", "é = 'ß😀' @ ü; z = é.dot(ü)\n".encode(),
+     "I\né = M.matmul('ß😀', ü, @0); z = M.dot_method(é, ü, @0)\n".encode()),
+    ("no-line-ends", "s = 'a\u2028\x85\x0b\x1c'; y = a @ b\n".encode(),
+     "I\ns = 'a\u2028\x85\x0b\x1c'; y = M.matmul(a, b, @0)\n".encode()),
+    ("tabs", b"if x:\n\tif y:\n\t\tz\t=\ta\t@\tb\n",
+     b"I\nif x:\n\tif y:\n\t\tz\t=\tM.matmul(a,\tb, @0)\n"),
+    ("trailing-spaces", b"y = a @ b   \n\n\n", b"I\ny = M.matmul(a, b, @0)   \n\n\n"),
+    ("form-feed-alone", b"x = 1\n\x0c\ny = a @ b\n", b"I\nx = 1\n\x0c\ny = M.matmul(a, b, @0)\n"),
+    ("form-feed-inside", b"y = (a @\x0c b)\n", b"I\ny = (M.matmul(a,\x0c b, @0))\n"),
+    # Here LibCST's positions are off: the product is left, whatever is right is rewritten.
+    ("form-feed-before", b"y = a @ b\n\x0cz = a @ b\n",
+     b"I\ny = M.matmul(a, b, @0)\n\x0cz = a @ b\n"),
+    ("space-before-colon", b"try: pass\nexcept OSError : x = a @ b\ny = a @ b\n",
+     b"I\ntry: pass\nexcept OSError : x = a @ b\ny = M.matmul(a, b, @0)\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "expected"), [pytest.param(s, e, id=i) for i, s, e in FILES])
+def test_every_other_byte_stays(source: bytes, expected: bytes) -> None:
+    result = rewrite(source, "m")
+    plain = re.sub(rb'site="[^"]+"', b"@0", result)
+    assert plain.replace(MARK, b"I").replace(b"_mixpert.", b"M.") == expected
+    compile(result, "m.py", "exec")
+    assert rewrite(result, "m") == result
+
+
+def test_where_libcst_is_off_the_reason_says_so() -> None:
+    _, after = analyze(b"y = a @ b\n\x0cz = a @ b\n", "m")
+    assert after.reason == "LibCST does not find it at this position"
+
+
+def test_positions_count_characters_and_lines_as_python_does() -> None:
+    source = decode("x\r\né😀y\rz\x0b\u2028\n".encode(), "m")
+    assert source.line_starts == (0, 3, 7, 11)
+    assert source.newline == "\r\n"
+    assert source.text[source.offset(2, len("é😀".encode()))] == "y"
+    assert source.position(5) == (2, 2)
+
+
+HOSTILE = [
+    ("syntax", b"x = = 1\n", "line 1"),
+    ("unclosed", b"a @ (b\n", "line 1"),
+    ("nul", b"a @ b\0", "m: "),
+    ("utf-16", "a @ b\n".encode("utf-16"), "m: "),
+    ("unknown-encoding", b"# coding: nosuch\na @ b\n", "nosuch"),
+    ("not-a-text-encoding", b"# coding: hex\na @ b\n", "m: "),
+    ("wrong-encoding", b"x = '\xff' @ b\n", "encoding"),
+    ("encoding-against-bom", b"\xef\xbb\xbf# coding: latin-1\na @ b\n", "m: "),
+    ("encoding-that-loses", b"# coding: utf-7\nx = '+AGE-' @ b\n", "utf-7"),
+    ("brackets", b"(" * 100_000 + b"a @ b" + b")" * 100_000, "too many nested"),
+    ("lists", b"[" * 190 + b"a @ b" + b"]" * 190, "m: "),
+    ("minuses", b"a @ " + b"-" * 100_000 + b"1\n", "nested"),
+    ("minuses-fewer", b"a @ " + b"-" * 5_000 + b"1\n", "nested"),
+    ("minuses-few", b"a @ " + b"-" * 500 + b"1\n", "nested"),
+    ("products", b"@".join([b"a"] * 50_000), "nested"),
+    ("products-fewer", b"@".join([b"a"] * 1_500), "nested"),
+    ("lambdas", b"lambda: " * 20_000 + b"a @ b\n", "nested"),
+    ("calls", b"a @ b" + b"()" * 50_000, "nested"),
+    ("elif", b"if a @ b: x\n" + b"elif a: x\n" * 20_000, "nested"),
+    ("long-line", b"x = [" + b"1," * 5_000_000 + b"a @ b]", "larger than 4 MiB"),
+    ("long-number", b"x = a @ " + b"1" * 5_000, "line 1"),
+]
+
+
+@pytest.mark.parametrize(("source", "words"), [pytest.param(s, w, id=i) for i, s, w in HOSTILE])
+def test_hostile_input_gives_one_line(source: bytes, words: str) -> None:
+    for step in (analyze, rewrite, dependencies):
+        with pytest.raises(SourceError) as raised:
+            step(source, "m")
+        message = str(raised.value)
+        assert words in message
+        assert "\n" not in message
+        assert len(message) < 300
+
+
+def test_deep_code_without_a_product_is_fine() -> None:
+    source = b"x = " + b" + ".join([b"a"] * 700) + b"\n"
+    assert rewrite(source, "m") == source
+
+
+def test_nesting_of_a_person_is_fine() -> None:
+    chain = b" @ ".join([b"a"] * 60)
+    result = rewrite(b"def f():\n  if x:\n    return [[(" + chain + b")]]\n", "m")
+    assert result.count(b"_mixpert.matmul(") == 59
+
+
+def test_a_large_file_is_listed_and_left() -> None:
+    source = b"a @ b\n" + b"# " + b"x" * (1 << 20) + b"\n"
+    [site] = analyze(source, "m")
+    assert site.reason == "the file is larger than 1 MiB"
+    assert rewrite(source, "m") == source
