@@ -1,0 +1,174 @@
+"""What a scheme is: a splitter for each operand, terms, and how their sums are promoted."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Literal
+
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.splitter import INT8_RATE, Digits, Element, Splitter
+
+UNIT32 = 2.0**-24
+UNIT64 = 2.0**-53
+
+# FP32 BLAS adds products of two digits, |d| ≤ 2^7, without error while the sum stays within 2^24:
+# terms · chunk · 2^14 ≤ 2^24, with at most four terms in one accumulator.
+EXACT_CHUNK = 256
+# An INT32 accumulator is exact while terms · K · 2^14 < 2^31; beyond, partial sums are promoted.
+EXACT_STRETCH = 127 * EXACT_CHUNK
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One slice product: slice `left` of A times slice `right` of B, times 2^weight.
+
+    Terms of one accumulator have one weight and are added unscaled, in the order listed.
+    """
+
+    left: int
+    right: int
+    weight: int = 0
+    accumulator: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Terms (left, right), (left + 1, right − 1), …: one product of slices laid side by side."""
+
+    left: int
+    right: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """An emulation of one product C = A·B by products of slices.
+
+    error: Frobenius error on normal float32 data at K = 1024, as the reference backend makes it.
+    promotion: stretch of K that floating-point slices are multiplied over before the partial sum
+    enters the FP32 accumulator; integer slices are promoted once per exponent block.
+    """
+
+    name: str
+    element: Element
+    left: Splitter
+    right: Splitter
+    terms: tuple[Term, ...]
+    error: float
+    promotion: int = 256
+
+    kind = "emulation"
+
+    @property
+    def products(self) -> int:
+        """Slice products per product."""
+        return len(self.terms)
+
+    @property
+    def cost(self) -> float:
+        """Time per multiply-add, relative to one INT8 slice product on tensor cores."""
+        return self.products * INT8_RATE / self.element.rate
+
+    @property
+    def exact(self) -> bool:
+        """Whether terms are integers, and so free of rounding."""
+        return isinstance(self.left, Digits)
+
+    def with_block(self, block: int | None) -> "Scheme":
+        """The same scheme with another stretch of K per exponent; None keeps the scheme's own.
+
+        Stretches past 256 are rounded up to a multiple of 256. Raises PlanError where the scheme
+        has no block length to choose.
+        """
+        if block is None:
+            return self
+        left, right = self.left, self.right
+        if not isinstance(left, Digits) or not isinstance(right, Digits) or left.group > 1:
+            raise PlanError(f"scheme {self.name!r} has no block length; int8 schemes have")
+        if block < 1:
+            raise PlanError(f"block length {block} for scheme {self.name!r}: must be 1 or more")
+        return replace(self, left=replace(left, block=block), right=replace(right, block=block))
+
+    def lengths(self, k: int) -> tuple[int, int, int]:
+        """For inner dimension k: the chunk that one call of FP32 BLAS covers, the block that shares
+        an exponent, and the stretch after which integers are promoted, at most a block.
+
+        All are multiples of the chunk; the last block is padded with zeros.
+        """
+        k = max(k, 1)
+        if isinstance(self.left, Digits):
+            block = min(self.left.block or k, k)
+            chunk = min(block, EXACT_CHUNK)
+        else:
+            block, chunk = k, min(self.promotion, k)
+        block = -(-block // chunk) * chunk
+        return chunk, block, min(block, EXACT_STRETCH) if self.exact else block
+
+    def accumulators(self) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+        """(weight, runs) per accumulator, the smallest weight first."""
+        grouped = groupby(
+            sorted(self.terms, key=lambda term: term.accumulator), lambda term: term.accumulator
+        )
+        found = [_runs(tuple(terms)) for _, terms in grouped]
+        return tuple(sorted(found, key=lambda entry: entry[0]))
+
+    def rounding(self, k: int, unit: float = UNIT32) -> dict[tuple[int, int], float]:
+        """(left, right) of every term → bound on the rounding of the sums that it enters.
+
+        Relative to the sum of its products by absolute value. Integer terms: one rounding when an
+        accumulator is converted, one per accumulator combined, one per promotion, in the result's
+        precision (`unit`). Floating-point terms: in FP32, the chain over a chunk, in any order,
+        then one addition per run and chunk.
+        """
+        chunk, block, stretch = self.lengths(k)
+        sums = self.accumulators()
+        pieces = math.ceil(k / block) * math.ceil(block / stretch)
+        bounds = {}
+        for _, runs in sums:
+            additions = pieces if self.exact else len(runs) * math.ceil(k / chunk)
+            for run in runs:
+                chain = 0 if self.exact else run.length * chunk
+                # Two more: the cast to the result's type, and the addition of outliers.
+                steps = (chain + additions + len(sums) + 2) * (unit if self.exact else UNIT32)
+                for step in range(run.length):
+                    bounds[run.left + step, run.right - step] = steps / (1 - steps)
+        return bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """An entry of the registry that is no emulation.
+
+    kind: "native", the original call; "cast", operands cast to `dtype`, multiplied natively and
+    cast back to the type the original would give; "choice", a scheme chosen per call. error: as a
+    scheme's; 0 where it is no larger than that of the product it stands for.
+    """
+
+    name: str
+    kind: Literal["native", "cast", "choice"]
+    cost: float
+    error: float = 0.0
+    dtype: str | None = None
+    products: int = 1
+
+
+def triangle(order: int, left: int, right: int, width: int) -> tuple[Term, ...]:
+    """Terms (i, j) with i + j ≤ order, i < left, j < right; one accumulator per order."""
+    return tuple(
+        Term(i, total - i, -width * total, total)
+        for total in range(order + 1)
+        for i in range(total + 1)
+        if i < left and total - i < right
+    )
+
+
+def _runs(terms: Sequence[Term]) -> tuple[int, tuple[Run, ...]]:
+    runs: list[Run] = []
+    for term in terms:
+        last = runs[-1] if runs else None
+        if last and (term.left, term.right) == (last.left + last.length, last.right - last.length):
+            runs[-1] = replace(last, length=last.length + 1)
+        else:
+            runs.append(Run(term.left, term.right, 1))
+    return terms[0].weight, tuple(runs)

@@ -1,0 +1,82 @@
+"""The registry of schemes, and the ladders that a tuner descends."""
+
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.scheme import Alternative, Scheme
+from mixpert_py.runtime.schemes import (
+    alternatives,
+    egemm,
+    fp16,
+    fp16x3,
+    int8,
+    legemm,
+    markidis,
+    mixpert,
+    ootomo,
+    wide_range,
+)
+
+Entry = Scheme | Alternative
+Rung = tuple[str, ...]
+
+_ENTRIES: tuple[Entry, ...] = (
+    *alternatives.SCHEMES,
+    *int8.SCHEMES,
+    *mixpert.SCHEMES,
+    *wide_range.SCHEMES,
+    *fp16x3.SCHEMES,
+    *ootomo.SCHEMES,
+    *egemm.SCHEMES,
+    *legemm.SCHEMES,
+    *markidis.SCHEMES,
+    *fp16.SCHEMES,
+)
+
+SCHEMES: dict[str, Entry] = {
+    entry.name: entry for entry in sorted(_ENTRIES, key=lambda entry: entry.error)
+}
+
+LADDERS: dict[str, tuple[Rung, ...]] = {
+    "mixpert": (
+        ("native",),
+        ("mixpert-full",),
+        ("mixpert-IV",),
+        ("mixpert-II", "mixpert-III"),  # neither is more accurate on every program
+        ("mixpert-I",),
+    ),
+    "int8": (
+        ("native",),
+        ("faithful",),
+        ("int8x10",),
+        ("int8x8",),
+        ("int8x6",),
+        ("int8x3",),
+        ("int8x1",),
+    ),
+    "cpu": (("native",), ("float32",)),
+}
+
+
+def get(name: str) -> Entry:
+    """The scheme, or alternative, of that name. Raises PlanError, listing the names there are."""
+    try:
+        return SCHEMES[name]
+    except KeyError:
+        known = ", ".join(SCHEMES)
+        raise PlanError(f"unknown scheme {name!r}; known: {known}") from None
+
+
+def schemes() -> tuple[str, ...]:
+    """All names, the most accurate first."""
+    return tuple(SCHEMES)
+
+
+def ladder(name: str) -> tuple[Rung, ...]:
+    """Rungs of a ladder, best first; a rung with several names holds incomparable schemes.
+
+    Raises PlanError on an unknown ladder.
+    """
+    try:
+        return LADDERS[name]
+    except KeyError:
+        known = ", ".join(LADDERS)
+        raise PlanError(f"unknown ladder {name!r}; known: {known}") from None

@@ -1,0 +1,28 @@
+"""Peers with FP32's range: `bf16x6` (APE), `bf16x9` (cuBLAS on Blackwell), `tf32x3` (CUTLASS).
+
+Smaller terms come first. Rows and columns are scaled, which changes no digit: it keeps the low
+slices off the bottom of the range, and takes float64 operands of any exponent.
+"""
+
+from mixpert_py.runtime.scheme import Scheme, Term
+from mixpert_py.runtime.splitter import BF16, TF32, FloatSlices
+
+BF16_SLICES = FloatSlices(BF16, 3, scaled=True)
+TF32_SLICES = FloatSlices(TF32, 2, scaled=True)
+
+
+def descending(order: int, count: int) -> tuple[Term, ...]:
+    """Terms (i, j) with i + j ≤ order, the highest order first, in one accumulator."""
+    return tuple(
+        Term(i, total - i)
+        for total in range(order, -1, -1)
+        for i in range(total + 1)
+        if i < count and total - i < count
+    )
+
+
+SCHEMES = (
+    Scheme("bf16x9", BF16, BF16_SLICES, BF16_SLICES, descending(4, 3), error=1.4e-7, promotion=64),
+    Scheme("bf16x6", BF16, BF16_SLICES, BF16_SLICES, descending(2, 3), error=1.4e-7, promotion=64),
+    Scheme("tf32x3", TF32, TF32_SLICES, TF32_SLICES, descending(1, 2), error=1.9e-7, promotion=64),
+)

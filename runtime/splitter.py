@@ -1,0 +1,96 @@
+"""How an operand becomes slices that tensor cores can multiply: the element types and splitters."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+# Measured rates of one H200's units, TFLOP/s or TOPS.
+INT8_RATE = 1928.0
+FP16_RATE = 840.0
+TF32_RATE = 454.0
+FP32_RATE = 51.0
+FP64_RATE = 55.0
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A type that tensor cores multiply. `bits` counts the leading one of the significand."""
+
+    name: str
+    rate: float
+    bits: int
+    smallest: float
+    largest: float
+
+
+INT8 = Element("int8", INT8_RATE, 8, 1.0, 127.0)
+FP16 = Element("float16", FP16_RATE, 11, 2.0**-24, 65504.0)
+BF16 = Element("bfloat16", FP16_RATE, 8, 2.0**-133, 2.0**128 - 2.0**120)
+TF32 = Element("tf32", TF32_RATE, 11, 2.0**-136, 2.0**128 - 2.0**117)
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Integer slices: digits of x · 2^-e, where a block of the operand shares the exponent e.
+
+    Slice p, the highest first, has the value d_p · 2^(e − 7 − width · p).
+    count: slices kept. depth: digits that x is rounded to, 0 for just these; the rest is dropped.
+    width: 8, balanced base-256 digits in [−128, 127]; or 7, a sign and 7-bit magnitudes.
+    group: rows of A (columns of B) that share an exponent. block: the stretch of K that does, None
+    for all of it.
+    """
+
+    count: int
+    width: Literal[7, 8] = 8
+    depth: int = 0
+    group: int = 1
+    block: int | None = 128
+
+    @property
+    def digits(self) -> int:
+        return self.depth or self.count
+
+    @property
+    def shift(self) -> int:
+        """x · 2^(shift − e) is what is rounded to an integer, |x| < 2^e."""
+        return 8 * self.digits - 1 if self.width == 8 else 7 * self.digits
+
+    @property
+    def largest(self) -> int:
+        """The largest |integer| whose digits fit; a block that exceeds it raises its exponent."""
+        if self.width == 8:
+            return 127 * ((1 << 8 * self.digits) - 1) // 255
+        return (1 << 7 * self.digits) - 1
+
+    @property
+    def loss_limit(self) -> float:
+        """A row, column or tile that loses more of its own 2-norm than this leaves the slices.
+
+        2^-18 from 21 bits up. Coarser slices lose more of any operand: there it is what full rows
+        of such slices keep, less 6 bits, so that only rows ruled by a few entries leave.
+        """
+        bits = self.width * self.digits
+        return math.ldexp(1.0, -18 if bits >= 21 else 6 - bits)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatSlices:
+    """Floating-point slices: each rounds what those before it left, times 2^step.
+
+    Slice p has the value s_p · 2^(−step · p). scaled: every row of A (column of B) is first brought
+    to just below 2^15 by a power of two; that changes no digit and lets nothing leave the range.
+    """
+
+    element: Element
+    count: int
+    rounding: Literal["nearest", "zero"] = "nearest"
+    step: int = 0
+    scaled: bool = False
+
+    @property
+    def range(self) -> float:
+        """A row with an entry beyond this leaves the slices."""
+        return math.inf if self.scaled else self.element.largest
+
+
+Splitter = Digits | FloatSlices
