@@ -1,0 +1,186 @@
+"""What is in force here and now: a scheme, a plan, a backend, a trace.
+
+A context variable overrides a process default. The default is there because a new thread starts
+with an empty context: it must still see the plan that the program runs under.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Optional
+
+from mixpert_py.errors import PlanError
+from mixpert_py.plan import Plan
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a call site is to run; `scheme` None: nobody chose, so what the program did before."""
+
+    scheme: str | None = None
+    block: int | None = None
+
+
+UNCHOSEN = Choice()
+
+
+def no_plan(module: str) -> Plan | None:
+    """The plan lookup of a process in which nobody looks plans up."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """One state of affairs. Derive another with `dataclasses.replace`.
+
+    find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
+    `scheme` nor `plan` says anything about the module. backend: "reference", "cuda" or None for
+    automatic. passing: the sites known to be the native call and nothing else.
+    """
+
+    scheme: str | None = None
+    plan: Plan | None = None
+    backend: str | None = None
+    trace: "Trace | None" = None
+    find_plan: Callable[[str], Plan | None] = no_plan
+    # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
+    passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
+    _choices: dict[str | None, Choice] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+
+    def choice(self, site: str | None) -> Choice:
+        """The choice for a call site, remembered after the first look-up.
+
+        Warns, once a site, where a plan knows the module and not the site: it is stale. Raises
+        PlanError for a scheme that is none.
+        """
+        found = self._choices.get(site)
+        if found is None:
+            found = self._look_up(site)
+            self._choices[site] = found
+            if found.scheme in (None, "native") and self.trace is None and self.backend != "cuda":
+                self.passing.add(site)
+        return found
+
+    def _look_up(self, site: str | None) -> Choice:
+        if self.scheme is not None:
+            return _checked(Choice(self.scheme))
+        if site is None:
+            return UNCHOSEN
+        module = site.partition(":")[0]
+        plan = self.plan
+        if plan is None or not _knows(plan, module):
+            plan = self.find_plan(module) or plan
+        entry = None if plan is None else plan.find(site)
+        if entry is not None and entry.id == site:
+            return _checked(Choice(entry.scheme, entry.block))
+        # What follows is said aloud, at the product's own line: past `choice` and dispatch's two.
+        if entry is not None:
+            warnings.warn(
+                f"call site {site} is not in the plan; it runs as {entry.id}, the same expression",
+                stacklevel=5,
+            )
+            return _checked(Choice(entry.scheme, entry.block))
+        if plan is not None and _knows(plan, module):
+            warnings.warn(
+                f"call site {site} is not in the plan (stale?); it runs as if there were none",
+                stacklevel=5,
+            )
+        return UNCHOSEN
+
+
+def _knows(plan: Plan, module: str) -> bool:
+    """Whether a plan has sites of a module: of others it was never meant to say anything."""
+    return any(entry.id.startswith(f"{module}:") for entry in plan.site)
+
+
+def _checked(choice: Choice) -> Choice:
+    from mixpert_py.runtime.schemes import get
+
+    get(choice.scheme or "native")
+    return choice
+
+
+@dataclass(slots=True, eq=False)
+class _Override:
+    """One `use` that has begun: what it put in force, and what it was begun in."""
+
+    force: InForce
+    outer: Optional["_Override"]
+    ended: bool = False
+
+
+_here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
+INITIAL = InForce()
+_default = INITIAL
+
+
+def current() -> InForce:
+    """What is in force for the calling code."""
+    override = _here.get()
+    return _default if override is None else override.force
+
+
+def passes(site: str | None) -> bool:
+    """Whether a call of this site is known to be the native call and nothing else.
+
+    Stands before every product, so it asks nobody: the first call of a site is not known yet.
+    """
+    override = _here.get()
+    return site in (_default if override is None else override.force).passing
+
+
+def is_initial() -> bool:
+    """Whether nobody has put anything in force in this process."""
+    return current() is INITIAL
+
+
+def set_default(force: InForce) -> None:
+    """Replace the process default, which every thread sees that has no override of its own."""
+    global _default
+    _default = force
+
+
+@contextmanager
+def use(force: InForce) -> Iterator[InForce]:
+    """Put `force` in force for the code inside, in this thread or task only.
+
+    In a generator it stays in force while the generator is suspended, as numpy.errstate does.
+    """
+    override = _Override(force, _here.get())
+    _here.set(override)
+    try:
+        yield force
+    finally:
+        # Generators may end out of turn, or in another thread: whoever ends here leaves in force
+        # the innermost of those that have not ended.
+        override.ended = True
+        left = _here.get()
+        while left is not None and left.ended:
+            left = left.outer
+        _here.set(left)
+
+
+@contextmanager
+def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
+    """Run every product inside under one scheme, whatever a plan says.
+
+    Raises PlanError for an unknown scheme or backend.
+    """
+    _checked(Choice(scheme))
+    check_backend(backend)
+    outer = current()
+    with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
+        yield
+
+
+def check_backend(backend: str | None) -> None:
+    """Raise PlanError unless `backend` is one of the names that dispatch knows."""
+    if backend not in (None, "reference", "cuda"):
+        raise PlanError(f"unknown backend {backend!r}; known: reference, cuda")
