@@ -1,0 +1,201 @@
+"""Criteria against their formulas, on special values and at the ends of float64's range."""
+
+from collections.abc import Callable
+from math import inf, isnan, nan, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixpert_py.errors import MixPertError, ProgramError, ShapeError
+from mixpert_py.tuner import criterion
+from mixpert_py.tuner.criterion import CRITERIA, frobenius, max_relative, maximum, mred, worst
+
+Array = npt.NDArray[Any]
+HUGE = 1.7e308
+TINY = 5e-324
+
+FORMULAS: dict[str, Callable[[Array, Array], float]] = {
+    "frobenius": lambda x, y: float(np.sqrt(np.sum(abs(x - y) ** 2) / np.sum(abs(x) ** 2))),
+    "max": lambda x, y: float(np.max(abs(x - y))),
+    "max-relative": lambda x, y: float(np.max(abs(x - y) / (abs(x) + abs(y)))),
+    "mred": lambda x, y: float(np.mean(abs(x - y) / abs(x))),
+}
+
+
+def pair(dtype: str, shape: tuple[int, ...] = (37, 11)) -> tuple[Array, Array]:
+    rng = np.random.default_rng(3)
+    x = rng.uniform(1, 9, shape)
+    y = x + rng.normal(0, 1, shape)
+    if dtype == "complex128":
+        x, y = x + 1j * y, y - 1j * x
+    return x.astype(dtype), y.astype(dtype)
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8", "complex128"])
+def test_formula(name: str, dtype: str) -> None:
+    x, y = pair(dtype)
+    wide = np.complex128 if dtype == "complex128" else np.float64
+    expected = FORMULAS[name](x.astype(wide), y.astype(wide))
+    assert criterion.resolve(name)(x, y) == pytest.approx(expected, rel=1e-13)
+
+
+def test_every_criterion_has_a_formula() -> None:
+    assert FORMULAS.keys() == CRITERIA.keys()
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_arrays_longer_than_a_chunk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = pair("complex128", (64, 9))
+    expected = CRITERIA[name](x, y)
+    monkeypatch.setattr(criterion, "CHUNK", 7)
+    assert CRITERIA[name](x, y) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_strides(name: str) -> None:
+    x, y = pair("complex128", (20, 30))
+    expected = CRITERIA[name](x[::2, ::-3].copy(), y[::2, ::-3].copy())
+    for a, b in [(x[::2, ::-3], y[::2, ::-3]), (np.asfortranarray(x)[::2, ::-3], y[::2, ::-3])]:
+        assert CRITERIA[name](a, b) == pytest.approx(expected, rel=1e-13)
+    assert CRITERIA[name](x.real.T, y.imag.T) == pytest.approx(
+        CRITERIA[name](x.real.copy(), y.imag.copy()), rel=1e-13
+    )
+
+
+def test_by_hand() -> None:
+    x, y = [3.0, -4.0], [3.0, -1.0]
+    assert frobenius(x, y) == 3 / 5
+    assert maximum(x, y) == 3.0
+    assert max_relative(x, y) == 3 / 5
+    assert mred(x, y) == 3 / 8
+
+
+FINITE = st.floats(-1e3, 1e3, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-3)
+PAIRS = st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=9)
+
+
+@given(PAIRS, st.integers(-900, 900))
+def test_scaling_both_by_a_power_of_two_changes_no_digit(
+    pairs: list[tuple[float, float]], power: int
+) -> None:
+    x, y = np.array(pairs).T
+    scaled = np.ldexp(x, power), np.ldexp(y, power)
+    for name in ("frobenius", "max-relative", "mred"):
+        assert CRITERIA[name](*scaled) == CRITERIA[name](x, y)
+    assert maximum(*scaled) == np.ldexp(maximum(x, y), power)
+
+
+@given(PAIRS)
+def test_zero_exactly_where_equal(pairs: list[tuple[float, float]]) -> None:
+    x, y = np.array(pairs).T
+    for measure in CRITERIA.values():
+        assert measure(x, x) == 0.0
+        assert (measure(x, y) == 0.0) == bool(np.all(x == y))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize("special", [nan, inf, -inf, complex(nan, 1), complex(1, inf)], ids=str)
+def test_special_values(name: str, special: complex) -> None:
+    measure = CRITERIA[name]
+    assert measure([special, 1], [special, 1]) == 0.0
+    assert measure([special, 2], [special, 1]) == measure([0, 2], [0, 1])
+    assert isnan(measure([1, 1], [special, 1]))
+    assert isnan(measure([special, 1], [1, 1]))
+    assert isnan(measure([0], [special]))
+    assert isnan(measure([special], [0]))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize(("x", "y"), [(inf, -inf), (nan, inf), (inf, nan)])
+def test_different_special_values_never_pass(name: str, x: float, y: float) -> None:
+    assert isnan(CRITERIA[name]([x], [y]))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_nan_in_an_early_chunk_is_not_forgotten(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(criterion, "CHUNK", 16)
+    y = np.ones(1000)
+    y[3] = nan
+    assert isnan(CRITERIA[name](np.ones(1000), y))
+
+
+def test_zero_reference() -> None:
+    zero = [0.0, 0.0]
+    assert frobenius(zero, [-0.0, 0.0]) == mred(zero, zero) == max_relative(zero, zero) == 0.0
+    assert frobenius(zero, [0.0, TINY]) == inf
+    assert mred([0.0, 1.0], [TINY, 1.0]) == inf
+    assert max_relative([0.0], [TINY]) == 1.0
+    assert maximum(zero, [0.0, TINY]) == TINY
+
+
+@pytest.mark.parametrize("unit", [HUGE, 1e300, 1e-300, 1e4 * TINY], ids=str)
+def test_ends_of_the_range(unit: float) -> None:
+    x, y = np.array([unit, unit / 2]), np.array([unit, unit / 4])
+    assert frobenius(x, y) == pytest.approx(sqrt(1 / 20))
+    assert max_relative(x, y) == pytest.approx(1 / 3)
+    assert mred(x, y) == pytest.approx(1 / 4)
+    assert maximum(x, y) == unit / 4
+
+
+def test_differences_beyond_the_range_never_pass() -> None:
+    assert maximum([HUGE], [-HUGE]) == inf
+    assert frobenius([HUGE], [-HUGE]) == 2.0
+    assert max_relative([HUGE], [-HUGE]) == 1.0
+    assert mred([HUGE], [-HUGE]) == 2.0
+    assert frobenius([1e-200], [1e200]) == inf
+    # Both parts near the end: the modulus itself overflows.
+    x, y = complex(HUGE, HUGE), complex(HUGE, HUGE / 2)
+    assert max_relative([x], [y]) > 0.1
+    assert mred([x], [y]) > 0.1
+    assert frobenius([x], [y]) == pytest.approx(sqrt(1 / 8))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_empty_scalar_and_bool(name: str) -> None:
+    measure = CRITERIA[name]
+    assert measure(np.empty((0, 3)), np.empty((0, 3))) == 0.0
+    assert measure(2.0, np.float32(2.0)) == 0.0
+    assert measure(True, False) > 0
+    assert measure(np.uint8(0), np.uint8(255)) > 0
+    assert measure([2**62, -(2**62)], [2**62, 0]) > 0
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_shapes_must_agree(name: str) -> None:
+    with pytest.raises(ShapeError, match=r"\(1, 3\) came, \(3,\)"):
+        CRITERIA[name](np.ones(3), np.ones((1, 3)))
+
+
+@pytest.mark.parametrize("value", [["a"], [None], [{}]], ids=["text", "none", "object"])
+def test_only_numbers(value: list[Any]) -> None:
+    with pytest.raises(MixPertError, match="has no error measure"):
+        frobenius(value, value)
+
+
+def test_unknown_name_lists_the_known() -> None:
+    with pytest.raises(MixPertError, match="'l2'; known: frobenius, max, max-relative, mred"):
+        criterion.resolve("l2")
+
+
+def test_worst_of_several_values() -> None:
+    reference = {"a": [1.0], "b": [2.0], "c": [3.0]}
+    assert worst(reference, {"a": [1.1], "b": [3.0], "c": [3.0], "d": [9]}, maximum) == (1.0, "b")
+    error, name = worst(reference, {"a": [inf], "b": [nan], "c": [9.0]}, maximum)
+    assert isnan(error)
+    assert name == "a"
+    assert worst(reference, reference, maximum) == (0.0, "a")
+    assert isnan(worst({"a": [0.0], "b": [1.0]}, {"a": [1.0], "b": [nan]}, frobenius)[0])
+
+
+def test_worst_names_what_cannot_be_compared() -> None:
+    with pytest.raises(ProgramError, match=r"^b: observed in the reference run, missing"):
+        worst({"a": 1.0, "b": 2.0}, {"a": 1.0}, maximum)
+    with pytest.raises(ShapeError, match=r"^a: shape \(2,\) came"):
+        worst({"a": [1.0]}, {"a": [1.0, 2.0]}, maximum)
+    with pytest.raises(ProgramError, match="nothing to compare"):
+        worst({}, {"a": 1.0}, maximum)

@@ -1,0 +1,251 @@
+"""What a person and a program read of an outcome."""
+
+import io
+import json
+from dataclasses import replace
+from math import inf, nan
+
+import pytest
+from rich.console import Console
+
+from mixpert_py.tuner.outcome import Outcome, Verdict
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report.record import record
+from mixpert_py.tuner.report.table import Report
+from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text
+from mixpert_py.tuner.search import tune
+from tests.tuner.table_program import TableProgram
+
+CPU = (("native",), ("float32",))
+FACTOR, SOLVE, SHORT = (
+    "chol:factor/matmul~8f3a#0",
+    "chol:Solver.solve/dot~11ab#0",
+    "chol:<module>/matmul~22cd#0",
+)
+
+
+@pytest.fixture
+def outcome() -> Outcome:
+    """A predecessor raised, one operator lowered, one too short."""
+    program = TableProgram(
+        {
+            FACTOR: {"native": 1.0, "float32": 0.6},
+            SOLVE: {"native": 0.9, "float32": 0.4},
+            SHORT: {"native": 0.001, "float32": 0.001},
+        },
+        {FACTOR: {"float32": 6e-6}, SOLVE: {"float32": 7e-6}},
+        overhead=0.599,
+    )
+    expressions = ("trailing[k:] - panel[k:] @ panel[k:].T", "np.dot(lower[[1]], x)", "a @ a.T")
+    operators = [
+        replace(operator, expression=expression, line=40 + operator.line, shapes=((4, 5, 6),))
+        for operator, expression in zip(program.operators(), expressions, strict=True)
+    ]
+    return tune(program, operators, [(FACTOR, SOLVE)], CPU, 1e-5, noise=0.002)
+
+
+def printed(report: Report, width: int) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(report)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
+    text = printed(Report(outcome), width)
+    assert all(len(line) <= width for line in text.splitlines())
+    words = " ".join(text.split())
+    assert words.startswith("Program: 2.50 → 2.00 s (1.25× as fast), frobenius error 7.0e-06 of ")
+    assert " 1e-05 allowed, 4 plans tried." in words
+    top, names, _, factor, solve, short = (" ".join(x.split()) for x in text.splitlines()[-6:])
+    assert top == "% of level why it"
+    assert names == "site line expression time native → error time, s stopped"
+    assert factor.startswith("factor 41 trailing[k:] - pan")
+    assert factor.endswith(" 40 native – 1.00 for line 42")
+    assert solve.startswith("Solv")
+    assert " 42 np.dot(lower[[1]], " in solve
+    assert solve.endswith(" 36 float32 7.0e-06 0.900 → 0.400 lowest rung")
+    assert short.startswith("<mod")
+    assert short.endswith(" 43 a @ a.T 0 native – 0.001 too short")
+
+
+@pytest.fixture
+def typical(outcome: Outcome) -> Outcome:
+    """Four operators with expressions and times of the usual lengths, and the commonest reasons."""
+    first = outcome.verdicts[0]
+    said = (
+        ("np.dot(hidden, weights[1].T) + bias", "mlp:<module>", 412.0, Reason.BOTTOM),
+        ("trailing[k:] - panel[k:] @ panel[k:].T", "mlp:Net.forward", 91.2, Reason.OVER_BUDGET),
+        ("(activations.T @ delta)[:, :-1]", "mlp:gradient", 40.0, Reason.NOT_TAKEN),
+        ("x.T @ weights[0] - mean", "mlp:gradient", 0.5, Reason.RAISED),
+    )
+    verdicts = []
+    for number, (expression, function, seconds, reason) in enumerate(said, 141):
+        site = f"{function}/matmul~{number:x}#0"
+        operator = replace(
+            first.operator,
+            id=site,
+            expression=expression,
+            line=number,
+            local_errors={"float32": 5.4e-8, "mixpert-full": 5.4e-8},
+        )
+        after = "native" if reason in (Reason.NOT_TAKEN, Reason.RAISED) else "float32"
+        detail = site if reason is Reason.RAISED else ""
+        verdicts.append(Verdict(operator, "native", after, seconds, seconds / 2, reason, detail))
+    return replace(outcome, verdicts=tuple(verdicts))
+
+
+@pytest.mark.parametrize("lowest", ["float32", "mixpert-full"])
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_typical_row_keeps_to_one_line(typical: Outcome, width: int, lowest: str) -> None:
+    verdicts = tuple(
+        replace(v, after=lowest) if v.after != v.before else v for v in typical.verdicts
+    )
+    lines = printed(Report(replace(typical, verdicts=verdicts)), width).splitlines()
+    rows = lines[lines.index("") + 4 :]
+    assert len(rows) == len(verdicts)
+    least = 20 if width > 80 or lowest == "float32" else 16
+    for row, verdict in zip(rows, verdicts, strict=True):
+        assert len(row) <= width
+        assert verdict.operator.expression[: least - 1] in row
+        assert row.rstrip().endswith(("lowest rung", "over budget", "took no call", "line 144"))
+
+
+def test_operators_with_different_starts_show_theirs(typical: Outcome) -> None:
+    first, *others = typical.verdicts
+    verdicts = (replace(first, before="int8x10"), *others)
+    text = printed(Report(replace(typical, verdicts=verdicts)), 100)
+    assert "int8x10 → float32" in text
+    assert "native → float32" in text
+    assert "native →\n" not in text
+    assert len(text.splitlines()) == 5 + len(verdicts)
+
+
+@pytest.mark.parametrize("width", [100, 120])
+def test_a_site_keeps_to_one_line_where_there_is_room(outcome: Outcome, width: int) -> None:
+    verdicts = tuple(
+        replace(v, reason=Reason.OVER_BUDGET, detail="", after="x6") for v in outcome.verdicts
+    )
+    text = printed(Report(replace(outcome, verdicts=verdicts)), width)
+    assert len(text.splitlines()) == 5 + len(verdicts)
+
+
+def test_brackets_of_an_expression_are_not_markup(outcome: Outcome) -> None:
+    assert "lower[[1]]" in printed(Report(outcome), 140)
+    assert "panel[k:].T" in printed(Report(outcome), 160)
+
+
+def test_predicted_times_are_products(outcome: Outcome) -> None:
+    text = printed(Report(outcome, criterion="mred", predicted=True), 100)
+    assert text.startswith("Predicted: 2.50 → 2 products (1.25× as fast), mred error ")
+    assert "error" in text
+    assert "products" in text.splitlines()[3]
+    assert "time," not in text
+
+
+def test_a_native_time_that_the_model_does_not_know() -> None:
+    program = TableProgram({FACTOR: {"native": inf, "float32": 6.0}}, {FACTOR: {"float32": 1e-7}})
+    outcome = tune(program, program.operators(), [], CPU, 1e-5, noise=0.0)
+    assert outcome.plan == {FACTOR: "float32"}
+    words = " ".join(printed(Report(outcome, predicted=True), 120).split())
+    assert words.startswith("Predicted: – → 6 products, frobenius error 1.0e-07 of ")
+    assert " 0 float32 1.0e-07 – → 6 " in words
+
+
+def test_nothing_lowered_is_said() -> None:
+    program = TableProgram({FACTOR: {"native": 1.0, "float32": 2.0}}, {})
+    outcome = tune(program, program.operators(), [], CPU, 1e-15, noise=0.0)
+    text = printed(Report(outcome), 100)
+    assert text.startswith("Every operator stays as it was. Program: 1.00 s, frobenius error 0 of ")
+    assert "not faster" in text
+
+
+def test_over_budget_at_the_start_is_said() -> None:
+    program = TableProgram({FACTOR: {"native": 1.0}}, {FACTOR: {"native": 1e-3}})
+    outcome = tune(program, program.operators(), [], CPU, 1e-5, noise=0.0)
+    assert printed(Report(outcome), 100).startswith("Over the budget before anything is lowered")
+
+
+def test_interrupted_is_said(outcome: Outcome) -> None:
+    text = printed(Report(replace(outcome, interrupted=True)), 100)
+    assert text.startswith("Interrupted; the best plan so far. Program: ")
+
+
+def test_a_failed_run_shows_its_problem(outcome: Outcome) -> None:
+    failed = replace(outcome.verdicts[0], reason=Reason.FAILED, detail="exit code 3\nTraceback")
+    text = printed(Report(replace(outcome, verdicts=(failed,))), 120)
+    assert "failed: exit code 3" in text
+
+
+def test_sites_of_several_modules_show_them(outcome: Outcome) -> None:
+    other = replace(outcome.verdicts[0].operator, id="lib:go/matmul~aa#0")
+    verdicts: tuple[Verdict, ...] = (
+        *outcome.verdicts[1:],
+        replace(outcome.verdicts[0], operator=other, reason=Reason.BOTTOM),
+    )
+    text = printed(Report(replace(outcome, verdicts=verdicts)), 120)
+    assert "lib:go " in text
+    assert "chol:Solver" in text
+
+
+def test_no_operator_prints_the_headline_only() -> None:
+    outcome = tune(TableProgram({}, {}), [], [], CPU, 1e-5, noise=0.0)
+    assert printed(Report(outcome), 120).endswith(" allowed, 1 plan tried.\n")
+
+
+def test_record_round_trips_through_json(outcome: Outcome) -> None:
+    entry = record(outcome)
+    assert json.loads(json.dumps(entry, allow_nan=False)) == entry
+    assert entry["plan"] == dict(outcome.plan)
+    assert (entry["unit"], entry["criterion"], entry["budget"]) == ("seconds", "frobenius", 1e-5)
+    assert (entry["time_before"], entry["error"]) == (2.5, 7e-6)
+    solve = entry["operators"][1]
+    assert (solve["id"], solve["line"]) == (SOLVE, 42)
+    assert (solve["before"], solve["after"]) == ("native", "float32")
+    assert (solve["time_before"], solve["time_after"], solve["share"]) == (0.9, 0.4, 0.36)
+    assert (solve["reason"], solve["local_error"]) == ("lowest rung", 7e-6)
+    assert solve["shapes"] == [[4, 5, 6]]
+    assert entry["operators"][0]["detail"] == SOLVE
+    assert entry["trials"][-1]["changed"] == {FACTOR: "native", SOLVE: "float32"}
+    assert entry["trials"][-1]["reason"] == "kept"
+    assert len(entry["trials"]) == len(outcome.trials)
+
+
+@pytest.mark.parametrize("error", [nan, inf])
+def test_record_has_no_number_that_json_lacks(error: float) -> None:
+    program = TableProgram(
+        {"a": {"native": 3.0, "float32": 1.0}, "b": {"native": 2.0, "float32": 1.0}},
+        {"a": {"float32": error}},
+        failing={"b": "float32"},
+    )
+    outcome = tune(program, program.operators(), [], CPU, inf, noise=0.0)
+    entry = record(outcome, predicted=True)
+    json.dumps(entry, allow_nan=False)
+    assert entry["unit"] == "products"
+    assert entry["budget"] is None
+    assert entry["operators"][0]["local_errors"] == {"float32": None}
+    assert entry["trials"][-1]["problem"] == "exit code 3"
+    assert entry["trials"][-1]["gain"] is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0.000 s"), (2.0, "2.00 s"), (1.234, "1.23 s"), (0.0123, "12.3 ms"), (45e-6, "45.0 µs")],
+)
+def test_clock_units(seconds: float, text: str) -> None:
+    assert clock_unit([seconds, nan]).quantity(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(6.0, "6"), (1234.0, "1,234"), (2.4e12, "2.40e+12"), (0.25, "0.250"), (inf, "–")],
+)
+def test_products(count: float, text: str) -> None:
+    assert PRODUCTS.number(count) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(None, "–"), (0.0, "0"), (3.14e-7, "3.1e-07"), (nan, "not finite")]
+)
+def test_errors(error: float | None, text: str) -> None:
+    assert error_text(error) == text

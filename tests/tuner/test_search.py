@@ -1,0 +1,197 @@
+"""`tune` as a whole: its promises on any program, its edges, and what Ctrl-C leaves."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixpert_py.errors import BudgetError, PlanError, ProgramError
+from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.trial import Trial
+from tests.tuner.table_program import InterruptedProgram, TableProgram
+
+LADDER = (("native",), ("II", "III"), ("I",))
+SCHEMES = ("native", "II", "III", "I")
+SITES = ("a", "b", "c", "d")
+LEVELS = st.fixed_dictionaries({s: st.integers(0, 9).map(float) for s in SCHEMES})
+PROGRAMS = st.tuples(
+    st.fixed_dictionaries(dict.fromkeys(SITES, LEVELS)),
+    st.fixed_dictionaries({site: LEVELS.map(lambda e: {**e, "native": 0.0}) for site in SITES}),
+)
+EDGES = st.frozensets(st.tuples(st.sampled_from(SITES), st.sampled_from(SITES)))
+
+
+@given(PROGRAMS, EDGES, st.integers(0, 20), st.sampled_from([0.0, 1.0, 2.5]))
+def test_any_program_ends_within_budget_and_no_slower(
+    tables: tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]],
+    edges: frozenset[tuple[str, str]],
+    budget: int,
+    noise: float,
+) -> None:
+    program = TableProgram(*tables)
+    outcome = tune(program, program.operators(), edges, LADDER, budget, noise=noise)
+    assert outcome.best.error <= budget
+    assert outcome.best.seconds <= outcome.start.seconds - noise * outcome.lowered
+    assert outcome.best == TableProgram(*tables)(outcome.plan)
+    assert outcome.plan in program.plans
+    runs = [tuple(sorted(plan.items())) for plan in program.plans]
+    assert len(runs) == len(set(runs)), "a plan was run twice"
+
+
+@given(LEVELS, st.lists(st.integers(0, 9), min_size=3, max_size=3), st.integers(0, 9))
+def test_one_operator_alone_gets_its_fastest_scheme(
+    seconds: dict[str, float], errors: list[int], budget: int
+) -> None:
+    """Where errors grow down the ladder, greedy and exhaustive search agree."""
+    below = [*sorted(errors[:2]), max(errors)]
+    table = dict(zip(SCHEMES, [0.0, *below], strict=True))
+    program = TableProgram({"a": seconds}, {"a": table})
+    outcome = tune(program, program.operators(), [], LADDER, budget, noise=0.0)
+    assert outcome.best.seconds == min(seconds[s] for s in SCHEMES if table[s] <= budget)
+
+
+def test_no_budget_leaves_everything_native() -> None:
+    program = TableProgram(
+        {site: {"native": 2.0, "II": 1.0, "III": 1.0, "I": 0.5} for site in SITES},
+        {site: {"II": 1e-7, "III": 1e-7, "I": 1e-3} for site in SITES},
+    )
+    outcome = tune(program, program.operators(), [("a", "b")], LADDER, 1e-15, noise=0.0)
+    assert set(outcome.plan.values()) == {"native"}
+    assert {v.reason for v in outcome.verdicts} == {Reason.OVER_BUDGET}
+    assert not outcome.lowered
+    assert outcome.best == outcome.start
+
+
+def predecessor_program(kind: type[TableProgram]) -> TableProgram:
+    """Eleven runs, a raised predecessor and a choice between incomparable schemes among them."""
+    return kind(
+        {
+            "p": {"native": 10, "II": 8, "III": 7, "I": 5},
+            "s": {"native": 9, "II": 3, "III": 2, "I": 1},
+        },
+        {"p": {"II": 1, "III": 2, "I": 6}, "s": {"II": 2, "III": 3, "I": 9}},
+    )
+
+
+def test_a_plan_is_run_once_and_every_trial_reported() -> None:
+    program = predecessor_program(TableProgram)
+    seen: list[Trial] = []
+    edges = [("p", "s")]
+    outcome = tune(program, program.operators(), edges, LADDER, 6, noise=0.0, on_trial=seen.append)
+    assert outcome.plan == {"p": "III", "s": "III"}
+    assert tuple(seen) == outcome.trials
+    assert [trial.plan for trial in seen] == program.plans
+
+
+def test_a_plan_met_again_is_judged_but_not_run() -> None:
+    program = TableProgram(
+        {"s": {"native": 9, "II": 4}, "p": {"native": 6, "II": 5}}, {"s": {"II": 3}, "p": {"II": 4}}
+    )
+    # s is lowered, p is raised for it, and on its own turn comes back to where it was refused.
+    ladder = (("native",), ("II",))
+    start = {"s": "native", "p": "II"}
+    outcome = tune(program, program.operators(), [("p", "s")], ladder, 5, noise=0.0, start=start)
+    assert outcome.plan == {"s": "II", "p": "native"}
+    assert [trial.plan for trial in outcome.trials].count({"s": "II", "p": "II"}) == 2
+    assert program.plans.count({"s": "II", "p": "II"}) == 1
+
+
+@pytest.mark.parametrize("at", range(1, 10))
+def test_an_interrupt_leaves_the_best_plan_so_far(at: int) -> None:
+    full = predecessor_program(TableProgram)
+    whole = tune(full, full.operators(), [("p", "s")], LADDER, 6, noise=0.0)
+    assert at < len(full.plans)
+
+    program = predecessor_program(InterruptedProgram)
+    assert isinstance(program, InterruptedProgram)
+    program.at = at
+    outcome = tune(program, program.operators(), [("p", "s")], LADDER, 6, noise=0.0)
+    assert outcome.interrupted
+    assert outcome.trials == whole.trials[:at]
+    passed = [trial for trial in outcome.trials if trial.reason is Reason.KEPT]
+    fastest = min(passed, key=lambda trial: trial.measurement.seconds)
+    assert (outcome.plan, outcome.best) == (fastest.plan, fastest.measurement)
+    assert outcome.verdicts[-1].reason is Reason.INTERRUPTED
+
+
+def test_an_interrupt_of_the_first_run_goes_on() -> None:
+    program = predecessor_program(InterruptedProgram)
+    with pytest.raises(KeyboardInterrupt):
+        tune(program, program.operators(), [], LADDER, 6, noise=0.0)
+
+
+def test_an_interrupt_in_the_report_of_a_trial_loses_nothing() -> None:
+    def on_trial(trial: Trial) -> None:
+        if trial.changed:
+            raise KeyboardInterrupt
+
+    program = predecessor_program(TableProgram)
+    outcome = tune(program, program.operators(), [], LADDER, 6, noise=0.0, on_trial=on_trial)
+    assert outcome.interrupted
+    assert outcome.plan == {"p": "II", "s": "native"}
+
+
+def test_a_start_over_the_budget_is_said_and_nothing_tried() -> None:
+    program = TableProgram({"a": {"native": 1.0}}, {"a": {"native": 1e-3}})
+    outcome = tune(program, program.operators(), [], LADDER, 1e-5, noise=0.0)
+    assert len(program.plans) == 1
+    assert outcome.verdicts[0].reason is Reason.START_OVER_BUDGET
+    assert not outcome.interrupted
+
+
+def test_a_start_that_fails_is_an_error() -> None:
+    program = TableProgram({"a": {"native": 1.0}}, {}, failing={"a": "native"})
+    with pytest.raises(ProgramError, match="exit code 3"):
+        tune(program, program.operators(), [], LADDER, 1e-5, noise=0.0)
+
+
+def test_a_start_off_the_ladder_needs_a_lock() -> None:
+    program = TableProgram({"a": {"native": 1.0, "egemm": 0.9}}, {})
+    with pytest.raises(PlanError, match=r"^a: scheme 'egemm' is not on the ladder native, II, III"):
+        tune(program, program.operators(), [], LADDER, 1, noise=0.0, start={"a": "egemm"})
+    outcome = tune(program, program.operators("a"), [], LADDER, 1, noise=0.0, start={"a": "egemm"})
+    assert outcome.plan == {"a": "egemm"}
+
+
+def test_a_start_halfway_down_is_lowered_from_there() -> None:
+    program = predecessor_program(TableProgram)
+    start = {"p": "III", "s": "native", "elsewhere": "native"}
+    outcome = tune(program, program.operators(), [], LADDER, 100, noise=0.0, start=start)
+    assert program.plans[0] == start
+    assert program.plans[1] == {**start, "p": "I"}
+    assert outcome.plan == {"p": "I", "s": "I", "elsewhere": "native"}
+
+
+@pytest.mark.parametrize("budget", [-1e-9, float("nan")])
+def test_a_budget_is_a_number_from_zero(budget: float) -> None:
+    program = predecessor_program(TableProgram)
+    with pytest.raises(BudgetError):
+        tune(program, program.operators(), [], LADDER, budget, noise=0.0)
+    assert program.plans == []
+
+
+def test_no_operator_at_all() -> None:
+    outcome = tune(TableProgram({}, {}), [], [], LADDER, 1e-5, noise=0.0)
+    assert outcome.plan == {}
+    assert outcome.verdicts == ()
+
+
+def test_a_site_that_a_plan_makes_disappear_takes_no_time() -> None:
+    def measure(plan: Mapping[str, str], /) -> Measurement:
+        if plan["a"] == "native":
+            return Measurement(3.0, 0.0, {"a": 2.0})
+        return Measurement(1.0, 0.0, {})
+
+    outcome = tune(measure, [Operator("a", seconds=2.0)], [], LADDER, 0, noise=0.0)
+    assert outcome.plan == {"a": "II"}
+    assert outcome.verdicts[0].reason is Reason.TOO_SHORT
+
+
+def test_share_is_of_the_program_at_the_start() -> None:
+    program = TableProgram({"a": {"native": 3.0}}, {}, overhead=1.0)
+    outcome = tune(program, program.operators("a"), [], LADDER, 0, noise=0.0)
+    assert outcome.share(outcome.verdicts[0]) == 0.75

@@ -1,0 +1,157 @@
+"""What `mixpert tune` prints when it is done: one headline, and a row for every operator."""
+
+from dataclasses import dataclass
+from math import inf
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from mixpert_py.tuner.outcome import Outcome, Verdict
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+
+# Columns by number.
+RIGHT = (1, 3, 5, 6)
+WRAPPED = (4, 7)
+LEVEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Headline and table, for `rich`'s print; readable from 80 columns up and without colour.
+
+    predicted: times are cost units (slice products), not seconds.
+    """
+
+    outcome: Outcome
+    criterion: str = "frobenius"
+    predicted: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield headline(self.outcome, self.criterion, self.predicted)
+        if self.outcome.verdicts:
+            yield ""
+            yield table(self.outcome, self.predicted, options.max_width)
+
+
+def headline(outcome: Outcome, criterion: str = "frobenius", predicted: bool = False) -> Text:
+    """Program time before → after, error against budget, and whether anything was lowered."""
+    before, after = outcome.start.seconds, outcome.best.seconds
+    error = error_text(outcome.best.error)
+    unit = PRODUCTS if predicted else clock_unit((before, after))
+    text = Text()
+    if outcome.interrupted:
+        text.append("Interrupted; the best plan so far. ")
+    if not outcome.best.error <= outcome.budget:
+        text.append("Over the budget before anything is lowered; every operator stays. ")
+    elif not outcome.lowered:
+        text.append("Every operator stays as it was. ")
+    text.append("Predicted: " if predicted else "Program: ")
+    if outcome.lowered:
+        times = f"{unit.number(before)} → {unit.quantity(after)}"
+        text.append(times, style="bold")
+        if before < inf and after > 0:
+            text.append(f" ({before / after:.2f}× as fast)")
+    else:
+        text.append(unit.quantity(before), style="bold")
+    text.append(f", {criterion} error ")
+    text.append(error, style="bold")
+    plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
+    text.append(f" of {outcome.budget:.2g} allowed, {plans} tried.")
+    return text
+
+
+def table(outcome: Outcome, predicted: bool = False, width: int = 100) -> Table:
+    """One row per operator, longest first; sites and expressions are cut to fit `width`.
+
+    Where all operators start from the same level, the header names it, and a row only where its
+    operator ended.
+    """
+    verdicts = outcome.verdicts
+    unit = PRODUCTS if predicted else clock_unit(v.seconds_before for v in verdicts)
+    lines = {verdict.operator.id: verdict.operator.line for verdict in verdicts}
+    several = len({verdict.operator.id.partition(":")[0] for verdict in verdicts}) > 1
+    starts = {verdict.before for verdict in verdicts}
+    header = (
+        "site",
+        "line",
+        "expression",
+        "% of\ntime",
+        f"level\n{starts.pop()} →" if len(starts) == 1 else "level",
+        "error",
+        unit.name if predicted else f"time, {unit.name}",
+        "why it\nstopped",
+    )
+    rows = [
+        (
+            _place(verdict.operator.id, several),
+            str(verdict.operator.line),
+            verdict.operator.expression,
+            f"{outcome.share(verdict):.0%}".rstrip("%"),
+            _level(verdict, full=bool(starts)),
+            error_text(verdict.local_error),
+            _times(verdict, unit),
+            _reason(verdict, lines),
+        )
+        for verdict in verdicts
+    ]
+    columns = zip(header, *rows, strict=True)
+    natural = [max(cell_len(line) for cell in c for line in cell.split("\n")) for c in columns]
+    gap = 1 if width < 100 else 2  # the first blank of a gap is the box's
+    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
+    sizes = _widths(natural, width - gap * (len(header) - 1))
+    for number, (name, size) in enumerate(zip(header, sizes, strict=True)):
+        justify: JustifyMethod = "right" if number in RIGHT else "left"
+        result.add_column(name, justify=justify, no_wrap=number not in WRAPPED, width=size)
+    for verdict, row in zip(verdicts, rows, strict=True):
+        # Text, not str: brackets of an expression are not markup.
+        cells = [Text(cell) for cell in row]
+        cells[LEVEL].stylize("bold" if verdict.before != verdict.after else "")
+        result.add_row(*cells)
+    return result
+
+
+def _widths(natural: list[int], width: int) -> list[int]:
+    """Widths of the columns, `width` together: what they need where there is room.
+
+    Site, expression and reason share what the others leave; an expression keeps 20 characters
+    unless a site would get less than 5, or a reason less than 12.
+    """
+    site, line, expression, share, level, error, time, reason = natural
+    level = min(level, width // 5)
+    room = width - (line + share + level + error + time)
+    wanted = min(expression, 20)
+    reason = min(reason, 24, max(12, room - wanted - min(site, 8)))
+    site = min(site, width // 8, max(5, room - wanted - reason))
+    expression = min(expression, max(8, room - site - reason))
+    return [site, line, expression, share, level, error, time, reason]
+
+
+def _place(site: str, several: bool) -> str:
+    """The function of a site; with its module where there are several."""
+    module, _, rest = site.partition(":")
+    function = rest.partition("/")[0] or module
+    return f"{module}:{function}" if several else function
+
+
+def _level(verdict: Verdict, full: bool) -> str:
+    if not full or verdict.before == verdict.after:
+        return verdict.after
+    return f"{verdict.before} → {verdict.after}"
+
+
+def _times(verdict: Verdict, unit: Unit) -> str:
+    before = unit.number(verdict.seconds_before)
+    if verdict.before == verdict.after:
+        return before
+    return f"{before} → {unit.number(verdict.seconds_after)}"
+
+
+def _reason(verdict: Verdict, lines: dict[str, int]) -> str:
+    if verdict.reason is Reason.RAISED:
+        return f"for line {lines[verdict.detail]}"
+    first, _, _ = verdict.detail.partition("\n")
+    return f"{verdict.reason}: {first}" if first else str(verdict.reason)

@@ -1,0 +1,53 @@
+"""How times and errors are written: one unit a report, three digits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isclose, isfinite
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a report counts time in: `name`, and how many of it make one unit of a Measurement.
+
+    whole: whole counts are written without decimals.
+    """
+
+    name: str
+    per_second: float
+    whole: bool = False
+
+    def number(self, seconds: float) -> str:
+        """The bare number: three digits, fewer where it is far below the unit."""
+        if not isfinite(seconds):
+            return "–"
+        count = seconds * self.per_second
+        if abs(count) >= 1e6:
+            return f"{count:.2e}"
+        if abs(count) >= 100 or (self.whole and isclose(count, round(count))):
+            return f"{count:,.0f}"
+        return f"{count:.3f}" if abs(count) < 1 else f"{count:#.3g}"
+
+    def quantity(self, seconds: float) -> str:
+        return f"{self.number(seconds)} {self.name}"
+
+
+PRODUCTS = Unit("products", 1.0, whole=True)
+CLOCK = (Unit("s", 1.0), Unit("ms", 1e3), Unit("µs", 1e6))
+
+
+def clock_unit(times: Iterable[float]) -> Unit:
+    """The unit in which the longest of these times, in seconds, is at least 1."""
+    longest = max((time for time in times if isfinite(time)), default=0.0)
+    for unit in CLOCK:
+        if longest * unit.per_second >= 1 or longest <= 0:
+            return unit
+    return CLOCK[-1]
+
+
+def error_text(error: float | None) -> str:
+    """Two digits; a dash where it was not measured."""
+    if error is None:
+        return "–"
+    if not isfinite(error):
+        return "not finite"
+    return f"{error:.1e}" if error else "0"
