@@ -1,0 +1,131 @@
+"""Where a plan comes from. Only this file and the command line read the environment.
+
+Order: an argument, then MIXPERT_PLAN, then `<module>.mixpert.toml` beside the running file.
+"""
+
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+from mixpert_py import files
+from mixpert_py import plan as plan_file
+from mixpert_py.errors import DeviceError, PlanError
+from mixpert_py.plan import Plan
+
+SUFFIX = ".mixpert.toml"
+_FROM_PARENT = "MIXPERT_SPAWNED"
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read and check a plan file, scheme names included.
+
+    Raises PlanError, in one line with the key and its line, on anything malformed.
+    """
+    from mixpert_py.runtime.schemes import schemes
+
+    return plan_file.load(path, known=schemes())
+
+
+def check_scheme(name: str | None) -> None:
+    """Raise PlanError for a scheme name that is none."""
+    from mixpert_py.runtime.schemes import get
+
+    if name is not None:
+        get(name)
+
+
+def require_backend(name: str | None) -> None:
+    """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
+    if name == "cuda":
+        raise DeviceError("backend 'cuda': this version has no CUDA kernels; use 'reference'")
+    if name not in (None, "reference"):
+        raise PlanError(f"unknown backend {name!r}; known: reference, cuda")
+
+
+def plan_beside(script: str | os.PathLike[str]) -> Path:
+    """Where the plan of a script is kept: `mlp.mixpert.toml` beside `mlp.py`.
+
+    The name is the first part of its site ids: a program knows no more of itself when it runs.
+    """
+    return Path(script).with_name(f"{module_name(Path(script))}{SUFFIX}")
+
+
+def require_plan_place(path: Path) -> None:
+    """Raise PlanError where a plan could not be written, before anybody works for it."""
+    try:
+        files.require_place(path)
+    except OSError as error:
+        raise PlanError(f"{path}: cannot write a plan there: {error.strerror}") from None
+
+
+def plan_for(script: str | None, argument: str | None) -> Plan | None:
+    """The plan that a program runs under, by the order above. script: None where it is no file."""
+    if argument is not None:
+        return load_plan(argument)
+    if named := os.environ.get("MIXPERT_PLAN"):
+        return load_plan(named)
+    if script is not None and plan_beside(script).is_file():
+        return load_plan(plan_beside(script))
+    return None
+
+
+def module_name(path: Path) -> str:
+    """The module of a file's site ids: dotted from the topmost package folder it is in."""
+    path = Path(os.path.abspath(path))
+    parts = [] if path.stem == "__init__" else [path.stem]
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts) or path.parent.name
+
+
+def blas_threads() -> int:
+    """Threads that BLAS gets in runs that are compared: their number changes results and times."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a run of a user's program: ours, with the BLAS threads fixed."""
+    threads = {name: str(blas_threads()) for name in _THREAD_VARIABLES}
+    return {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
+
+
+def tell_children(file: str) -> None:
+    """Let children of this process find a file that was written for them."""
+    os.environ[_FROM_PARENT] = file
+
+
+def told_by_parent() -> str:
+    """The file that the parent process wrote for this one."""
+    return os.environ[_FROM_PARENT]
+
+
+def look_up_plans() -> None:
+    """Let the runtime find plans by itself, as a rewritten program needs it.
+
+    Does nothing in a process where somebody has decided already what is in force.
+    """
+    from mixpert_py.runtime import in_force
+
+    if in_force.is_initial():
+        in_force.set_default(in_force.InForce(find_plan=find_plan))
+
+
+@cache
+def find_plan(module: str) -> Plan | None:
+    """The plan for the sites of a module, or None where there is none."""
+    if named := os.environ.get("MIXPERT_PLAN"):
+        return load_plan(named)
+    running = getattr(sys.modules.get("__main__"), "__file__", None)
+    folder = Path(running).parent if running else Path.cwd()
+    path = folder / f"{module}{SUFFIX}"
+    return load_plan(path) if path.is_file() else None

@@ -1,0 +1,180 @@
+"""`@accelerate`: the products of one function, rewritten in memory."""
+
+import ast
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, ParamSpec, TypeVar, overload
+
+import mixpert_py
+from mixpert_py import config
+from mixpert_py.errors import SourceError
+from mixpert_py.plan import Plan
+
+ALIAS = "_mixpert"  # how the name of the added import begins
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def accelerate(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def accelerate(
+    *, scheme: str | None = None, plan: str | Path | Plan | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def accelerate(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    scheme: str | None = None,
+    plan: str | Path | Plan | None = None,
+) -> Any:
+    """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
+
+    scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
+    product in neither runs under what is in force when it is called. What the function calls is
+    left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
+    the source cannot be had or rewritten, warns and gives the function back as it is.
+    Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
+    """
+    config.check_scheme(scheme)
+    loaded = plan if isinstance(plan, Plan) or plan is None else config.load_plan(plan)
+    for site in loaded.site if loaded else ():
+        config.check_scheme(site.scheme)
+
+    def decorate(method: Any, stacklevel: int = 2) -> Any:
+        inner = method.__func__ if isinstance(method, staticmethod | classmethod) else method
+        try:
+            rewritten = _rewritten(inner, loaded, scheme)
+        except SourceError as error:
+            name = getattr(inner, "__qualname__", repr(inner))
+            message = f"accelerate: {name} is left as it is: {error}"
+            warnings.warn(message, stacklevel=stacklevel)
+            return method
+        return rewritten if inner is method else type(method)(rewritten)
+
+    return decorate if function is None else decorate(function, stacklevel=3)
+
+
+def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> FunctionType:
+    """The function with rewritten code and the same globals, closure and defaults."""
+    if not isinstance(function, FunctionType):
+        raise SourceError("it is not a Python function")
+    source, file = _source(function)
+    module = _module(function, file)
+    tree = _tree(source, module, file, plan, scheme)
+    code = _twin(function.__code__, compile(tree, file, "exec", dont_inherit=True))
+    names = [name for name in _added_names(tree) if any(name in c.co_names for c in _codes(code))]
+    if not names:
+        if hasattr(function, "__wrapped__"):
+            raise SourceError("another decorator wraps it; accelerate belongs directly above `def`")
+        return function
+    for name in names:
+        # The rewritten code names the package as the added import line would have named it.
+        if function.__globals__.setdefault(name, mixpert_py) is not mixpert_py:
+            raise SourceError(f"its module uses the name {name} for something else")
+    copy = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(copy, function)
+    return copy
+
+
+def _source(function: FunctionType) -> tuple[bytes, str]:
+    """The whole file that a function stands in, and its name."""
+    try:
+        file = inspect.getsourcefile(function)
+        if file is None:
+            raise OSError
+        if Path(file).is_file():
+            return Path(file).read_bytes(), file
+        lines, _ = inspect.findsource(function)  # notebooks, doctests and archives
+    except (OSError, TypeError):
+        raise SourceError("its source is not available") from None
+    # Decoded already: the mark says so, whatever encoding the first lines name.
+    return "".join(lines).encode("utf-8-sig"), file
+
+
+def _module(function: FunctionType, file: str) -> str:
+    if function.__module__ == "__main__" and not Path(file).is_file():
+        return "__main__"
+    return config.module_name(Path(file))
+
+
+def _tree(
+    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
+) -> ast.Module:
+    """The file's rewritten tree; block lengths too, and what was rewritten on disk already."""
+    from mixpert_py.passes.pipeline import rewrite_tree
+
+    tree = rewrite_tree(source, module, file, plan, scheme)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name)), keywords=keywords) if (
+                name.startswith(ALIAS)
+            ):
+                given = {word.arg: getattr(word.value, "value", None) for word in keywords}
+                wanted = _wanted(given.get("site"), given.get("scheme"), plan, scheme)
+                keywords += [
+                    ast.keyword(word, ast.Constant(value))
+                    for word, value in wanted.items()
+                    if value is not None and word not in given
+                ]
+                ast.fix_missing_locations(node)
+    return tree
+
+
+def _wanted(
+    site: Any, written: str | None, plan: Plan | None, scheme: str | None
+) -> dict[str, str | int | None]:
+    """Scheme and block length of a call site, whose scheme may stand in the source already."""
+    entry = plan.find(site) if plan and isinstance(site, str) else None
+    if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
+        return {"scheme": entry.scheme, "block": entry.block}
+    return {"scheme": scheme}
+
+
+def _added_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "mixpert_py" and (alias.asname or "").startswith(ALIAS):
+                    yield str(alias.asname)
+
+
+def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
+    """The code in a rewritten file that stands where `wanted` stands in the original."""
+    place = _place(wanted)
+    for code in _codes(rewritten):
+        if code.co_firstlineno == wanted.co_firstlineno and _place(code) == place:
+            return code
+    raise SourceError("its source does not match the running code")
+
+
+def _place(code: CodeType) -> tuple[object, ...]:
+    """What rewriting leaves alone, and no other function of a file has: two lambdas may share a
+    line, and one may end where the other does."""
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    spans = [
+        ((line, column), (last_line, last_column))
+        for line, last_line, column, last_column in code.co_positions()
+        if line is not None and last_line is not None
+        if column is not None and last_column  # those of width zero belong to no text
+    ]
+    start = min((start for start, _ in spans), default=None)
+    end = max((end for _, end in spans), default=None)
+    return code.co_name, arguments, code.co_freevars, start, end
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)

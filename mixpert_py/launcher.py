@@ -1,0 +1,167 @@
+"""Runs a Python program rewritten in memory, as `python` itself would have run it.
+
+The program is a real module `__main__` (so that pickling and spawned children find it), sees its
+own `sys.argv` and `sys.path[0]`, and its tracebacks and carets show the user's own lines, because
+the syntax tree is rewritten and not the text.
+"""
+
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from mixpert_py import config, tracebacks
+from mixpert_py.errors import SourceError
+from mixpert_py.runtime.in_force import InForce, set_default
+from mixpert_py.spawning import tell_spawned_children
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to run: its source, and all that `python` would have told it about itself.
+
+    argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be.
+    spec: for `-m`, else None.
+    """
+
+    source: bytes
+    filename: str
+    argv: tuple[str, ...]
+    module: str
+    path: str
+    spec: ModuleSpec | None = None
+
+    @property
+    def is_file(self) -> bool:
+        return not self.filename.startswith("<")
+
+
+def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python path arguments…`. Raises SourceError if there is no such file."""
+    source = read_source(Path(path))
+    folder = os.path.dirname(os.path.realpath(path))
+    return Program(
+        source,
+        os.path.join(os.getcwd(), path),
+        (path, *arguments),
+        config.module_name(Path(path)),
+        folder,
+    )
+
+
+def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python -m name arguments…`. Raises SourceError if there is no such module."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise SourceError(f"-m {name}: {error}") from None
+    except Exception as error:  # the package's own, from its __init__
+        raise SystemExit(tracebacks.report(error)) from None
+    finally:
+        sys.path.remove(folder)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise SourceError(f"-m {name}: no such module with Python source")
+    source = read_source(Path(spec.origin))
+    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec)
+
+
+def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python -c text arguments…`."""
+    return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
+
+
+def read_source(path: Path) -> bytes:
+    """A source file's bytes. Raises SourceError, in one line, if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+@contextmanager
+def named(path: str, module: str) -> Iterator[None]:
+    """Let what is said of a module's source name the file instead: `mlp.py: line 3: …`."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"{path}: {str(error).removeprefix(f'{module}: ')}") from None
+
+
+def compiled(program: Program) -> CodeType:
+    """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
+
+    Warns in that case. Raises SourceError if Python does not accept the source.
+    """
+    from mixpert_py.passes.pipeline import rewrite_tree
+
+    try:
+        with named(program.argv[0], program.module):
+            tree = rewrite_tree(program.source, program.module, program.filename)
+    except SourceError as refused:
+        try:
+            as_it_is = compile(program.source, program.filename, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise refused from None
+        warnings.warn(f"{refused}: it runs as it is", stacklevel=2)
+        return as_it_is
+    try:
+        return compile(tree, program.filename, "exec", dont_inherit=True)
+    except SyntaxError as error:  # `return` outside a function: found by the compiler only
+        raise SourceError(f"{program.argv[0]}: line {error.lineno}: {error.msg}") from None
+
+
+def main_module(program: Program) -> ModuleType:
+    """An empty `__main__` for the program, as `python` would have made it."""
+    main = ModuleType("__main__")
+    main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    if program.is_file:
+        main.__file__ = program.filename
+        main.__loader__ = SourceFileLoader("__main__", program.filename)
+        main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
+    else:
+        main.__loader__ = BuiltinImporter
+    main.__spec__ = program.spec
+    main.__package__ = program.spec.parent if program.spec else None
+    return main
+
+
+def execute(
+    program: Program, rewritten: CodeType, force: InForce, *, insert_path: bool = False
+) -> ModuleType:
+    """Run the program in this process, as `__main__`; returns the module it leaves behind.
+
+    force: what is in force for it, in all its threads and in children that it spawns.
+    insert_path: the program's folder is put before sys.path; else it takes the place of
+    sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
+    program raises, SystemExit too, is raised here.
+    """
+    main = main_module(program)
+    sys.modules["__main__"] = main
+    sys.argv = list(program.argv)
+    if insert_path:
+        sys.path.insert(0, program.path)
+    elif not sys.flags.safe_path:
+        sys.path[0] = program.path
+    set_default(force)
+    if program.is_file and program.spec is None:
+        tell_spawned_children(program.filename, force)
+    exec(rewritten, main.__dict__)
+    return main
+
+
+def wait_for_threads() -> None:
+    """Wait for the threads that `python` would wait for before it ends."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()

@@ -1,0 +1,23 @@
+"""Values that a program shows to whoever runs it: what a tuner compares."""
+
+from copy import deepcopy
+from typing import Any
+
+_observed: dict[str, Any] = {}
+
+
+def observe(name: str, value: Any) -> None:
+    """Mark a value that the program is judged by: an array, or anything numpy.asarray takes.
+
+    A later value of the same name replaces the earlier one. The value is copied, so that what the
+    program does to it afterwards does not count.
+    """
+    try:
+        _observed[name] = deepcopy(value)
+    except Exception:  # whatever the value's class raises: observing must not end the program
+        _observed[name] = value
+
+
+def observed() -> dict[str, Any]:
+    """Name → value of everything observed so far in this process."""
+    return dict(_observed)

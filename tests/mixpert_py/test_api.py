@@ -1,0 +1,78 @@
+"""The public names, and that importing them is quick."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mixpert_py
+from mixpert_py.runtime.schemes import SCHEMES
+
+ROOT = Path(__file__).parent.parent.parent
+HEAVY = ("numpy", "libcst", "rich", "click", "tomlkit", "msgspec", "networkx", "cupy")
+
+
+def in_new_process(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    loaded = in_new_process("import sys, mixpert_py; print(*sys.modules)").split()
+    assert "mixpert_py" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+    assert [name for name in loaded if name.startswith("mixpert_py.")] == []
+
+
+def test_a_product_loads_no_source_tools() -> None:
+    code = """
+import sys, mixpert_py, numpy
+mixpert_py.matmul(numpy.eye(2), numpy.eye(2), site="m:f/matmul~aa#0")
+print(*sys.modules)
+"""
+    loaded = in_new_process(code).split()
+    assert "mixpert_py.runtime.dispatch" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & {"libcst", "rich", "click"}
+
+
+def test_every_public_name_is_there() -> None:
+    assert mixpert_py.__all__ == sorted(mixpert_py.__all__)
+    for name in mixpert_py.__all__:
+        value = getattr(mixpert_py, name)
+        assert callable(value)
+        assert value.__doc__
+        assert getattr(mixpert_py, name) is value
+    with pytest.raises(AttributeError, match="no attribute 'einsumm'"):
+        _ = mixpert_py.einsumm
+
+
+def test_schemes_are_listed_best_first() -> None:
+    names = mixpert_py.schemes()
+    assert len(names) == len(set(names))
+    assert names[0] == "native"
+    assert {"faithful", "float32", "int8x6", "mixpert-IV", "fp16x3"} < set(names)
+    errors = [SCHEMES[name].error for name in names]
+    assert errors == sorted(errors)
+
+
+@pytest.mark.parametrize("name", ["matmul", "dot"])
+def test_products_take_the_documented_arguments(name: str) -> None:
+    parameters = inspect.signature(getattr(mixpert_py, name)).parameters
+    assert list(parameters)[:2] == ["a", "b"]
+    for keyword in ("scheme", "backend", "site", "out"):
+        assert parameters[keyword].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[keyword].default is None
+
+
+def test_products_by_name() -> None:
+    a = np.random.default_rng(0).standard_normal((20, 20))
+    np.testing.assert_array_equal(mixpert_py.matmul(a, a), a @ a)
+    np.testing.assert_array_equal(mixpert_py.dot(a, a), np.dot(a, a))
+    emulated = mixpert_py.matmul(a, a, scheme="int8x6", backend="reference")
+    assert 0 < np.abs(emulated - a @ a).max() < 1e-4

@@ -1,0 +1,88 @@
+"""Where plans come from, and what files are called."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import config
+from mixpert_py.errors import PlanError
+from tests.mixpert_py.command import IMPORTABLE, Mixpert
+
+PROGRAM = """\
+import numpy as np
+a = np.full((400, 400), 1 / 3)
+b = a @ a
+print(float(np.float32(b[0, 0])) == b[0, 0])
+"""
+PLAN = '[[site]]\nid = "{site}"\nscheme = "{scheme}"\n'
+
+
+def python(path: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE, **environment},
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def rewritten(tmp_path: Path, mixpert: Mixpert) -> Path:
+    (tmp_path / "net.py").write_text(PROGRAM)
+    assert mixpert("rewrite", "net.py").code == 0
+    return tmp_path / "net_mixpert.py"
+
+
+def site_of(rewritten: Path) -> str:
+    return rewritten.read_text().partition('site="')[2].partition('"')[0]
+
+
+def test_a_rewritten_program_finds_the_plan_of_its_original(rewritten: Path) -> None:
+    assert python(rewritten) == "False\n"
+    beside = rewritten.with_name("net.mixpert.toml")
+    beside.write_text(PLAN.format(site=site_of(rewritten), scheme="float32"))
+    assert python(rewritten) == "True\n"
+
+
+def test_the_environment_comes_before_the_file_beside(rewritten: Path) -> None:
+    site = site_of(rewritten)
+    beside = rewritten.with_name("net.mixpert.toml")
+    beside.write_text(PLAN.format(site=site, scheme="float32"))
+    named = rewritten.with_name("other.toml")
+    named.write_text(PLAN.format(site=site, scheme="native"))
+    assert python(rewritten, MIXPERT_PLAN=str(named)) == "False\n"
+
+
+def test_a_stale_site_runs_natively_with_a_warning(rewritten: Path) -> None:
+    beside = rewritten.with_name("net.mixpert.toml")
+    beside.write_text(PLAN.format(site="net:f/matmul~ffff#0", scheme="float32"))
+    said = python(rewritten)
+    assert said.startswith("False\n")
+    assert "is not in the plan" in said
+
+
+def test_a_malformed_plan_beside_stops_the_program(rewritten: Path) -> None:
+    rewritten.with_name("net.mixpert.toml").write_text("colour = 1\n")
+    assert "net.mixpert.toml:1: key 'colour': unknown key" in python(rewritten)
+
+
+def test_module_names(tmp_path: Path) -> None:
+    package = tmp_path / "pkg" / "sub"
+    package.mkdir(parents=True)
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    assert config.module_name(tmp_path / "net.py") == "net"
+    assert config.module_name(package / "net.py") == "pkg.sub.net"
+    assert config.module_name(package / "__init__.py") == "pkg.sub"
+
+
+def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(PLAN.format(site="m:f/matmul~1#0", scheme="int9"))
+    with pytest.raises(PlanError, match="unknown scheme 'int9'"):
+        config.load_plan(path)

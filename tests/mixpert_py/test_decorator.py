@@ -1,0 +1,363 @@
+"""The decorator: a function is itself again, but for its products."""
+
+import asyncio
+import inspect
+import pickle
+import sys
+import textwrap
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixpert_py
+from mixpert_py.errors import PlanError
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.plan import Plan, Site, save
+from mixpert_py.runtime.in_force import InForce, precision, use
+from mixpert_py.runtime.trace import Trace
+
+A = np.random.default_rng(0).standard_normal((16, 16))
+EXACT = A @ A
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    """Imports source text as a module; `mixpert_py` and `np` are there."""
+    names: list[str] = []
+
+    def call(text: str, name: str = "program", encoding: str = "utf-8") -> ModuleType:
+        path = tmp_path / f"{name}.py"
+        path.write_bytes(textwrap.dedent(text).encode(encoding))
+        module = ModuleType(name)
+        module.__file__ = str(path)
+        module.__dict__.update(mixpert_py=mixpert_py, accelerate=mixpert_py.accelerate, np=np)
+        sys.modules[name] = module
+        names.append(name)
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+        return module
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield call
+    for name in names:
+        del sys.modules[name]
+
+
+def sites(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
+    """The call sites that a call of the function reaches."""
+    trace = Trace()
+    with use(InForce(trace=trace)):
+        result = function(*args, **kwargs)
+        np.testing.assert_array_equal(result, EXACT)
+    return list(trace.sites)
+
+
+def is_emulated(result: Any) -> bool:
+    error = float(np.abs(result - EXACT).max())
+    assert error < 1e-2
+    return error > 0
+
+
+FUNCTIONS = {
+    "plain": "@accelerate\ndef call(x):\n    return x @ x",
+    "called": "@accelerate()\ndef call(x):\n    return x @ x",
+    "defaults": "@accelerate\ndef call(x, y=None, *rest, z=1, **more):\n    return x @ x * z",
+    "lambda": "call = accelerate(lambda x: x @ x)",
+    "two lambdas": "other, call = accelerate(lambda x: x), accelerate(lambda x: x @ x)",
+    "two lambdas with products": (
+        "other, call = accelerate(lambda x: x @ x.T), accelerate(lambda x: x @ x)"
+    ),
+    "lambda in lambda": "call = lambda x: accelerate(lambda x: x @ x)(x)",
+    "one name twice": (
+        "@accelerate\ndef call(x):\n    return x @ x.T\nfirst = call\n"
+        "@accelerate\ndef call(x):\n    return x @ x"
+    ),
+    "nested": (
+        "def outer():\n    count = 0\n    @accelerate\n    def inner(x):\n        nonlocal count\n"
+        "        count = 1\n        return x @ x * count\n    return inner\ncall = outer()"
+    ),
+    "shared cells": (
+        "def outer(x):\n    y = x\n    def change():\n        nonlocal y\n        y = np.eye(16)\n"
+        "    @accelerate\n    def inner():\n        return x @ x @ y\n    change()\n"
+        "    return inner()\ncall = outer"
+    ),
+    "inner function": (
+        "@accelerate\ndef call(x):\n    def inner():\n        return x @ x\n    return inner()"
+    ),
+    "comprehension": "@accelerate\ndef call(x):\n    return [y @ y for y in (x,)][0]",
+    "recursion": (
+        "import numpy as np\n@accelerate\ndef call(x, n=3):\n"
+        "    return call(x, n - 1) if n else np.dot(x, x)"
+    ),
+    "method": (
+        "class C:\n    @accelerate\n    def m(self, x):\n        return x.dot(x)\ncall = C().m"
+    ),
+    "static": (
+        "class C:\n    @staticmethod\n    @accelerate\n"
+        "    def m(x):\n        return x @ x\ncall = C.m"
+    ),
+    "static inside": (
+        "class C:\n    @accelerate\n    @staticmethod\n    def m(x):\n        return x @ x\n"
+        "call = C().m"
+    ),
+    "class method": (
+        "class C:\n    @classmethod\n    @accelerate\n    def m(cls, x):\n        return x @ x\n"
+        "call = C.m"
+    ),
+    "class method inside": (
+        "class C:\n    @accelerate\n    @classmethod\n    def m(cls, x):\n"
+        "        assert cls is C\n        return x @ x\ncall = C.m"
+    ),
+    "property": (
+        "class C:\n    def __init__(self, x):\n        self.x = x\n    @property\n    @accelerate\n"
+        "    def m(self):\n        return self.x @ self.x\ndef call(x):\n    return C(x).m"
+    ),
+    "super": (
+        "class B:\n    def m(self, x):\n        return x\nclass C(B):\n    @accelerate\n"
+        "    def m(self, x):\n        return super().m(x) @ x\ncall = C().m"
+    ),
+    "private name": (
+        "class C:\n    __y = 1\n    @accelerate\n    def m(self, x):\n"
+        "        return x @ x * self.__y\ncall = C().m"
+    ),
+    "under another": (
+        "import functools\ndef other(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+        "        return f(*a)\n    return g\n@other\n@accelerate\ndef call(x):\n    return x @ x"
+    ),
+    "cached": ("import functools\n@functools.partial\n@accelerate\ndef call(x):\n    return x @ x"),
+    "future": (
+        "from __future__ import annotations\n@accelerate\ndef call(x: Nothing):\n    return x @ x"
+    ),
+    "own import": "import mixpert_py as mp\n@mp.accelerate\ndef call(x):\n    return x @ x",
+    "rewritten before": (
+        "import mixpert_py as _mixpert\n@accelerate\ndef call(x):\n"
+        '    return _mixpert.matmul(x, x, site="program:call/matmul~aa#0")'
+    ),
+    "the name is taken": "_mixpert = 5\n@accelerate\ndef call(x):\n    return x @ x",
+}
+
+
+@pytest.mark.parametrize("text", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_functions_products_are_rewritten(load: Load, text: str) -> None:
+    module = load(text)
+    seen = set(sites(module.call, A))
+    known = {site.id for site in analyze(Path(module.__file__).read_bytes(), "program")}
+    assert seen
+    assert seen <= known | {"program:call/matmul~aa#0"}
+
+
+@pytest.mark.parametrize("text", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_a_scheme_holds_for_its_products(load: Load, text: str) -> None:
+    text = text.replace("accelerate(lambda", 'accelerate(scheme="int8x6")(lambda')
+    text = text.replace("@accelerate()", "@accelerate").replace(
+        "accelerate\n", """accelerate(scheme="int8x6")\n"""
+    )
+    module = load(text)
+    assert not is_emulated(module.call(A))  # no tensor core here
+    with use(InForce(backend="reference")):
+        assert is_emulated(module.call(A))
+
+
+def test_a_function_stays_what_it_was(load: Load) -> None:
+    text = '''
+        def other(f):
+            f.tag = 5
+            return f
+
+        def plain(x: int, y=2, *rest: str, z=3, **more) -> "float":
+            """Doc."""
+            return x @ x
+    '''
+    module = load(text + "\n        call = accelerate(other(plain))")
+    assert module.call is not module.plain
+    assert module.call.__wrapped__ is module.plain
+    assert module.call.tag == 5
+    assert inspect.signature(module.call) == inspect.signature(module.plain)
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__defaults__"):
+        assert getattr(module.call, name) == getattr(module.plain, name), name
+    assert module.call.__kwdefaults__ == {"z": 3}
+    assert module.call.__annotations__ == module.plain.__annotations__
+    for name in ("co_firstlineno", "co_filename", "co_qualname", "co_flags", "co_varnames"):
+        assert getattr(module.call.__code__, name) == getattr(module.plain.__code__, name), name
+
+
+def test_it_is_pickled_by_reference(load: Load) -> None:
+    module = load('@accelerate(scheme="int8x6")\ndef call(x):\n    return x @ x')
+    assert pickle.loads(pickle.dumps(module.call)) is module.call
+
+
+def test_tracebacks_show_the_original_lines(load: Load) -> None:
+    module = load('@accelerate(scheme="fp16")\ndef call(x):\n    y = 1\n    return (x @\n      y)')
+    with pytest.raises(TypeError) as caught:
+        module.call(None)
+    frame = traceback.extract_tb(caught.value.__traceback__)[1]
+    assert (frame.filename, frame.lineno, frame.name) == (module.__file__, 4, "call")
+    assert module.call.__code__.co_firstlineno == 1
+
+
+def test_generators_and_coroutines_run_under_their_scheme(load: Load) -> None:
+    module = load("""
+        @accelerate(scheme="int8x6")
+        def generator(x):
+            y = yield x @ x
+            try:
+                yield y @ y
+            finally:
+                yield x @ x
+
+        @accelerate(scheme="int8x6")
+        async def coroutine(x):
+            return x @ x
+
+        @accelerate(scheme="int8x6")
+        async def stream(x):
+            yield x @ x
+    """)
+    assert inspect.isgeneratorfunction(module.generator)
+    assert inspect.iscoroutinefunction(module.coroutine)
+    assert inspect.isasyncgenfunction(module.stream)
+
+    async def both() -> list[Any]:
+        return [await module.coroutine(A), *[y async for y in module.stream(A)]]
+
+    with use(InForce(backend="reference")):
+        running = module.generator(A)
+        assert is_emulated(next(running))
+        assert is_emulated(running.send(A))
+        assert is_emulated(running.throw(KeyError))
+        assert all(map(is_emulated, asyncio.run(both())))
+        assert not is_emulated(mixpert_py.matmul(A, A))
+
+
+def test_a_plan_decides_site_by_site(load: Load, tmp_path: Path) -> None:
+    text = "import numpy as np\ndef call(x):\n    return x @ x, np.dot(x, x), x.T @ x\n"
+    first, second, _ = (site.id for site in analyze(text.encode(), "program"))
+    plan = Plan(site=[Site(id=first, scheme="int8x3"), Site(id=second, scheme="native")])
+    save(plan, tmp_path / "my.toml")
+    module = load(text)
+    for given in (plan, tmp_path / "my.toml", str(tmp_path / "my.toml")):
+        call = mixpert_py.accelerate(plan=given)(module.call)
+        with use(InForce(backend="reference")):
+            assert [is_emulated(y) for y in call(A)[:2]] == [True, False]
+            with precision("int8x6"):
+                results = call(A)
+        # What the plan says comes before what is in force; what it does not, after.
+        np.testing.assert_array_equal(results[1], EXACT)
+        assert np.abs(results[0] - EXACT).max() > 1e-4
+        assert 0 < np.abs(results[2] - A.T @ A).max() < 1e-4
+
+
+def test_a_plan_and_a_scheme_together(load: Load) -> None:
+    text = "import numpy as np\ndef call(x):\n    return x @ x, np.dot(x, x)\n"
+    first = analyze(text.encode(), "program")[0].id
+    plan = Plan(site=[Site(id=first, scheme="native")])
+    call = mixpert_py.accelerate(plan=plan, scheme="int8x6")(load(text).call)
+    with use(InForce(backend="reference")):
+        assert [is_emulated(y) for y in call(A)] == [False, True]
+
+
+def test_a_plans_block_counts(load: Load) -> None:
+    x = A[:8] * np.exp(4 * np.random.default_rng(1).standard_normal((1, 16)))
+    text = "def call(x):\n    return x @ x.T\n"
+    site = analyze(text.encode(), "program")[0].id
+    function = load(text).call
+    results = []
+    for block in (4, None):
+        plan = Plan(site=[Site(id=site, scheme="int8x1", block=block)])
+        with use(InForce(backend="reference")):
+            results.append(mixpert_py.accelerate(plan=plan)(function)(x))
+    wanted = mixpert_py.matmul(x, x.T, scheme="int8x1", block=4, backend="reference")
+    np.testing.assert_array_equal(results[0], wanted)
+    assert not np.array_equal(*results)
+
+
+def test_what_a_function_calls_is_left_alone(load: Load) -> None:
+    module = load("""
+        @accelerate
+        def inner(x):
+            return x @ x
+
+        @accelerate(scheme="int8x6")
+        def call(x):
+            return inner(x) + 0 * (x @ x)
+    """)
+    with use(InForce(backend="reference")):
+        assert not is_emulated(module.inner(A))
+        np.testing.assert_array_equal(module.call(A), EXACT)
+
+
+def test_other_encodings_keep_their_text(load: Load) -> None:
+    text = "# coding: latin-1\n@accelerate\ndef call(x):\n    return x @ x, 'né'\n"
+    assert load(text, encoding="latin-1").call(A)[1] == "né"
+
+
+def test_a_package_names_its_modules(tmp_path: Path, load: Load) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    module = load("@accelerate\ndef call(x):\n    return x @ x", name="package/inside")
+    assert sites(module.call, A)[0].startswith("package.inside:call/matmul~")
+
+
+UNCHANGED = {
+    "builtin": ("accelerate(len)", "len .*it is not a Python function"),
+    "callable": ("accelerate(np.matmul)", "it is not a Python function"),
+    "class": ("class C: pass\naccelerate(C)", "C .*it is not a Python function"),
+    "partial": ("import functools\naccelerate(functools.partial(max))", "not a Python function"),
+    "no source": (
+        "exec('def f(x):\\n    return x @ x', globals())\naccelerate(f)",
+        "f is left as it is: its source is not available",
+    ),
+    "static without source": (
+        "exec('def f(x):\\n    return x @ x', globals())\naccelerate(staticmethod(f))",
+        "f is left as it is: its source is not available",
+    ),
+    "another decorator inside": (
+        "import contextlib\n@accelerate(scheme='fp16')\n@contextlib.contextmanager\n"
+        "def f(x):\n    yield x @ x",
+        "another decorator wraps it; accelerate belongs directly above `def`",
+    ),
+    "name used": (
+        "globals()['_mix' + 'pert'] = 5\n@accelerate\ndef f(x):\n    return x @ x",
+        "its module uses the name _mixpert for something else",
+    ),
+    "another file": (
+        "exec(compile('\\n\\n\\ndef f(x): return x @ x', __file__, 'exec'))\naccelerate(f)",
+        "its source does not match the running code",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), UNCHANGED.values(), ids=UNCHANGED)
+def test_what_cannot_be_rewritten_is_left_as_it_is(load: Load, text: str, message: str) -> None:
+    with pytest.warns(UserWarning, match=message) as caught:
+        module = load(text)
+    assert len(caught) == 1
+    assert caught[0].filename == module.__file__
+    if text.startswith("exec"):
+        np.testing.assert_array_equal(module.f(A), EXACT)
+
+
+def test_what_is_left_is_the_same_object(load: Load) -> None:
+    for value in (len, np.matmul, 5):
+        with pytest.warns(UserWarning, match="is left as it is"):
+            assert mixpert_py.accelerate(value) is value  # type: ignore[call-overload]
+    function = load("def call(x):\n    return x + x").call
+    assert mixpert_py.accelerate(function) is function  # no product: nothing to do
+
+
+def test_a_wrong_name_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="unknown scheme 'int9'"):
+        mixpert_py.accelerate(scheme="int9")
+    plan = Plan(site=[Site(id="m:f/matmul~aa#0", scheme="int9")])
+    with pytest.raises(PlanError, match="unknown scheme 'int9'"):
+        mixpert_py.accelerate(plan=plan)
+    with pytest.raises(PlanError, match="cannot read the plan"):
+        mixpert_py.accelerate(plan=tmp_path / "absent.toml")

@@ -1,0 +1,231 @@
+"""`mixpert rewrite` and `mixpert sites`: what they write, and what they never do."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.mixpert_py.command import Mixpert
+
+SOURCE = '''\
+#!/usr/bin/env python3
+"""Three products."""
+from __future__ import annotations
+
+import numpy as np
+
+
+def forward(x, w):
+    return np.tanh(x @ w)
+
+
+x = np.ones((4, 3))
+print(forward(x, np.eye(3)).sum(), np.dot(x.T, x)[0, 0], x.dot(np.ones(3)).tolist())
+'''
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_text(SOURCE)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_result_goes_beside_the_script(script: Path, mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "net.py")
+    assert (said.code, said.out) == (0, "net_mixpert.py: 3 products rewritten\n")
+    target = script.with_name("net_mixpert.py")
+    assert script.read_text() == SOURCE
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755
+    assert mixpert("run", "net.py").out == mixpert("run", str(target)).out
+    lines = target.read_text().splitlines()
+    assert lines[:2] == SOURCE.splitlines()[:2]
+    assert lines[4].startswith("import mixpert_py as _mixpert")
+    assert len(lines) == SOURCE.count("\n") + 1
+
+
+def test_it_overwrites_its_own_result_and_nothing_else(script: Path, mixpert: Mixpert) -> None:
+    target = script.with_name("net_mixpert.py")
+    target.write_text("precious = 1\n")
+    said = mixpert("rewrite", "net.py")
+    assert said.code == 2
+    assert "not written by" in said.one_clear_line()
+    said = mixpert("rewrite", "net.py", "-o", "net_mixpert.py")
+    assert said.code == 2
+    assert target.read_text() == "precious = 1\n"
+    target.unlink()
+    assert mixpert("rewrite", "net.py").code == 0
+    script.write_text(SOURCE.replace("np.dot(x.T, x)", "np.dot(x.T, 2 * x)"))
+    assert mixpert("rewrite", "net.py").code == 0
+    assert "2 * x" in target.read_text()
+
+
+def test_a_rewritten_file_is_left_as_it_is(script: Path, mixpert: Mixpert) -> None:
+    assert mixpert("rewrite", "-w", "net.py").code == 0
+    once = script.read_bytes()
+    said = mixpert("rewrite", "-w", "net.py")
+    assert said.code == 0
+    assert script.read_bytes() == once
+
+
+def test_in_place_keeps_mode_and_links(script: Path, mixpert: Mixpert) -> None:
+    link = script.with_name("link.py")
+    link.symlink_to(script)
+    assert mixpert("rewrite", "-w", "link.py").code == 0
+    assert link.is_symlink()
+    assert "_mixpert.matmul" in script.read_text()
+    assert stat.S_IMODE(script.stat().st_mode) == 0o755
+    assert sorted(os.listdir(script.parent)) == ["link.py", "net.py"]
+
+
+def test_standard_input_goes_to_standard_output(mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "-", stdin="c = a @ b\n")
+    assert said.code == 0
+    assert said.out.splitlines()[0].startswith("import mixpert_py as _mixpert")
+    assert '_mixpert.matmul(a, b, site="stdin:<module>/matmul~' in said.out
+    assert mixpert("rewrite", "-", stdin="x = 1\n").out == "x = 1\n"
+
+
+def test_diff_and_check_write_nothing(script: Path, mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "--diff", "net.py")
+    assert said.code == 0
+    changed = [
+        line for line in said.out.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert len(changed) == 1 + 2 * 2
+    assert mixpert("rewrite", "--check", "net.py").code == 1
+    assert mixpert("rewrite", "--check", "--diff", "net.py").code == 1
+    assert os.listdir(script.parent) == ["net.py"]
+    script.write_text("x = 1\n")
+    assert mixpert("rewrite", "--check", "net.py").code == 0
+
+
+def test_scheme_and_plan_are_written_into_the_calls(script: Path, mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "--scheme", "float32", "-o", "-", "net.py")
+    assert said.out.count('scheme="float32"') == 3
+    site = json.loads(mixpert("sites", "--json", "net.py").out)[1]["id"]
+    (script.parent / "p.toml").write_text(f'[[site]]\nid = "{site}"\nscheme = "int8x6"\n')
+    said = mixpert("rewrite", "--plan", "p.toml", "-o", "-", "net.py")
+    assert said.out.count("scheme=") == 1
+    assert f'site="{site}", scheme="int8x6"' in said.out
+
+
+def test_folders(tmp_path: Path, mixpert: Mixpert) -> None:
+    for name in ("a.py", "pkg/b.py", "pkg/skip_me.py", ".hidden/c.py", "pkg/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("def f(x, y):\n    return x @ y\n")
+    (tmp_path / "broken.py").write_text("x = (1 @\n")
+    assert mixpert("rewrite", ".").code == 2
+    said = mixpert("rewrite", "-w", "-j", "2", "--exclude", "skip_*.py", ".")
+    assert said.code == 2
+    assert "broken.py: line 1" in said.one_clear_line()
+    done = {path for path in tmp_path.rglob("*.py") if "_mixpert" in path.read_text()}
+    assert done == {tmp_path / "a.py", tmp_path / "pkg" / "b.py"}
+
+
+def test_the_site_ids_of_a_package_are_dotted(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "b.py").write_text("def f(x, y):\n    return x @ y\n")
+    (record,) = json.loads(mixpert("sites", "--json", "pkg/b.py").out)
+    assert record["id"].startswith("pkg.b:f/matmul~")
+
+
+def test_json_lists_what_was_found(script: Path, mixpert: Mixpert) -> None:
+    script.write_text(SOURCE + "y = np.einsum('ij,jk', x, x.T)\n")
+    records = json.loads(mixpert("sites", "--json", "net.py").out)
+    keys = {"id", "path", "line", "column", "kind", "expression", "rewritten", "reason"}
+    assert all(record.keys() == keys for record in records)
+    assert [record["line"] for record in records] == [9, 13, 13, 14]
+    assert [record["rewritten"] for record in records] == [True, True, True, False]
+    assert records[3]["reason"]
+    (done,) = json.loads(mixpert("rewrite", "--json", "net.py").out)
+    assert done["output"] == "net_mixpert.py"
+    assert done["sites"] == records
+    table = mixpert("sites", "net.py").out
+    assert "3 rewritten, 1 left alone" in table
+
+
+def test_nothing_of_the_users_is_run(tmp_path: Path, mixpert: Mixpert) -> None:
+    canary = "import pathlib\npathlib.Path('canary').touch()\n"
+    (tmp_path / "numpy.py").write_text(canary)
+    (tmp_path / "sitecustomize.py").write_text(canary)
+    (tmp_path / "net.py").write_text(canary + "c = a @ b\n")
+    mixpert("rewrite", "net.py", "--diff")
+    mixpert("sites", "net.py")
+    assert not (tmp_path / "canary").exists()
+
+
+BAD = [
+    ("a missing file", ["none.py"], b"", "no such file"),
+    ("no parse", ["s.py"], b"x = (1 @\n", "s.py: line 1"),
+    ("NUL bytes", ["s.py"], b"x = 1\0 @ 2", "s.py"),
+    ("not the encoding it says", ["s.py"], b"# coding: utf-8\nx = '\xff' @ 1", "s.py"),
+    ("unknown encoding", ["s.py"], b"# coding: klingon\na @ b", "s.py"),
+    ("hostile nesting", ["s.py"], b"a = " + b"(" * 100_000 + b" @", "s.py"),
+    ("hostile unary minuses", ["s.py"], b"a = b @ " + b"-" * 100_000 + b"1", "s.py"),
+    ("an unknown scheme", ["--scheme", "int9", "s.py"], b"a @ b", "unknown scheme 'int9'"),
+    ("a missing plan", ["--plan", "p.toml", "s.py"], b"a @ b", "p.toml"),
+    ("a folder that is not there", ["-o", "no/where.py", "s.py"], b"a @ b", "no/where.py"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "word"), [row[1:] for row in BAD], ids=[row[0] for row in BAD]
+)
+def test_bad_input_gets_one_clear_line(
+    tmp_path: Path, mixpert: Mixpert, arguments: list[str], content: bytes, word: str
+) -> None:
+    (tmp_path / "s.py").write_bytes(content)
+    said = mixpert("rewrite", *arguments)
+    assert said.code == 2
+    assert word in said.one_clear_line()
+    assert os.listdir(tmp_path) == ["s.py"]
+    assert (tmp_path / "s.py").read_bytes() == content
+
+
+def test_conflicting_options_are_refused(script: Path, mixpert: Mixpert) -> None:
+    for options in (["-w", "--diff"], ["-w", "-o", "x.py"], ["--check", "-o", "x.py"]):
+        assert mixpert("rewrite", *options, "net.py").code == 2
+    assert mixpert("rewrite", "-o", "x.py", "net.py", "net.py").code == 2
+    assert os.listdir(script.parent) == ["net.py"]
+
+
+def test_no_site_at_all(script: Path, mixpert: Mixpert) -> None:
+    script.write_text("print(1)\n")
+    said = mixpert("rewrite", "net.py")
+    assert (said.code, said.out) == (0, "net.py: no matrix product to rewrite\n")
+    assert os.listdir(script.parent) == ["net.py"]
+
+
+def test_a_source_that_was_rewritten_in_place_is_not_overwritten(
+    script: Path, mixpert: Mixpert
+) -> None:
+    other = script.with_name("other.py")
+    other.write_text(SOURCE)
+    assert mixpert("rewrite", "-w", "other.py").code == 0
+    theirs = other.read_bytes()
+    said = mixpert("rewrite", "net.py", "-o", "other.py")
+    assert said.code == 2
+    assert "other.py: exists" in said.one_clear_line()
+    assert other.read_bytes() == theirs
+
+
+def test_standard_input_to_a_file_or_json(tmp_path: Path, mixpert: Mixpert) -> None:
+    assert mixpert("rewrite", "-", "-o", "out.py", stdin="c = a @ b\n").code == 0
+    assert "_mixpert.matmul" in (tmp_path / "out.py").read_text()
+    (record,) = json.loads(mixpert("rewrite", "-", "--json", stdin="c = a @ b\n").out)
+    assert "_mixpert.matmul" in record["text"]
+    assert mixpert("rewrite", "-", "-w", stdin="c = a @ b\n").code == 2
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
+def test_a_device_is_written_to_and_not_replaced(script: Path, mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "net.py", "-o", "/dev/stdout")
+    assert said.code == 0
+    assert "_mixpert.matmul" in said.out
+    assert Path("/dev/stdout").is_symlink()
+    assert os.listdir(script.parent) == ["net.py"]
