@@ -1,0 +1,220 @@
+"""Runs a program under plans, each run in a process of its own: the tuner's `measure`."""
+
+import json
+import marshal
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from mixpert_py import config, launcher, process
+from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.launcher import Program
+from mixpert_py.plan import Plan, Site
+from mixpert_py.tuner.criterion import Criterion, worst
+from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.worker import Job, Result
+
+FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
+LEAST_LIMIT = 60.0
+LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
+
+Values = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one successful run gave. seconds: of the program, imports included."""
+
+    seconds: float
+    result: Result
+    values: Values
+
+    @property
+    def site_seconds(self) -> dict[str, float]:
+        """Call site → seconds spent in its products."""
+        return {site: trace.seconds for site, trace in self.result.sites.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What of a program is compared, and how.
+
+    variables: of the main module, asked for by the user; files: .npy files that the program
+    writes. Where it observes values itself, those are compared too. Where there is none of all
+    these: the variables `names`, else the results of the call sites `sinks`.
+    """
+
+    criterion: Criterion
+    variables: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+
+
+class Experiment:
+    """One program, run as often as the tuner wants.
+
+    blocks: site → block length, where one is fixed. time_limit: seconds a run may take; None: 600
+    for the first, then five times the slowest native run, and never less than 60. on_run: told
+    what each run is for before it starts.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        comparison: Comparison,
+        *,
+        backend: str | None = None,
+        blocks: Mapping[str, int | None] | None = None,
+        time_limit: float | None = None,
+        on_run: Callable[[str], None] = lambda purpose: None,
+    ) -> None:
+        self.program = program
+        self.comparison = comparison
+        self.backend = backend
+        self.blocks = blocks or {}
+        self.time_limit = time_limit
+        self.slowest = 0.0
+        self.on_run = on_run
+        self._code = marshal.dumps(launcher.compiled(program))
+
+    def native(self, purpose: str = "native run") -> Run:
+        """A run of the program as it was."""
+        run = self._run(purpose)
+        self.slowest = max(self.slowest, run.seconds)
+        return run
+
+    def profile(self, levels: Sequence[str]) -> Run:
+        """A native run that also measures the local error of each level at every call site."""
+        return self._run("profile", levels=tuple(levels))
+
+    def everywhere(self, scheme: str) -> Run:
+        """A run with every product under one scheme."""
+        return self._run(f"every product in {scheme}", scheme=scheme)
+
+    def planned(self, plan: Mapping[str, str], purpose: str = "trial") -> Run:
+        """A run under a plan. Raises ProgramError if it fails."""
+        sites = [
+            Site(id=site, scheme=scheme, block=self.blocks.get(site))
+            for site, scheme in plan.items()
+        ]
+        return self._run(purpose, plan=Plan(site=sites))
+
+    def error(self, reference: Values, run: Run) -> tuple[float, str]:
+        """The largest error of the run's values against the reference's, and whose it is."""
+        return worst(reference, run.values, self.comparison.criterion)
+
+    def measurement(self, run: Run, reference: Values) -> Measurement:
+        """A run as the tuner wants it, whatever schemes it took."""
+        return Measurement(run.seconds, self.error(reference, run)[0], run.site_seconds)
+
+    def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
+        """One trial. A program that fails under a plan is a measurement, not an exception."""
+        try:
+            run = self.planned(plan)
+            measured = self.measurement(run, reference)
+        except (ProgramError, ShapeError) as failure:
+            return Measurement(0.0, float("nan"), {}, str(failure).splitlines()[0])
+        traces = run.result.sites
+        not_taken = frozenset(
+            site
+            for site, scheme in plan.items()
+            if site in traces and scheme not in traces[site].schemes
+        )
+        return replace(measured, not_taken=not_taken)
+
+    def _run(
+        self,
+        purpose: str,
+        *,
+        plan: Plan | None = None,
+        scheme: str | None = None,
+        levels: tuple[str, ...] = (),
+    ) -> Run:
+        self.on_run(purpose)
+        comparison, program = self.comparison, self.program
+        with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
+            (Path(folder) / "code.marshal").write_bytes(self._code)
+            job = Job(
+                folder,
+                program.filename,
+                program.argv,
+                program.module,
+                program.path,
+                plan,
+                scheme,
+                self.backend,
+                levels,
+                comparison.names,
+                comparison.variables,
+                comparison.sinks,
+            )
+            job_file = Path(folder) / "job.json"
+            # json and not msgspec: file names and arguments need not be valid Unicode.
+            job_file.write_text(json.dumps(msgspec.to_builtins(job)))
+            started = {file: _stamp(file) for file in comparison.files}
+            limit = self._limit(shadowed=bool(levels))
+            command = process.python("mixpert_py.worker", str(job_file))
+            ended = process.run(command, config.child_environment(), limit)
+            result = self._result(ended, Path(folder), limit)
+            values = {
+                name: np.load(Path(folder) / file, allow_pickle=False)
+                for name, file in result.values.items()
+            }
+        for file, stamp in started.items():
+            values[file] = _load(file, stamp)
+        return Run(result.seconds, result, values)
+
+    def _limit(self, *, shadowed: bool) -> float:
+        if self.time_limit is not None:
+            return self.time_limit
+        if not self.slowest:
+            return FIRST_LIMIT
+        limit = max(LEAST_LIMIT, LIMIT_FACTOR * self.slowest)
+        # A profile or an emulated run multiplies in NumPy what the program multiplied natively.
+        return max(limit, FIRST_LIMIT) if shadowed or self.backend == "reference" else limit
+
+    def _result(self, ended: process.Ended, folder: Path, limit: float) -> Result:
+        name = self.program.argv[0]
+        said = ended.last_lines()
+        if ended.code is None:
+            how = f"still running after {limit:g} s, and was stopped"
+        elif ended.code < 0:
+            how = f"killed by signal {-ended.code}"
+        elif ended.code > 0:
+            how = f"ended with exit code {ended.code}"
+        elif not (folder / "result.json").exists():
+            how = "left before its end (os._exit?)"
+        else:
+            result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
+            if not result.missing:
+                return result
+            how = f"has no numeric value for {', '.join(result.missing)}"
+            said = ""
+        raise ProgramError(f"{name}: {how}" + (f"; its last lines:\n{said}" if said else ""))
+
+
+def _stamp(file: str) -> int | None:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return None
+
+
+def _load(file: str, before: int | None) -> np.ndarray[Any, Any]:
+    """A .npy file that the program was to write, and did."""
+    if _stamp(file) in (None, before):
+        raise ProgramError(f"{file}: not written by the program; --compare names what it writes")
+    try:
+        array = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ProgramError(f"{file}: not a .npy file of numbers: {error}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+        raise ProgramError(f"{file}: not a .npy file of numbers")
+    return array

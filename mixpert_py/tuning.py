@@ -1,0 +1,208 @@
+"""`mixpert tune`: a program and a budget in, a plan out. Joins experiment, search and plan file.
+
+Native runs, then one run that profiles every operator, then the search, then a verification in
+fresh processes, native and planned runs in turn.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from math import inf, isnan, nan
+from typing import Any
+
+from mixpert_py import judge, tuned_plan
+from mixpert_py.baseline import Baseline, establish
+from mixpert_py.clock import Clock, Cost, int8_products
+from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.launcher import Program, named
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.plan import Criterion, Plan, Site
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.noise import SMALLEST_GAIN
+from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.report.record import record as outcome_record
+from mixpert_py.tuner.search import tune
+from mixpert_py.verification import PAIRS, Verification, summary, verify
+from mixpert_py.worker import SiteResult
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for. `criterion`: a metric's name or `module:function`."""
+
+    budget: float
+    criterion: str = "frobenius"
+    compare: tuple[str, ...] = ()
+    backend: str | None = None
+    time_limit: float | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning ended with.
+
+    predicted: the search went by predicted times. reverted: it found a plan, but in fresh processes
+    that was no faster, so `plan` is what the search began with.
+    """
+
+    outcome: Outcome
+    plan: Plan
+    verification: Verification
+    predicted: bool
+    reverted: bool = False
+
+
+def tune_program(
+    program: Program,
+    wish: Wish,
+    existing: Plan | None = None,
+    on_run: Callable[[str], None] = lambda purpose: None,
+    cost: Cost | None = None,
+) -> Tuned | None:
+    """Tune a program; None if it has no product to tune, or calls none.
+
+    existing: an earlier plan, whose locked sites keep their schemes. on_run: told what each run
+    is for before it starts. cost: predicts times; None: measured ones, or INT8 products where the
+    wish's backend emulates.
+    Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the budget
+    or a fresh process does not confirm the plan, MixPertError for an unknown criterion.
+    """
+    with named(program.argv[0], program.module):
+        found = analyze(program.source, program.module)
+        flow = dependencies(program.source, program.module)
+    sites = {site.id: site for site in found if site.reason is None}
+    if not sites:
+        return None
+    if cost is None and wish.backend == "reference":
+        cost = int8_products
+    before = {site: existing.find(site) for site in sites} if existing else {}
+    locked = {site: entry for site, entry in before.items() if entry and entry.locked}
+    blocks = {site: entry.block for site, entry in locked.items()}
+    experiment = Experiment(
+        program,
+        _comparison(program, wish, flow),
+        backend=wish.backend,
+        blocks=blocks,
+        time_limit=wish.time_limit,
+        on_run=on_run,
+    )
+    rungs = ladder("int8" if wish.backend == "reference" else "cpu")
+    levels = [name for rung in rungs for name in rung if name != "native"]
+    baseline = establish(experiment, wish.budget, levels)
+    if baseline is None:
+        return None
+    natives = [experiment.measurement(run, baseline.reference) for run in baseline.natives]
+    clock = Clock(natives, baseline.profile, cost)
+    operators = [
+        _operator(sites[site], trace, clock.native.site_seconds.get(site, 0.0), site in locked)
+        for site, trace in baseline.profile.items()
+        if site in sites
+    ]
+    if not operators:
+        return None
+
+    def measure(plan: Mapping[str, str]) -> Measurement:
+        if set(plan.values()) == {"native"}:
+            return clock.native
+        return clock(experiment.measure(plan, baseline.reference), plan)
+
+    start = dict.fromkeys((operator.id for operator in operators), "native")
+    start |= {site: entry.scheme for site, entry in locked.items() if site in start}
+    outcome = tune(
+        measure, operators, flow.edges, rungs, wish.budget, noise=clock.noise, start=start
+    )
+    outcome, verification = _verified(experiment, baseline, outcome, wish.budget, cost is not None)
+    reverted = (
+        outcome.lowered
+        and not outcome.interrupted
+        and cost is None
+        and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
+    )
+    schemes = start if reverted else outcome.plan
+    achieved = outcome.best.error if outcome.interrupted else verification.error
+    plan = Plan(
+        provenance=tuned_plan.provenance(program, wish.backend, wish.command),
+        criterion=[
+            # What could not be compared is as far off as can be.
+            Criterion(
+                verification.worst,
+                wish.criterion,
+                wish.budget,
+                inf if isnan(achieved) else achieved,
+            )
+        ],
+        site=[
+            *tuned_plan.sites(outcome, schemes, blocks, predicted=cost is not None),
+            *_kept(existing, before.values(), sites),
+        ],
+    )
+    return Tuned(outcome, plan, verification, cost is not None, reverted)
+
+
+def _comparison(program: Program, wish: Wish, flow: Dependencies) -> Comparison:
+    files = tuple(name for name in wish.compare if name.endswith(".npy"))
+    return Comparison(
+        criterion=judge.resolve(wish.criterion, program.path),
+        variables=tuple(name for name in wish.compare if name not in files),
+        files=files,
+        names=() if wish.compare else flow.names,
+        sinks=() if wish.compare else flow.sinks,
+    )
+
+
+def _kept(
+    existing: Plan | None, found: Iterable[Site | None], sites: Mapping[str, CallSite]
+) -> list[Site]:
+    """Entries of an earlier plan that are not this program's to rewrite: other modules', and
+    locked ones whose site is gone."""
+    modules = {site.partition(":")[0] for site in sites}
+    known = {entry.id for entry in found if entry} | sites.keys()
+    return [
+        entry
+        for entry in (existing.site if existing else [])
+        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
+    ]
+
+
+def _operator(site: CallSite, trace: SiteResult, seconds: float, locked: bool) -> Operator:
+    return Operator(
+        id=site.id,
+        expression=site.expression,
+        line=site.line,
+        calls=trace.calls,
+        shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
+        seconds=seconds,
+        local_errors={
+            scheme: nan if error is None else error for scheme, error in trace.errors.items()
+        },
+        locked=locked,
+    )
+
+
+def _verified(
+    experiment: Experiment, baseline: Baseline, outcome: Outcome, budget: float, predicted: bool
+) -> tuple[Outcome, Verification]:
+    """The outcome, interrupted if its verification was, and what fresh processes showed."""
+    if outcome.lowered and not outcome.interrupted:
+        try:
+            pairs = 1 if predicted else PAIRS
+            return outcome, verify(experiment, baseline.reference, outcome.plan, budget, pairs)
+        except KeyboardInterrupt:
+            outcome = replace(outcome, interrupted=True)
+    natives = baseline.natives
+    return outcome, summary(experiment, baseline.reference, natives, natives)
+
+
+def record(tuned: Tuned, path: str) -> dict[str, Any]:
+    """All of it as plain data for JSON."""
+    return {
+        "plan_file": path,
+        **outcome_record(tuned.outcome, tuned.plan.criterion[0].metric, tuned.predicted),
+        "schemes": tuned.plan.schemes(),
+        "verification": asdict(tuned.verification),
+        "reverted": tuned.reverted,
+    }

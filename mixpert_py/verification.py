@@ -1,0 +1,86 @@
+"""Whether a plan holds: fresh processes, native and planned ones in turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from mixpert_py.errors import BudgetError
+from mixpert_py.experiment import Experiment, Run, Values
+
+PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What fresh processes showed; times are medians, in seconds.
+
+    error: the largest of the planned runs, by the criterion, against the program with every
+    product in float64; worst: the value that it was found in. native_seconds, seconds: wall time
+    of the program; spread: between the slowest and the fastest run of the same kind, the larger.
+    native_lowered, lowered: time in the products that the plan lowers.
+    """
+
+    error: float
+    worst: str
+    native_seconds: float
+    seconds: float
+    spread: float
+    native_lowered: float
+    lowered: float
+
+
+def verify(
+    experiment: Experiment,
+    reference: Values,
+    plan: Mapping[str, str],
+    budget: float,
+    pairs: int = PAIRS,
+) -> Verification:
+    """Run a plan as often as the program without it, in turn.
+
+    Raises BudgetError if it is over the budget, ProgramError if it fails.
+    """
+    natives, planned = [], []
+    for _ in range(pairs):
+        natives.append(experiment.native("verification, native"))
+        planned.append(experiment.planned(plan, "verification, planned"))
+    lowered = [site for site, scheme in plan.items() if scheme != "native"]
+    found = summary(experiment, reference, natives, planned, lowered)
+    if not found.error <= budget:
+        raise BudgetError(
+            f"{experiment.program.argv[0]}: the plan that was found has an error of "
+            f"{found.error:.2g} in a fresh process, over the budget of {budget:g}; nothing was "
+            "written"
+        )
+    return found
+
+
+def summary(
+    experiment: Experiment,
+    reference: Values,
+    natives: Sequence[Run],
+    planned: Sequence[Run],
+    lowered: Sequence[str] = (),
+) -> Verification:
+    """The same of runs that were made already."""
+
+    def time_in(runs: Sequence[Run]) -> float:
+        return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
+
+    errors = [experiment.error(reference, run) for run in planned]
+    # A NaN is the worst of all, and compares with nothing.
+    error, worst = max(errors, key=lambda pair: (pair[0] != pair[0], pair[0]))
+    return Verification(
+        error,
+        worst,
+        native_seconds=median(run.seconds for run in natives),
+        seconds=median(run.seconds for run in planned),
+        spread=max(_spread(natives), _spread(planned)),
+        native_lowered=time_in(natives),
+        lowered=time_in(planned),
+    )
+
+
+def _spread(runs: Sequence[Run]) -> float:
+    seconds = [run.seconds for run in runs]
+    return max(seconds) - min(seconds)
