@@ -1,0 +1,321 @@
+"""The command line: options in, one call, exit code out. What the commands do is elsewhere.
+
+Exit codes: 0 fine; 1 a check that would change something, a fallback under --strict, a program
+too noisy for its budget; 2 usage, parse or program error; 130 after Ctrl-C. `run` passes the
+program's own on.
+"""
+
+import io
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from mixpert_py import __version__
+from mixpert_py.bench.commands import bench
+from mixpert_py.errors import MixPertError
+from mixpert_py.program_command import ProgramCommand, TuningCommand
+
+
+def main() -> None:
+    """The console script."""
+    _use_any_terminal()
+    try:
+        # Not `cli.main`: it would turn a closed pipe into exit code 1, which means something here.
+        with cli.make_context("mixpert", sys.argv[1:]) as context:
+            code = cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except MixPertError as error:
+        click.echo(f"mixpert: {error}", err=True)
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("mixpert: interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        code = 0  # the reader has seen enough
+        _drop_output()
+    except OSError as error:
+        click.echo(f"mixpert: {error.strerror or error}", err=True)
+        code = 2
+        _drop_output()
+    except Exception as error:
+        if os.environ.get("MIXPERT_DEBUG"):
+            raise
+        said = f"mixpert: internal error: {type(error).__name__}: {error}"
+        click.echo(f"{said.splitlines()[0]} (MIXPERT_DEBUG=1 shows where)", err=True)
+        code = 2
+    sys.exit(code)
+
+
+def _use_any_terminal() -> None:
+    """Write what the terminal cannot show as escapes; with stdout closed, write nothing.
+
+    A program that is run keeps the streams that it would have under `python`.
+    """
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115, it is to stay open
+    if sys.argv[1:2] != ["run"] and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Python flushes stdout once more at exit: give it something that takes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mixpert")
+def cli() -> None:
+    """Matrix products of a Python program, at the accuracy you choose and no more."""
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-")
+@click.option("-o", "--output", metavar="OUT", help="Write here (one PATH only).")
+@click.option("-w", "--write", is_flag=True, help="Write back to the files themselves.")
+@click.option("--diff", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--check", is_flag=True, help="Exit 1 if anything would change; write nothing.")
+@click.option(
+    "--plan", "plan_path", metavar="PLAN", help="Write the plan's schemes into the calls."
+)
+@click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
+@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def rewrite(
+    paths: tuple[str, ...],
+    output: str | None,
+    write: bool,
+    diff: bool,
+    check: bool,
+    plan_path: str | None,
+    scheme: str | None,
+    exclude: tuple[str, ...],
+    jobs: int,
+    as_json: bool,
+) -> int:
+    """Replace the matrix products of programs by calls into MixPert-Py.
+
+    Without -o or -w the result goes to script_mixpert.py beside the script. `-` reads a program
+    from standard input and writes to standard output.
+    """
+    from mixpert_py import config, rewriting
+
+    shown = "diff" if diff else "check" if check else None
+    if sum((write, shown is not None, output is not None)) > 1:
+        raise click.UsageError("give one of -o, -w, and --diff or --check")
+    config.check_scheme(scheme)
+    plan = config.load_plan(plan_path) if plan_path else None
+    if paths == ("-",):
+        if write:
+            raise click.UsageError("standard input cannot be written back to; give -o or nothing")
+        source = sys.stdin.buffer.read()
+        results = [rewriting.rewrite_source(source, "-", "stdin", plan, scheme)]
+        output = output or (None if shown else "-")
+    else:
+        files = list(rewriting.source_files(paths, exclude))
+        if output is not None and len(files) != 1:
+            raise click.UsageError(f"-o takes one file, and {len(files)} were given")
+        if not (write or shown) and any(Path(path).is_dir() for path in paths):
+            raise click.UsageError("a folder needs -w, --diff or --check")
+        results = list(rewriting.rewrite_files(files, plan, scheme, jobs))
+
+    done = [rewriting.carry_out(result, shown, output, in_place=write) for result in results]
+    for one in done:
+        if one.problem:
+            click.echo(f"mixpert: {one.problem}", err=True)
+        elif not as_json:
+            sys.stdout.buffer.write(one.said)
+    if as_json:
+        click.echo(json.dumps([one.record() for one in done], indent=2))
+    if any(one.problem for one in done):
+        return 2
+    return int(check and any(result.changed for result in results))
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> int:
+    """List the products found, and those left alone with the reason why."""
+    from mixpert_py import rewriting
+
+    results = list(rewriting.rewrite_files(list(rewriting.source_files(paths, exclude))))
+    for result in results:
+        if result.problem is not None:
+            click.echo(f"mixpert: {result.problem}", err=True)
+    records = [record for result in results for record in result.records()]
+    if as_json:
+        click.echo(json.dumps(records, indent=2))
+    else:
+        from mixpert_py import tables
+
+        tables.print_sites(records)
+    return 2 if any(result.problem for result in results) else 0
+
+
+@cli.command(cls=ProgramCommand)
+@click.option("--plan", "plan_path", metavar="PLAN", help="Run under this plan.")
+@click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
+@click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
+@click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
+@click.option("--json", "json_path", metavar="FILE", help="Write the profile as JSON.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT ARGS…")
+def run(
+    plan_path: str | None,
+    scheme: str | None,
+    profile: bool,
+    strict: bool,
+    json_path: str | None,
+    module: str | None,
+    code: str | None,
+    arguments: tuple[str, ...],
+) -> int:
+    """Run a program with its products rewritten in memory."""
+    from mixpert_py import config, launcher, running, tables
+    from mixpert_py.runtime.trace import Trace
+
+    if module is not None and code is not None:
+        raise click.UsageError("give one of -m and -c")
+    if module is not None:
+        program = launcher.module(module, arguments)
+    elif code is not None:
+        program = launcher.code(code, arguments)
+    elif arguments:
+        program = launcher.script(arguments[0], arguments[1:])
+    else:
+        raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
+    plan = config.plan_for(program.filename if program.is_file else None, plan_path)
+    trace = Trace() if profile or strict or json_path else None
+    json_file = running.json_place(json_path)  # the program may change the folder
+    process = os.getpid()
+    exit_code = running.run(program, plan, scheme, trace)
+    if trace is None or os.getpid() != process:  # a child that the program forked says nothing
+        return exit_code
+    records = running.profile(program, trace)
+    if profile:
+        tables.print_profile(records)
+    if json_file:
+        running.write_json(records, json_file)
+    fallbacks = running.fallback_lines(program, records) if strict else []
+    for line in fallbacks:
+        click.echo(f"mixpert: {line}", err=True)
+    return exit_code or int(bool(fallbacks))
+
+
+@cli.command(cls=TuningCommand)
+@click.option("--error", "budget", type=float, required=True, metavar="BUDGET")
+@click.option(
+    "--criterion",
+    default="frobenius",
+    show_default=True,
+    metavar="NAME",
+    help="frobenius, max, max-relative, mred, or module:function(reference, value).",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="VARIABLE|FILE.npy",
+    help="What is compared; default: the variables that hold results when the program ends.",
+)
+@click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
+@click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
+@click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.argument("script", metavar="SCRIPT")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+def tune(
+    budget: float,
+    criterion: str,
+    compare: tuple[str, ...],
+    backend: str | None,
+    time_limit: float | None,
+    output: str | None,
+    as_json: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Find the fastest plan whose error stays within BUDGET, and write it.
+
+    Every run of SCRIPT is a process of its own. The options may also stand right behind SCRIPT;
+    what follows them, or `--`, is the program's.
+    """
+    from mixpert_py import config, launcher, tables, tuning
+    from mixpert_py import plan as plan_file
+
+    if not budget >= 0:
+        raise click.UsageError(f"--error is a number of at least 0, not {budget}")
+    if time_limit is not None and not time_limit > 0:
+        raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
+    config.require_backend(backend)
+    program = launcher.script(script, arguments)
+    path = Path(output) if output else config.plan_beside(script)
+    config.require_plan_place(path)
+    existing = config.load_plan(path) if path.exists() else None
+    wish = tuning.Wish(
+        budget, criterion, compare, backend, time_limit, shlex.join(["mixpert", *sys.argv[1:]])
+    )
+    with tables.progress(as_json) as on_run:
+        tuned = tuning.tune_program(program, wish, existing, on_run)
+    if tuned is None:
+        click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
+        if as_json:
+            click.echo("null")
+        return 0
+    if as_json:
+        click.echo(json.dumps(tuning.record(tuned, str(path)), indent=2))
+    else:
+        tables.print_tuned(tuned)
+    plan_file.save(tuned.plan, path)
+    if not as_json:
+        click.echo(f"plan written to {path}")
+    return 130 if tuned.outcome.interrupted else 0
+
+
+@cli.group("plan")
+def plan_group() -> None:
+    """Look at plan files."""
+
+
+@plan_group.command("show")
+@click.argument("path", metavar="PLAN")
+def plan_show(path: str) -> None:
+    """Print a plan as a table."""
+    from mixpert_py import config, tables
+
+    tables.print_plan(config.load_plan(path))
+
+
+@plan_group.command("validate")
+@click.argument("path", metavar="PLAN")
+def plan_validate(path: str) -> None:
+    """Check a plan file: exit 0, or one line that names the key and its line."""
+    from mixpert_py import config
+
+    plan = config.load_plan(path)
+    click.echo(f"{path}: valid, {len(plan.site)} call site{'s' * (len(plan.site) != 1)}")
+
+
+@cli.command()
+def doctor() -> int:
+    """Say what is here, what would run, and what is missing."""
+    from mixpert_py import tables
+    from mixpert_py.doctor import examine
+
+    findings = examine()
+    tables.print_findings(findings)
+    return 0 if all(finding.fine for finding in findings) else 2
+
+
+cli.add_command(bench)
