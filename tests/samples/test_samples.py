@@ -1,0 +1,118 @@
+"""The samples are ordinary programs: they run by themselves, and say something sensible twice."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.passes.pipeline import rewrite
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+needs_digits = pytest.mark.skipif(
+    find_spec("sklearn") is None, reason="scikit-learn, whose digits this sample reads, is missing"
+)
+
+
+def printed(name: str | Path, *arguments: str) -> str:
+    """What a program prints in a process of its own; it must exit with 0 and warn of nothing."""
+    importable = os.pathsep.join(filter(None, (str(SAMPLES.parent), os.environ.get("PYTHONPATH"))))
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(SAMPLES / name), *arguments],
+        env={**os.environ, "PYTHONPATH": importable},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
+def figure(output: str, label: str) -> float:
+    """The number at the end of the line that starts with the label."""
+    found = re.search(rf"^{label}.*\s(\S+)$", output, re.MULTILINE)
+    assert found, f"no line {label!r} in {output!r}"
+    return float(found[1])
+
+
+CASES = [
+    pytest.param(
+        "cholesky.py",
+        ["--size", "500", "--block", "192", "--strip", "64"],
+        "relative residual",
+        (0.0, 1e-12),
+        id="cholesky",
+    ),
+    pytest.param(
+        "knn_digits.py",
+        ["--size", "600"],
+        "accuracy, learnt",
+        (0.8, 1.0),
+        id="knn",
+        marks=needs_digits,
+    ),
+    pytest.param(
+        "kmeans_digits.py",
+        ["--size", "400", "--clusters", "64", "--iterations", "4"],
+        "purity",
+        (0.7, 1.0),
+        id="kmeans",
+        marks=needs_digits,
+    ),
+    pytest.param("mlp.py", ["--size", "600"], "accuracy", (0.7, 1.0), id="mlp", marks=needs_digits),
+    pytest.param(
+        "pca.py",
+        ["--size", "300", "--components", "40"],
+        "reconstruction error",
+        (0.1, 0.5),
+        id="pca",
+        marks=needs_digits,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), CASES)
+def test_prints_a_sensible_figure_and_the_same_twice(
+    name: str, arguments: list[str], label: str, bounds: tuple[float, float]
+) -> None:
+    output = printed(name, *arguments)
+    low, high = bounds
+    assert low <= figure(output, label) <= high
+    assert printed(name, *arguments) == output
+
+
+@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), CASES)
+def test_prints_the_same_when_rewritten(
+    tmp_path: Path, name: str, arguments: list[str], label: str, bounds: tuple[float, float]
+) -> None:
+    module = name.removesuffix(".py")
+    rewritten = tmp_path / name
+    rewritten.write_bytes(rewrite((SAMPLES / name).read_bytes(), module))
+    assert "_mixpert" in rewritten.read_text("utf-8")
+    assert printed(rewritten, *arguments) == printed(name, *arguments)
+
+
+@needs_digits
+def test_the_learnt_metric_beats_the_euclidean_one() -> None:
+    output = printed("knn_digits.py", "--size", "600")
+    assert figure(output, "accuracy, learnt") > figure(output, "accuracy, Euclidean") + 0.1
+
+
+@pytest.mark.parametrize("block", ["64", "100", "1000"])
+def test_cholesky_takes_blocks_that_do_not_divide_the_size(block: str) -> None:
+    output = printed("cholesky.py", "--size", "250", "--block", block, "--strip", "48")
+    assert figure(output, "relative residual") < 1e-12
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.py")), ids=lambda sample: sample.stem)
+def test_never_mentions_the_project(sample: Path) -> None:
+    assert "mixpert" not in sample.read_text(encoding="utf-8").lower()
+
+
+def test_every_sample_is_run_here() -> None:
+    assert {case.values[0] for case in CASES} == {path.name for path in SAMPLES.glob("*.py")}
