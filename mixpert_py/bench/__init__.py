@@ -1,0 +1,1 @@
+"""Benchmarks: what the README says about speed, each number reproduced by one command."""

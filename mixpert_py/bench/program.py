@@ -1,0 +1,42 @@
+"""A program as it was and under a plan: warm runs in one process, in turn."""
+
+import contextlib
+import gc
+import io
+import sys
+from typing import Any
+
+from mixpert_py import launcher
+from mixpert_py.bench.timing import in_turn, summary
+from mixpert_py.launcher import Program
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.in_force import InForce
+
+
+def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
+    """Wall time of the whole program, natively and under the plan. Its output is swallowed."""
+    rewritten = launcher.compiled(program)
+    ours = sys.modules["__main__"]
+
+    def run(force: InForce) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            launcher.execute(program, rewritten, force)
+        # The program's arrays go now, or the next run would need new memory beside them.
+        sys.modules["__main__"] = ours
+        gc.collect()
+
+    try:
+        times = in_turn(
+            {"native": lambda: run(InForce()), "plan": lambda: run(InForce(plan=plan))}, rounds
+        )
+    finally:
+        sys.modules["__main__"] = ours
+    rows = {name: summary(row) for name, row in times.items()}
+    return {
+        "unit": "s",
+        "program": " ".join(program.argv),
+        "schemes": plan.schemes(),
+        "rows": rows,
+        # Of each round by itself: whatever slows the machine down slows both runs of a round.
+        "speedup": summary([a / b for a, b in zip(times["native"], times["plan"], strict=True)]),
+    }
