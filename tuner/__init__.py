@@ -1,0 +1,1 @@
+"""A measure and a budget to a plan: profile, search, criteria, report."""

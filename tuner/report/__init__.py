@@ -1,0 +1,1 @@
+"""How an outcome is shown: as a table, and as plain data."""
