@@ -253,12 +253,13 @@ def tune(
     """
     from mixpert_py import config, launcher, tables, tuning
     from mixpert_py import plan as plan_file
+    from mixpert_py.runtime.in_force import require_backend
 
     if not budget >= 0:
         raise click.UsageError(f"--error is a number of at least 0, not {budget}")
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
-    config.require_backend(backend)
+    require_backend(backend)
     program = launcher.script(script, arguments)
     path = Path(output) if output else config.plan_beside(script)
     config.require_plan_place(path)

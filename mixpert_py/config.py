@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mixpert_py import files
 from mixpert_py import plan as plan_file
-from mixpert_py.errors import DeviceError, PlanError
+from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
 
 SUFFIX = ".mixpert.toml"
@@ -42,14 +42,6 @@ def check_scheme(name: str | None) -> None:
         get(name)
 
 
-def require_backend(name: str | None) -> None:
-    """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
-    if name == "cuda":
-        raise DeviceError("backend 'cuda': this version has no CUDA kernels; use 'reference'")
-    if name not in (None, "reference"):
-        raise PlanError(f"unknown backend {name!r}; known: reference, cuda")
-
-
 def plan_beside(script: str | os.PathLike[str]) -> Path:
     """Where the plan of a script is kept: `mlp.mixpert.toml` beside `mlp.py`.
 
@@ -70,11 +62,14 @@ def plan_for(script: str | None, argument: str | None) -> Plan | None:
     """The plan that a program runs under, by the order above. script: None where it is no file."""
     if argument is not None:
         return load_plan(argument)
+    return _found(None if script is None else plan_beside(script))
+
+
+def _found(beside: Path | None) -> Plan | None:
+    """The plan that the environment names, else the one at `beside`, if it is there."""
     if named := os.environ.get("MIXPERT_PLAN"):
         return load_plan(named)
-    if script is not None and plan_beside(script).is_file():
-        return load_plan(plan_beside(script))
-    return None
+    return load_plan(beside) if beside is not None and beside.is_file() else None
 
 
 def module_name(path: Path) -> str:
@@ -123,9 +118,6 @@ def look_up_plans() -> None:
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None where there is none."""
-    if named := os.environ.get("MIXPERT_PLAN"):
-        return load_plan(named)
     running = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = Path(running).parent if running else Path.cwd()
-    path = folder / f"{module}{SUFFIX}"
-    return load_plan(path) if path.is_file() else None
+    return _found(folder / f"{module}{SUFFIX}")

@@ -79,14 +79,13 @@ def tune_program(
         return None
     if cost is None and wish.backend == "reference":
         cost = int8_products
-    before = {site: existing.find(site) for site in sites} if existing else {}
-    locked = {site: entry for site, entry in before.items() if entry and entry.locked}
-    blocks = {site: entry.block for site, entry in locked.items()}
+    earlier = _earlier(existing, sites)
+    locked = {site: entry for site, entry in earlier.items() if entry.locked}
     experiment = Experiment(
         program,
         _comparison(program, wish, flow),
         backend=wish.backend,
-        blocks=blocks,
+        blocks={site: entry.block for site, entry in locked.items()},
         time_limit=wish.time_limit,
         on_run=on_run,
     )
@@ -123,24 +122,28 @@ def tune_program(
         and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
     )
     schemes = start if reverted else outcome.plan
-    achieved = outcome.best.error if outcome.interrupted else verification.error
     plan = Plan(
         provenance=tuned_plan.provenance(program, wish.backend, wish.command),
-        criterion=[
-            # What could not be compared is as far off as can be.
-            Criterion(
-                verification.worst,
-                wish.criterion,
-                wish.budget,
-                inf if isnan(achieved) else achieved,
-            )
-        ],
+        criterion=[_criterion(wish, outcome, verification)],
         site=[
-            *tuned_plan.sites(outcome, schemes, blocks, predicted=cost is not None),
-            *_kept(existing, before.values(), sites),
+            *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=cost is not None),
+            *_kept(existing, earlier, sites),
         ],
     )
     return Tuned(outcome, plan, verification, cost is not None, reverted)
+
+
+def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
+    """The entries of an earlier plan for these call sites, by the sites' ids of today."""
+    found = {site: existing.find(site) for site in sites} if existing else {}
+    return {site: entry for site, entry in found.items() if entry is not None}
+
+
+def _criterion(wish: Wish, outcome: Outcome, verification: Verification) -> Criterion:
+    achieved = outcome.best.error if outcome.interrupted else verification.error
+    # What could not be compared is as far off as can be.
+    achieved = inf if isnan(achieved) else achieved
+    return Criterion(verification.worst, wish.criterion, wish.budget, achieved)
 
 
 def _comparison(program: Program, wish: Wish, flow: Dependencies) -> Comparison:
@@ -155,12 +158,12 @@ def _comparison(program: Program, wish: Wish, flow: Dependencies) -> Comparison:
 
 
 def _kept(
-    existing: Plan | None, found: Iterable[Site | None], sites: Mapping[str, CallSite]
+    existing: Plan | None, earlier: Mapping[str, Site], sites: Mapping[str, CallSite]
 ) -> list[Site]:
     """Entries of an earlier plan that are not this program's to rewrite: other modules', and
     locked ones whose site is gone."""
     modules = {site.partition(":")[0] for site in sites}
-    known = {entry.id for entry in found if entry} | sites.keys()
+    known = {entry.id for entry in earlier.values()} | sites.keys()
     return [
         entry
         for entry in (existing.site if existing else [])

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.emulation import FLOATS, Array, Native, emulate
-from mixpert_py.runtime.in_force import Choice, check_backend, current, passes
+from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason, Shape, Trace
 
@@ -48,6 +47,8 @@ def matmul(
     `native(a, b)` would, type and dtype included. Raises PlanError for an unknown scheme or
     backend, DeviceError for an absent device, and whatever `native` raises.
     """
+    # The three functions repeat these lines on purpose: this is all that a call which passes
+    # through costs, and sharing them would be one more call.
     if native is operator.matmul and (rest or out is not None):
         native = np.matmul
     if scheme is None and backend is None and passes(site):
@@ -137,10 +138,8 @@ def _planned(
     choice = force.choice(site) if scheme is None else Choice(scheme, block)
     wanted = choice.scheme or "native"
     get(wanted)
-    check_backend(backend)
     backend = backend or force.backend
-    if backend == "cuda":
-        raise DeviceError("backend 'cuda': this version has no CUDA kernels; use 'reference'")
+    require_backend(backend)
 
     shape = call.shape()
     reason = None if wanted == "native" else _unsuited(call, shape, wanted, backend)

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Optional
 
-from mixpert_py.errors import PlanError
+from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
 
 if TYPE_CHECKING:
@@ -171,16 +171,18 @@ def use(force: InForce) -> Iterator[InForce]:
 def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
     """Run every product inside under one scheme, whatever a plan says.
 
-    Raises PlanError for an unknown scheme or backend.
+    Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
     """
     _checked(Choice(scheme))
-    check_backend(backend)
+    require_backend(backend)
     outer = current()
     with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
         yield
 
 
-def check_backend(backend: str | None) -> None:
-    """Raise PlanError unless `backend` is one of the names that dispatch knows."""
-    if backend not in (None, "reference", "cuda"):
-        raise PlanError(f"unknown backend {backend!r}; known: reference, cuda")
+def require_backend(name: str | None) -> None:
+    """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
+    if name == "cuda":
+        raise DeviceError("backend 'cuda': this version has no CUDA kernels; use 'reference'")
+    if name not in (None, "reference"):
+        raise PlanError(f"unknown backend {name!r}; known: reference, cuda")
