@@ -124,7 +124,7 @@ def tune_program(
     schemes = start if reverted else outcome.plan
     plan = Plan(
         provenance=tuned_plan.provenance(program, wish.backend, wish.command),
-        criterion=[_criterion(wish, outcome, verification)],
+        criterion=[_criterion(wish, outcome, verification, reverted)],
         site=[
             *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=cost is not None),
             *_kept(existing, earlier, sites),
@@ -139,8 +139,13 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
     return {site: entry for site, entry in found.items() if entry is not None}
 
 
-def _criterion(wish: Wish, outcome: Outcome, verification: Verification) -> Criterion:
+def _criterion(
+    wish: Wish, outcome: Outcome, verification: Verification, reverted: bool
+) -> Criterion:
+    """What the plan that is written has reached: the start's error where it is the start."""
     achieved = outcome.best.error if outcome.interrupted else verification.error
+    if reverted:
+        achieved = outcome.start.error
     # What could not be compared is as far off as can be.
     achieved = inf if isnan(achieved) else achieved
     return Criterion(verification.worst, wish.criterion, wish.budget, achieved)
