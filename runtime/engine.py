@@ -16,9 +16,10 @@ def execute(
     """C (m, n) from packed operands, inner dimension k, in `dtype`, float32 or float64.
 
     The order, per element of C: terms of an accumulator as listed, chunk after chunk of K; then the
-    accumulators, the smallest weight first, each scaled to the next and added; the sum times
-    2^(eA + eB) is added to C, stretch after stretch. Sums of integers are exact; the rest is FP32,
-    but for integer schemes with a float64 result, where it is float64.
+    accumulators, the smallest weight first, each scaled to the next and added; the sum times the
+    significands gA · gB, whose own product is exact, then times 2^(eA + eB), is added to C, stretch
+    after stretch. Sums of integers are exact; the rest is FP32, but for integer schemes with a
+    float64 result, where it is float64.
     """
     m, n = left.slices.shape[1], right.slices.shape[1]
     value = np.zeros((m, n), dtype)
@@ -54,6 +55,8 @@ def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right
             for total, (_, runs) in zip(totals, sums, strict=True):
                 _accumulate(total, scratch, runs, a, b)
             partial = _combined(totals, [weight for weight, _ in sums], precision)
+            if scheme.fitted:
+                partial *= np.outer(left.significands[rows, t], right.significands[:, t])
             value += times_power_of_two(
                 partial.astype(value.dtype, copy=False),
                 left.exponents[rows, t][:, None],

@@ -50,6 +50,7 @@ def split(
     return Packed(
         slices,
         exponents,
+        np.ones((rows, 1), np.float32),
         Measured(norms[0], norms[2:], norms[1]),
         outlier,
         nonfinite,

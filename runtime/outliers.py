@@ -46,9 +46,31 @@ def lossy(norm: Array, loss: Array, exponents: Array, splitter: Digits) -> Array
         norm, loss = (np.add.reduceat(part, starts, axis=0) for part in (norm, loss))
         flags: Array = np.repeat(loss > limit * norm, splitter.group, axis=0)[: len(exponents)]
         return flags
-    weight = 2 * (exponents - exponents.max(axis=1, keepdims=True))
-    norm, loss = (np.ldexp(part, weight).sum(axis=1) for part in (norm, loss))
+    norm, loss = _per_row(norm, exponents), _per_row(loss, exponents)
     return np.broadcast_to((loss > limit * norm)[:, None], exponents.shape)
+
+
+def crowded(norm: Array, lower: Array, exponents: Array, splitter: Digits, k: int) -> Array:
+    """Rows with a digit past the first whose mean square over K exceeds
+    lower_limit · (‖row‖ / largest)², the largest entry taken as all the digits hold.
+
+    norm: sums of squares (rows, blocks) in units of 4^(exponent − shift); lower: (digits, rows,
+    blocks) of digits 1, 2, … in units of 4^exponent. Returns (rows, blocks) bool.
+
+    In rows and columns that stay, ‖A_p‖ ≤ √(lower_limit · K) · 2^(−7 − 8 p) · ‖A‖: that bounds the
+    terms that a scheme drops. No digit's mean square exceeds 2^14, and where digits are random it
+    is a third of that: what leaves is ruled by a few entries, and the rest of it has large digits.
+    """
+    allowed = splitter.lower_limit * k * 4.0**-splitter.shift * _per_row(norm, exponents)
+    flags = np.any([_per_row(digit, exponents) > allowed for digit in lower], axis=0)
+    return np.broadcast_to(flags[:, None], exponents.shape)
+
+
+def _per_row(squares: Array, exponents: Array) -> Array:
+    """Sums over a row's blocks, in units of 4^exponent of the block that has the largest."""
+    weight = 2 * (exponents - exponents.max(axis=1, keepdims=True))
+    total: Array = np.ldexp(squares, weight).sum(axis=1)
+    return total
 
 
 def uneven(tiles: Array, k: int, group: int) -> Array:

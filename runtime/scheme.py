@@ -13,9 +13,12 @@ UNIT32 = 2.0**-24
 UNIT64 = 2.0**-53
 
 # FP32 BLAS adds products of two digits, |d| ≤ 2^7, without error while the sum stays within 2^24:
-# terms · chunk · 2^14 ≤ 2^24, with at most four terms in one accumulator.
+# terms · chunk · 2^14 ≤ 2^24, with at most four terms in one accumulator. Balanced digits reach
+# −128, so that 2^14 is reached.
 EXACT_CHUNK = 256
-# An INT32 accumulator is exact while terms · K · 2^14 < 2^31; beyond, partial sums are promoted.
+# An INT32 accumulator is exact while terms · K · 2^14 < 2^31: for four terms up to K = 32 767, of
+# which these are the whole chunks. Three terms would allow 170 chunks, but one constant for all
+# makes one order of promotion. Beyond, partial sums are promoted.
 EXACT_STRETCH = 127 * EXACT_CHUNK
 
 
@@ -75,6 +78,11 @@ class Scheme:
         """Whether terms are integers, and so free of rounding."""
         return isinstance(self.left, Digits)
 
+    @property
+    def fitted(self) -> bool:
+        """Whether slices of A or of B carry significands beside their powers of two."""
+        return any(isinstance(s, Digits) and s.fitted for s in (self.left, self.right))
+
     def with_block(self, block: int | None) -> "Scheme":
         """The same scheme with another stretch of K per exponent; None keeps the scheme's own.
 
@@ -117,9 +125,9 @@ class Scheme:
         """(left, right) of every term → bound on the rounding of the sums that it enters.
 
         Relative to the sum of its products by absolute value. Integer terms: one rounding when an
-        accumulator is converted, one per accumulator combined, one per promotion, in the result's
-        precision (`unit`). Floating-point terms: in FP32, the chain over a chunk, in any order,
-        then one addition per run and chunk.
+        accumulator is converted, one per accumulator combined, one per promotion, and one by the
+        significands of fitted digits, in the result's precision (`unit`). Floating-point terms: in
+        FP32, the chain over a chunk, in any order, then one addition per run and chunk.
         """
         chunk, block, stretch = self.lengths(k)
         sums = self.accumulators()
@@ -130,7 +138,8 @@ class Scheme:
             for run in runs:
                 chain = 0 if self.exact else run.length * chunk
                 # Two more: the cast to the result's type, and the addition of outliers.
-                steps = (chain + additions + len(sums) + 2) * (unit if self.exact else UNIT32)
+                count = chain + additions + len(sums) + self.fitted + 2
+                steps = count * (unit if self.exact else UNIT32)
                 for step in range(run.length):
                     bounds[run.left + step, run.right - step] = steps / (1 - steps)
         return bounds

@@ -31,13 +31,19 @@ TF32 = Element("tf32", TF32_RATE, 11, 2.0**-136, 2.0**128 - 2.0**117)
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Integer slices: digits of x · 2^-e, where a block of the operand shares the exponent e.
+    """Integer slices: digits of x in units that a block of the operand shares.
 
-    Slice p, the highest first, has the value d_p · 2^(e − 7 − width · p).
+    Slice p, the highest first, has the value d_p · (g / 256) · 2^(e − 7 − width · p), e the block's
+    exponent, g its significand, 256 unless the unit is fitted.
     count: slices kept. depth: digits that x is rounded to, 0 for just these; the rest is dropped.
     width: 8, balanced base-256 digits in [−128, 127]; or 7, a sign and 7-bit magnitudes.
     group: rows of A (columns of B) that share an exponent. block: the stretch of K that does, None
-    for all of it.
+    for all of it. fitted: g follows the block's largest entry in steps of 2^-8, 129 … 258, so that
+    the digits are always filled: a bare power of two makes the unit of a block whose largest entry
+    has just passed one twice as coarse. But a block whose two highest digits, of bare powers of
+    two, hold it exactly is not fitted: the lower ones are zeros, and products of small integers
+    stay exact. lower_limit: of a row's digits past the first, see `outliers.crowded`; for single
+    rows and columns only.
     """
 
     count: int
@@ -45,6 +51,8 @@ class Digits:
     depth: int = 0
     group: int = 1
     block: int | None = 128
+    fitted: bool = False
+    lower_limit: float = math.inf
 
     @property
     def digits(self) -> int:
@@ -52,15 +60,28 @@ class Digits:
 
     @property
     def shift(self) -> int:
-        """x · 2^(shift − e) is what is rounded to an integer, |x| < 2^e."""
+        """x · 2^(shift − e) · (256 / g) is what is rounded to an integer, |x| < 2^e."""
         return 8 * self.digits - 1 if self.width == 8 else 7 * self.digits
 
     @property
     def largest(self) -> int:
-        """The largest |integer| whose digits fit; a block that exceeds it raises its exponent."""
+        """The largest |integer| whose digits fit; a block that exceeds it raises its exponent.
+
+        Fitted blocks never do: 256 / 257.25 < 255 / 256.
+        """
         if self.width == 8:
             return 127 * ((1 << 8 * self.digits) - 1) // 255
         return (1 << 7 * self.digits) - 1
+
+    @property
+    def held(self) -> int:
+        """Two digits, or the only one, hold multiples of 2^(e − held) that `largest` allows.
+
+        For balanced digits up to 32 639 of them, ±127 in one digit: not all of 16 bits, for +32 767
+        would need a first digit of 128.
+        """
+        digits = min(self.count, 2)
+        return 8 * digits - 1 if self.width == 8 else 7 * digits
 
     @property
     def loss_limit(self) -> float:

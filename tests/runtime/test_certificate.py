@@ -8,8 +8,10 @@ from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("int8x1", 5e-3, 2e-2), ("int8x6", 1e-7, 2e-7)])
-def test_losses_are_relative_to_the_rows_own_norm(name: str, low: float, high: float) -> None:
+@pytest.mark.parametrize(("name", "bits"), [("int8x1", 7), ("int8x3", 15), ("int8x6", 23)])
+def test_losses_are_relative_to_the_rows_own_norm(name: str, bits: int) -> None:
+    """√(1/12) of a unit, 2^-bits of a largest entry of 2.2 to 4.5 root mean squares."""
+    low, high = (2.0**-bits * peak / np.sqrt(12) for peak in (2.0, 5.0))
     a, b = (
         x.astype(np.float32) for x in FAMILIES["scaled rows"](np.random.default_rng(1), 30, 256, 20)
     )
@@ -22,10 +24,13 @@ def test_losses_are_relative_to_the_rows_own_norm(name: str, low: float, high: f
 
 def test_exact_operands_lose_nothing() -> None:
     a, b = FAMILIES["integers"](np.random.default_rng(2), 9, 40, 8)
-    certificate = multiply(a, b, EMULATIONS["int8x1"]).certificate
+    certificate = multiply(a, b, EMULATIONS["int8x10"]).certificate
     assert not certificate.left_loss.any()
     assert not certificate.right_loss.any()
     assert certificate.bound().max() < 1e-11
+    fitted = multiply(a + 2.0**-13, b, EMULATIONS["int8x6"]).certificate
+    assert 0 < fitted.left_loss.min() <= fitted.left_loss.max() < 2.0**-22  # in units that follow 9
+    assert not fitted.right_loss.any()  # two digits hold small integers
 
 
 def test_zero_rows_have_no_bound_to_speak_of() -> None:

@@ -26,38 +26,55 @@ def test_integer_terms_equal_int64(name: str, block: int, monkeypatch: pytest.Mo
     multiply(a, b, EMULATIONS[name], block=block if name.startswith("int8") else None)
 
 
-def balanced(x: Array, count: int, block: int) -> tuple[Array, Array]:
-    """Digits (count, rows, k) int64 and exponents (rows, blocks), by the definition."""
+def balanced(x: Array, count: int, block: int) -> tuple[Array, Array, Array]:
+    """Digits (count, rows, k) int64, and e and g (rows, blocks), by the definition.
+
+    Up to three digits are fitted. Not `frexp` but logarithms find e; no largest entry here is so
+    near a power of two that they would not.
+    """
     rows, k = x.shape
-    parts = x.astype(np.float64).reshape(rows, k // block, block)
+    real = x.dtype.type
+    parts = x.reshape(rows, k // block, block)
     largest = np.abs(parts).max(axis=2)
-    e = np.frexp(largest)[1]
-    e = e + (np.rint(np.ldexp(largest, 8 * count - 1 - e)) > 127 * (256**count - 1) // 255)
-    q = np.rint(np.ldexp(parts, (8 * count - 1 - e)[:, :, None])).astype(np.int64)
+    e = np.floor(np.log2(largest)).astype(np.int32) + 1
+    g = np.full(largest.shape, 256, x.dtype)
+    if count < 4:
+        g = np.floor(np.ldexp(largest, -e) * real(257.25)) + real(1)
+    else:
+        wide = np.ldexp(largest.astype(np.float64), 8 * count - 1 - e)
+        e = e + (np.rint(wide) > 127 * (256**count - 1) // 255)
+    scaled = np.ldexp(parts, (8 * count - 1 - e)[:, :, None])
+    q = np.rint(scaled * (real(256) / g)[:, :, None]).astype(np.int64)
     digits = []
     for _ in range(count):
         d = (q + 128) % 256 - 128
         digits.append(d.reshape(rows, k))
         q = (q - d) // 256
-    return np.array(digits[::-1]), e
+    return np.array(digits[::-1]), e, g
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("name", "slices", "order"), [("int8x3", 2, 1), ("int8x6", 3, 2), ("int8x8", 3, 3)]
+    ("name", "slices", "order"),
+    [("int8x1", 1, 0), ("int8x3", 2, 1), ("int8x6", 3, 2), ("int8x8", 3, 3), ("int8x10", 4, 3)],
 )
 @pytest.mark.parametrize("block", [128, 768])
+@pytest.mark.parametrize("subnormal", [False, True])
 def test_int8_schemes_by_definition(
-    dtype: type, name: str, slices: int, order: int, block: int
+    dtype: type, name: str, slices: int, order: int, block: int, subnormal: bool
 ) -> None:
-    """Bit for bit: int64 sums per order and block, the highest order first, then promotion."""
+    """Bit for bit: int64 sums per order and block, the highest order first, times gA · gB, times
+    a power of two, then promotion.
+    """
     rng = np.random.default_rng(2)
     a, b = (
         rng.standard_normal((31, 768)).astype(dtype),
         rng.standard_normal((768, 17)).astype(dtype),
     )
-    left, ea = balanced(a, slices, block)
-    right, eb = balanced(b.T, slices, block)
+    if subnormal:  # results: the power of two rounds them once more
+        a, b = (np.ldexp(x, np.finfo(dtype).minexp // 2 - 8) for x in (a, b))
+    left, ea, ga = balanced(a, slices, block)
+    right, eb, gb = balanced(np.ascontiguousarray(b.T), slices, block)
     expected = np.zeros((31, 17), dtype)
     for t in range(768 // block):
         here = slice(t * block, (t + 1) * block)
@@ -69,9 +86,21 @@ def test_int8_schemes_by_definition(
                 if 0 <= total - i < slices
             )
             partial = partial / dtype(256) + np.asarray(exact).astype(dtype)
-        expected += np.ldexp(partial, (ea[:, t][:, None] - 7) + (eb[:, t][None, :] - 7))
+        partial = partial * (ga[:, t][:, None] * gb[:, t][None, :])
+        expected += np.ldexp(partial, (ea[:, t][:, None] - 15) + (eb[:, t][None, :] - 15))
     value = multiply(a, b, EMULATIONS[name], block=block).value
     np.testing.assert_array_equal(value, expected)
+    assert (0 < np.abs(value).max() < np.finfo(dtype).smallest_normal) == subnormal
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV"])
+def test_tiles_of_rows_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    a = np.ldexp(rng.standard_normal((50, 300)), rng.integers(-9, 9, (50, 1))).astype(np.float32)
+    b = rng.standard_normal((300, 8)).astype(np.float32)
+    whole = multiply(a, b, EMULATIONS[name]).value
+    monkeypatch.setattr(engine, "TILE_ELEMENTS", 16 * 8)
+    np.testing.assert_array_equal(multiply(a, b, EMULATIONS[name]).value, whole)
 
 
 def test_mixpert_by_definition() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from mixpert_py.runtime.reference import multiply
 from tests.runtime.emulations import EMULATIONS
-from tests.runtime.families import Array, normal
+from tests.runtime.families import Array, crowded, normal
 
 
 @pytest.mark.parametrize("name", ["int8x1", "int8x3", "int8x6", "mixpert-I", "mixpert-IV"])
@@ -16,11 +16,15 @@ def test_plain_data_keeps_all_its_rows(name: str) -> None:
 
 
 def lossy_rows() -> tuple[Array, Array]:
-    """A row of A and a column of B with one large entry among thousands of half a last digit."""
+    """A row of A and a column of B with one large entry among thousands of half a unit.
+
+    0.5 has the unit 129 / 256 · 2^-23.
+    """
     rng = np.random.default_rng(3)
     a, b = normal(rng, 20, 8192, 12)
-    a[3] = np.ldexp(rng.choice([0.49, -0.49], 8192), -23)
-    b[:, 5] = np.ldexp(rng.choice([0.49, -0.49], 8192), -23)
+    half = 0.49 * 129 / 256
+    a[3] = np.ldexp(rng.choice([half, -half], 8192), -23)
+    b[:, 5] = np.ldexp(rng.choice([half, -half], 8192), -23)
     a[3, 7] = b[1000, 5] = 0.5
     return a, b
 
@@ -43,6 +47,49 @@ def test_lossy_rows_leave_and_come_back_in_half_precision(dtype: type) -> None:
     assert product.certificate.left_loss[3] == 0 < kept.certificate.left_loss[3]
     others = np.ix_(np.arange(20) != 3, np.arange(12) != 5)
     np.testing.assert_array_equal(product.value[others], kept.value[others])
+
+
+@pytest.mark.parametrize(
+    ("block", "leaves", "dropped"),
+    [
+        (None, True, 1.96),
+        (1024, True, 0.98),  # in one block of two the digits are crowded
+        (128, False, 0.12),
+    ],
+)
+def test_rows_whose_dropped_terms_would_matter_leave(
+    block: int | None, leaves: bool, dropped: float
+) -> None:
+    """`dropped` is what the six terms would lose, of what grade B allows."""
+    rng = np.random.default_rng(7)
+    a, b = (x.astype(np.float32) for x in normal(rng, 20, 2048, 12))
+    row, column = crowded(rng, 1, 100, 1)  # both large entries in one block
+    a[3], b[:, 5] = row[0].min(), column.min()
+    a[3, :100], b[:100, 5] = row[0], column[:, 0]
+    scheme = EMULATIONS["int8x6"]
+    product = multiply(a, b, scheme, block=block)
+    kept = multiply(a, b, scheme, block=block, rule="none")
+    exact = a.astype(np.float64) @ b
+    for result in (product, kept):
+        assert (np.abs(result.value - exact) <= result.certificate.bound()).all()
+    allowed = 2048 * 2.0**-24 * np.linalg.norm(a[3]) * np.linalg.norm(b[:, 5])
+    assert exact[3, 5] - kept.value[3, 5] == pytest.approx(dropped * allowed, rel=0.05)
+    assert (product.outliers.rows, product.outliers.columns) == (leaves, leaves)
+    if leaves:
+        assert abs(product.value[3, 5] - exact[3, 5]) < 0.01 * allowed
+
+
+@pytest.mark.parametrize("k", [600, 2048, 8192])
+def test_uneven_rows_stay_where_their_lower_digits_are_plain(k: int) -> None:
+    """One-hot rows, sparse ones, and entries beside one that rules them all."""
+    rng = np.random.default_rng(8)
+    a = np.zeros((30, k), np.float32)
+    a[np.arange(10), np.arange(10)] = rng.standard_normal(10)
+    a[10:20, ::50] = rng.standard_normal((10, len(range(0, k, 50))))
+    a[20:] = rng.standard_normal((10, k)) * 2.0**-9
+    a[20:, 5] = rng.uniform(1, 2, 10)
+    product = multiply(a, a.T, EMULATIONS["int8x6"])
+    assert product.outliers.fraction == 0
 
 
 def test_tiles_leave_one_by_one() -> None:

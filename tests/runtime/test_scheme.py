@@ -40,8 +40,11 @@ def test_terms_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("name", "block", "k", "lengths"),
     [
-        ("int8x6", None, 1000, (128, 128, 128)),
+        ("int8x6", None, 1000, (256, 1024, 1024)),
         ("int8x6", None, 40, (40, 40, 40)),
+        ("int8x6", None, 40_000, (256, 40_192, 32_512)),
+        ("int8x6", 128, 1000, (128, 128, 128)),
+        ("int8x10", None, 1000, (128, 128, 128)),
         ("int8x6", 300, 1000, (256, 512, 512)),
         ("int8x6", 10**6, 1000, (256, 1024, 1024)),
         ("int8x10", 10**6, 70_000, (256, 70_144, 32_512)),
@@ -56,7 +59,10 @@ def test_lengths(name: str, block: int | None, k: int, lengths: tuple[int, int, 
 
 @pytest.mark.parametrize("name", ["int8x10", "mixpert-full"])
 def test_sums_stay_exact(name: str) -> None:
-    """Four terms of an accumulator within 2^24 per chunk, and within INT32 per stretch."""
+    """Four terms of an accumulator within 2^24 per chunk, and within INT32 per stretch.
+
+    A digit is at most 2^7 in size: −128.
+    """
     chunk, _, stretch = EMULATIONS[name].with_block(None).lengths(10**6)
     if name == "int8x10":
         chunk, _, stretch = EMULATIONS[name].with_block(10**6).lengths(10**6)
@@ -65,9 +71,11 @@ def test_sums_stay_exact(name: str) -> None:
 
 
 def test_rounding_of_integers_grows_with_promotions_only() -> None:
-    short, long = EMULATIONS["int8x6"], EMULATIONS["int8x6"].with_block(4096)
-    assert short.rounding(4096)[0, 0] == pytest.approx((32 + 3 + 2) * UNIT32, rel=1e-4)
-    assert long.rounding(4096)[0, 0] == pytest.approx((1 + 3 + 2) * UNIT32, rel=1e-4)
+    long, short = EMULATIONS["int8x6"], EMULATIONS["int8x6"].with_block(128)
+    assert short.rounding(4096)[0, 0] == pytest.approx((32 + 3 + 1 + 2) * UNIT32, rel=1e-4)
+    assert long.rounding(4096)[0, 0] == pytest.approx((1 + 3 + 1 + 2) * UNIT32, rel=1e-4)
+    plain = EMULATIONS["int8x10"]  # no significands
+    assert plain.rounding(4096)[0, 0] == pytest.approx((32 + 4 + 2) * UNIT32, rel=1e-4)
     assert set(short.rounding(4096)) == {(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0)}
 
 
