@@ -1,0 +1,194 @@
+"""Kernels compiled once per machine, kept in the user's own directory, and launched cheaply.
+
+CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, kept here by name,
+source and versions, and loaded by CuPy, so that a process that finds them imports no Numba.
+"""
+
+import ctypes
+import os
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib import import_module, metadata
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mixpert_py.errors import DeviceError
+
+KERNELS = "mixpert_py.runtime.kernels"
+STATIC_SHARED = 48 * 1024  # more per block must be asked for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """A kernel loaded on one device. `module` keeps the code alive."""
+
+    name: str
+    handle: int
+    module: Any
+    driver: Any
+
+    def launch(
+        self,
+        grid: int,
+        block: int,
+        arguments: Sequence[Any],
+        *,
+        shared: int = 0,
+        stream: int = 0,
+    ) -> None:
+        """Enqueue on a stream. arguments: ctypes values (or structures), as the kernel takes them.
+
+        A CuPy launch converts and checks each argument, which costs more than the kernel does.
+        """
+        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        where = ctypes.addressof(pointers)
+        self.driver.launchKernel(self.handle, grid, 1, 1, block, 1, 1, shared, stream, where, 0)
+
+
+def cuda_kernel(
+    file: str, name: str, constants: tuple[tuple[str, int | str], ...], shared: int = 0
+) -> Kernel:
+    """Kernel `name` of a CUDA C++ file in this folder, for the current device.
+
+    constants: preprocessor definitions. shared: bytes of dynamic shared memory that launches will
+    ask for. Raises DeviceError where it does not compile.
+    """
+    import cupy
+
+    return _cuda_kernel(file, name, constants, shared, cupy.cuda.Device().id)
+
+
+def numba_kernel(module: str, factory: str, constants: tuple[Any, ...], shared: int = 0) -> Kernel:
+    """Kernel of a Numba factory, for the current device.
+
+    `factory(*constants)` in `module` gives the Python function and its Numba argument types:
+    pointers and scalars only, so that arguments are passed one by one as in C. The function may
+    have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for.
+    """
+    import cupy
+
+    return _numba_kernel(module, factory, constants, shared, cupy.cuda.Device().id)
+
+
+@cache
+def _cuda_kernel(
+    file: str, name: str, constants: tuple[tuple[str, int | str], ...], shared: int, device: int
+) -> Kernel:
+    import cupy
+
+    capability = cupy.cuda.Device(device).compute_capability
+    suffix = "a" if capability == "90" else ""  # wgmma is of sm_90a, not of sm_90
+    options = ("-std=c++17", f"-arch=sm_{capability}{suffix}")
+    source = source_text(file, constants)
+    module = cupy.RawModule(code=source, options=options)
+    try:
+        function = module.get_function(name)
+        if shared > STATIC_SHARED:
+            function.max_dynamic_shared_size_bytes = shared
+        handle = function.kernel.ptr
+    except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError) as error:
+        raise DeviceError(f"kernel {name!r} of {file}: {str(error).splitlines()[0]}") from error
+    return Kernel(name, handle, module, _driver())
+
+
+@cache
+def _numba_kernel(
+    module: str, factory: str, constants: tuple[Any, ...], shared: int, device: int
+) -> Kernel:
+    import cupy
+
+    capability = cupy.cuda.Device(device).compute_capability
+    ptx = _kept(
+        _key(module, factory, repr(constants), capability),
+        lambda: _compiled(module, factory, constants, capability),
+    )
+    loaded = cupy.cuda.function.Module()
+    loaded.load(ptx)
+    function = loaded.get_function(_entry(ptx))
+    driver = _driver()
+    if shared > STATIC_SHARED:
+        driver.funcSetAttribute(
+            function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
+        )
+    return Kernel(factory, function.ptr, (loaded, function), driver)
+
+
+def source_text(file: str, constants: tuple[tuple[str, int | str], ...]) -> str:
+    """A CUDA C++ file of this folder as it is compiled: definitions, then the file.
+
+    Files that it includes stand in it: CuPy keeps compiled code by its text, and looks no further.
+    """
+    definitions = "".join(f"#define {key} {value}\n" for key, value in constants)
+    return definitions + _expanded(file)
+
+
+@cache
+def _expanded(file: str) -> str:
+    text = files(KERNELS).joinpath(file).read_text(encoding="utf-8")
+    return re.sub(r'^#include "(.+)"$', lambda found: _expanded(found[1]), text, flags=re.MULTILINE)
+
+
+def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
+    from numba import cuda
+
+    function, signature = getattr(import_module(module), factory)(*constants)
+    cc = (int(capability[:-1]), int(capability[-1]))
+    ptx, _ = cuda.compile(
+        function,
+        signature,
+        cc=cc,
+        device=False,
+        abi="numba",
+        output="ptx",
+        launch_bounds=getattr(function, "launch_bounds", None),
+    )
+    return ptx if isinstance(ptx, bytes) else ptx.encode()
+
+
+def _kept(key: str, make: Callable[[], bytes]) -> bytes:
+    """What was made under this key once, by whichever process came first."""
+    folder = Path.home() / ".cache" / "mixpert"
+    path = folder / f"{key}.ptx"
+    try:
+        return path.read_bytes()
+    except OSError:
+        made = make()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(made)
+        os.replace(name, path)  # whole or not at all, whoever else is writing it
+    except OSError:
+        pass  # a home that cannot be written costs a compilation per process, nothing else
+    return made
+
+
+def _key(module: str, *parts: str) -> str:
+    """Names what is compiled: the sources beside the module, Numba's version, and the rest."""
+    texts = [_sources(module.rpartition(".")[0]), metadata.version("numba-cuda"), module, *parts]
+    return sha256("\0".join(texts).encode()).hexdigest()
+
+
+@cache
+def _sources(package: str) -> str:
+    folder = files(package).iterdir()
+    modules = sorted((file for file in folder if file.name.endswith(".py")), key=lambda f: f.name)
+    return "\0".join(file.read_text(encoding="utf-8") for file in modules)
+
+
+def _entry(ptx: bytes) -> str:
+    """The name of the one kernel in a PTX text."""
+    return ptx.partition(b".entry ")[2].partition(b"(")[0].strip().decode()
+
+
+@cache
+def _driver() -> Any:
+    from cupy_backends.cuda.api import driver
+
+    return driver
