@@ -1,0 +1,533 @@
+"""The packing kernel: one launch splits both operands, each read once from memory.
+
+A thread block takes a strip of `height` rows of one operand and walks along K, block after block of
+it. Per block: every thread finds the largest magnitude of its share of one row, the block agrees on
+the row's, then each thread cuts its share into slices and stores them. What a thread read for the
+first step it keeps for the second: in registers if that is all, else in shared memory as far as it
+reaches; the rest is read again, the latest first, while it still lies in the L2 cache. Units that
+are to be fitted need the lowest bit that is set as well, which a thread looks for until what it saw
+spans more bits than two digits hold: mostly not beyond what it read first.
+
+Threads lie along K, 32 bytes of it each, or along the rows where those are contiguous. A thread
+owns one row of the strip. Short blocks are shared out: `lanes` threads to each, several at a time.
+
+Nothing but the order of threads decides the order of a sum: two runs give the same bits. Rows found
+to be not finite, or outliers, are zeros: the strip that holds one is done again without it.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+from mixpert_py.runtime.digit_kernels import digit_item
+from mixpert_py.runtime.digits import FIT, UNSEEN
+from mixpert_py.runtime.float_kernels import float_item
+from mixpert_py.runtime.intrinsics import (
+    bits32,
+    bits64,
+    device,
+    float32_of,
+    float64_of,
+    load_four,
+    power_of_two,
+    trailing_zeros,
+)
+from mixpert_py.runtime.outliers import RATIO
+from mixpert_py.runtime.packing_layout import (
+    DEPTH,
+    ITEM,
+    KEPT,
+    MOST_THREADS,
+    NONFINITE,
+    OUTLIER,
+)
+from mixpert_py.runtime.packing_side import Side
+
+NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
+NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
+
+
+def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
+    """The kernel, to be compiled, and the Numba types of its arguments."""
+
+    def splitter(side: Side) -> Any:
+        return digit_item(side) if side.kind == "digits" else float_item(side)
+
+    first = _strip(left, *splitter(left))
+    same = left == right
+    second = first if same else _strip(right, *splitter(right))
+
+    def kernel(
+        a, a_slices, a_scales, a_flags, a_outliers, a_norms,
+        a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips, a_grid,
+        b, b_slices, b_scales, b_flags, b_outliers, b_norms,
+        b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
+        k, block, padded, blocks, spans, steps, share, cached, threads_log,
+    ):  # fmt: skip
+        scratch = cuda.shared.array(MOST_THREADS, np.float64)
+        partials = cuda.shared.array(MOST_THREADS, np.float64)
+        index = cuda.blockIdx.x
+        if same:
+            if index < a_grid:
+                x, slices, scales, flags = a, a_slices, a_scales, a_flags
+                outliers, norms, rows, batch_stride = a_outliers, a_norms, a_rows, a_batch
+                row_stride, k_stride, mapping = a_row, a_k, a_mapping
+                height, strips = a_height, a_strips
+            else:
+                index -= a_grid
+                x, slices, scales, flags = b, b_slices, b_scales, b_flags
+                outliers, norms, rows, batch_stride = b_outliers, b_norms, b_rows, b_batch
+                row_stride, k_stride, mapping = b_row, b_k, b_mapping
+                height, strips = b_height, b_strips
+            first(
+                index, x, slices, scales, flags, outliers, norms,
+                rows, batch_stride, row_stride, k_stride, mapping, height, strips,
+                k, block, padded, blocks, spans, steps, share, cached, threads_log,
+                scratch, partials,
+            )  # fmt: skip
+        elif index < a_grid:
+            first(
+                index, a, a_slices, a_scales, a_flags, a_outliers, a_norms,
+                a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
+                k, block, padded, blocks, spans, steps, share, cached, threads_log,
+                scratch, partials,
+            )  # fmt: skip
+        else:
+            second(
+                index - a_grid, b, b_slices, b_scales, b_flags, b_outliers, b_norms,
+                b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
+                k, block, padded, blocks, spans, steps, share, cached, threads_log,
+                scratch, partials,
+            )  # fmt: skip
+
+    return kernel, _argument_types(left, right)
+
+
+def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
+    def operand(side: Side) -> list[Any]:
+        results = (types.uint32, types.int32, types.uint8, types.uint8, types.float64)
+        pointers = (getattr(types, side.memory), *results)
+        return [*map(types.CPointer, pointers), *[types.int64] * 7]
+
+    return (*operand(left), types.int64, *operand(right), *[types.int64] * 9)
+
+
+def _strip(side: Side, item: Any, finish: Any) -> Any:
+    """The device function that packs one strip.
+
+    item: cuts eight elements and stores them. finish: turns sums of squares into norms.
+    """
+    COUNT, GROUP, SHIFT = side.slices, side.group, side.shift
+    DIGITS = side.kind == "digits"
+    FITTED, SCALED, THRESHOLD, RANGE = side.fitted, side.scaled, side.threshold, side.range
+    BITS_HELD = side.held  # by two digits of bare powers of two
+    LOSSY = DIGITS and side.rule == "loss"
+    RATIO_RULE = DIGITS and side.rule == "ratio"
+    CROWDED = LOSSY and side.lower < math.inf
+    MEASURE = side.measure
+    LOSS, LOWER = side.loss, side.lower * 4.0**-SHIFT
+    SUMS = LOSSY or MEASURE
+    SINGLE = side.memory == "float32"
+    MEMORY = np.float32 if SINGLE else np.float64
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    IN_SHARED = types.float32 if SINGLE else types.float64  # the simulator wants this one's size
+    BITS = np.uint32 if SINGLE else np.uint64
+    MAGNITUDE = BITS(0x7FFFFFFF if SINGLE else 0x7FFFFFFFFFFFFFFF)
+    INFINITE = BITS(0x7F800000 if SINGLE else 0x7FF << 52)
+    FRACTION = 23 if SINGLE else 52  # bits
+    LEADING = BITS(1 << FRACTION)
+    LOWEST = 150 if SINGLE else 1075  # bit i of a number of exponent field E is 2^(E + i − LOWEST)
+    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    # A tile's stretch of K gives a thread no more than one item.
+    ITEMS = 1 if GROUP > 1 else DEPTH
+    HELD = ITEM * ITEMS
+    KEPT_LOG = KEPT.bit_length() - 1
+    KINDS = 2 + COUNT
+    # What the rule looks at: not the digits that the splitter drops on purpose.
+    RULED = KINDS if side.dropped else 1
+    ALL = KINDS + 1 if side.dropped else KINDS
+    bits_of = bits32 if SINGLE else bits64
+    float_of = float32_of if SINGLE else float64_of
+    fetch = _fetch(HELD)
+    inf = math.inf
+
+    def strip(
+        index, x, slices, scales, flags, outliers, norms,
+        rows, batch_stride, row_stride, k_stride, mapping, height_log, strips,
+        k, block, padded, blocks, spans, steps, share_log, cached, threads_log, scratch, partials,
+    ):  # fmt: skip
+        cache = cuda.shared.array(0, IN_SHARED)
+        values = cuda.local.array(HELD, MEMORY)
+        sums = cuda.local.array(ALL, np.float64)  # of the row
+        parts = cuda.local.array(ALL, np.float64)  # of the block in hand
+        words = cuda.local.array(ITEM, np.uint32)
+        rest = cuda.local.array(ITEM, WIDE)
+
+        # What counts elements along K fits 32 bits; what counts elements of an operand does not.
+        block, padded, blocks = np.int32(block), np.int32(padded), np.int32(blocks)
+        thread = np.int32(cuda.threadIdx.x)
+        across_log = np.int32(threads_log - height_log)  # of a row
+        across = np.int32(1 << across_log)
+        if mapping & 1:  # along the rows
+            r = thread & np.int32((1 << height_log) - 1)
+            lane = np.int32(thread >> height_log)
+        else:
+            r = np.int32(thread >> across_log)
+            lane = thread & np.int32(across - 1)
+        vector = (mapping & 2) != 0
+        batch = index // strips
+        row = ((index - batch * strips) << height_log) + r
+        present = row < rows
+        origin = batch * batch_stride + row * row_stride
+
+        lanes_log = np.int32(min(share_log, across_log))
+        lanes = np.int32(1 << lanes_log)
+        segment = np.int32(lane >> lanes_log)
+        place = np.int32(lane & (lanes - 1))
+        parallel = np.int32(across >> lanes_log)
+        slot = np.int32((r << across_log) + lane)
+        strand = np.int32((r << (across_log - lanes_log)) + segment)
+        between = np.int32(ITEM << lanes_log)  # from one item of a thread to its next
+        turns = np.int32((padded + between - 1) >> (lanes_log + 3))
+        # In the cache, a thread's elements are KEPT apart: its place among KEPT threads, then them.
+        cache_log = np.int32(max(threads_log - KEPT_LOG, 0))
+        own_place = np.int32((thread & (KEPT - 1)) + ((thread >> KEPT_LOG) << KEPT_LOG) * HELD)
+        slice_words = ((rows + 7) & ~7) * 16
+        base = batch * steps * COUNT * slice_words + row * 16
+        swizzle = np.int32((row >> 1) & 3)
+
+        dead = 0
+        searching = True
+        while searching:
+            found = NONE  # why the row leaves now, if it does
+            reference = NONE
+            spread = False  # whether a tile of this row is an outlier
+            upper = 0.0
+            lower = inf
+            for i in range(ALL):
+                sums[i] = 0.0
+            for first in range(0, spans, parallel):
+                t = np.int32(first + segment)
+                here = np.int64(t) * block
+                length = np.int32(min(block, k - here) if t < blocks else 0)
+                last = np.int32(length - 1)
+                start = origin + here * k_stride
+                live = present and dead == 0 and length > 0
+
+                top = BITS(0)
+                bottom = INFINITE
+                lowest = np.int32(-NONE)
+                bare = FITTED  # whether two digits may hold what this thread has seen
+                if live:
+                    for turn in range(0, turns, ITEMS):
+                        at = np.int32(turn * between + place * ITEM)
+                        fetch(values, x, start, k_stride, at, between, last, vector)
+                        for j in range(HELD):
+                            size = BITS(bits_of(values[j]) & MAGNITUDE)
+                            top = BITS(size if size > top else top)
+                            if RATIO_RULE:
+                                bottom = BITS(size if size < bottom else bottom)
+                        if bare:
+                            for j in range(HELD):
+                                size = BITS(bits_of(values[j]) & MAGNITUDE)
+                                if size != 0:
+                                    field = max(np.int32(size >> BITS(FRACTION)), 1)
+                                    bit = np.int32(field + trailing_zeros(BITS(size | LEADING)))
+                                    lowest = min(lowest, bit)
+                            most = np.int32(top >> BITS(FRACTION))
+                            bare = most == 0 or lowest + BITS_HELD > most + FRACTION
+                        if turn < cached:
+                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            for j in range(HELD):
+                                cache[kept + np.uint32(j * KEPT)] = values[j]
+                own = np.float64(float_of(top)) if top < INFINITE else inf
+                own = highest(scratch, partials, own, slot, place, lanes, strand)
+                largest = own
+                if GROUP > 1:
+                    largest = 0.0
+                    many = max(lanes >> 3, 1)
+                    top_row = r - (r & (GROUP - 1))
+                    for i in range(GROUP):
+                        other = (((top_row + i) << (across_log - lanes_log)) + segment) * many
+                        for j in range(many):
+                            if partials[other + j] < inf:
+                                largest = max(largest, partials[other + j])
+                out = (dead & OUTLIER) != 0
+                if RATIO_RULE:
+                    least = np.float64(float_of(bottom)) if bottom < INFINITE else inf
+                    if GROUP > 1:
+                        # Rows that left count as zeros.
+                        if present and length > 0 and (dead != 0 or own == inf):
+                            least = 0.0
+                        least = -group_highest(
+                            scratch, partials, -least, slot, place, lanes, strand,
+                            r, across_log - lanes_log, segment, GROUP,
+                        )  # fmt: skip
+                        out = largest > RATIO * least
+                    else:
+                        upper = max(upper, own)
+                        lower = min(lower, least)
+
+                if FITTED:
+                    bit = -np.float64(lowest)
+                    if GROUP > 1:
+                        bit = group_highest(
+                            scratch, partials, bit, slot, place, lanes, strand,
+                            r, across_log - lanes_log, segment, GROUP,
+                        )  # fmt: skip
+                    else:
+                        bit = highest(scratch, partials, bit, slot, place, lanes, strand)
+                    finest = np.int32(-bit) - LOWEST
+                else:
+                    finest = 0
+
+                if own == inf:
+                    found = NONFINITE_CODE
+                elif not DIGITS and own > RANGE:
+                    found = max(found, OUTLIER_CODE)
+                alive = live and own <= RANGE and own < inf and largest > 0.0 and not out
+                exponent = 0
+                significand = 256
+                if 0.0 < largest < inf:
+                    fraction, exponent = math.frexp(largest)
+                    raised = exponent + (1 if DIGITS and fraction >= THRESHOLD else 0)
+                    if FITTED and finest < raised - BITS_HELD:
+                        significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
+                    else:
+                        exponent = raised
+                if DIGITS:
+                    shift = SHIFT - exponent
+                    low = -15
+                else:
+                    shift = 15 - exponent if SCALED else 0
+                    low = -23 if SCALED else -8 - exponent
+                if place == 0 and present and t < blocks:
+                    scale = ((exponent + low) << 9) | significand
+                    scales[(batch * blocks + t) * rows + row] = scale
+                power = min(shift, HIGHEST_POWER)
+                one, two = WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
+                worth = WIDE(significand) * WIDE(2.0**-8)
+                ratio = WIDE(256) / WIDE(significand)
+                level = 15 if SCALED else exponent
+
+                for i in range(ALL):
+                    parts[i] = 0.0
+                final = ((turns + ITEMS - 1) // ITEMS) * ITEMS
+                for back in range(0, final, ITEMS):
+                    turn = final - ITEMS - back
+                    if alive and turns > ITEMS:
+                        if turn < cached:
+                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            for j in range(HELD):
+                                values[j] = cache[kept + np.uint32(j * KEPT)]
+                        else:
+                            at = np.int32(turn * between + place * ITEM)
+                            fetch(values, x, start, k_stride, at, between, last, vector)
+                    for d in range(ITEMS):
+                        at = np.int32((turn + d) * between + place * ITEM)
+                        if at < padded and t < spans and present:
+                            if at + ITEM - 1 > last:
+                                for j in range(ITEM):
+                                    if at + j > last:
+                                        values[d * ITEM + j] = MEMORY(0)
+                            item(
+                                values, d * ITEM, alive, one, two, ratio, worth, level,
+                                parts, words, rest,
+                                slices, base, np.int32(t * padded + at), slice_words, swizzle,
+                            )  # fmt: skip
+
+                if LOSSY and GROUP > 1:
+                    excess = parts[RULED] - LOSS * parts[0]
+                    excess = group_total(
+                        scratch, partials, excess, slot, place, lanes, strand,
+                        r, across_log - lanes_log, segment, GROUP,
+                    )  # fmt: skip
+                    if excess > 0.0:
+                        out = True
+                        for i in range(ALL):
+                            parts[i] = 0.0
+                        for turn in range(turns):
+                            at = np.int32(turn * between + place * ITEM)
+                            if at < padded and t < spans and present:
+                                item(
+                                    values, 0, False, one, two, ratio, worth, level,
+                                    parts, words, rest,
+                                    slices, base, np.int32(t * padded + at), slice_words, swizzle,
+                                )  # fmt: skip
+                spread = spread or out
+                if place == 0 and present and t < blocks and blocks > 1:
+                    outliers[(batch * blocks + t) * rows + row] = 1 if out else 0
+                if SUMS and largest > 0.0 and length > 0:
+                    if GROUP > 1 and MEASURE and place == 0:
+                        parts[0] += UNSEEN
+                        parts[1] += UNSEEN
+                    if exponent > reference:
+                        factor = power_of_two(2 * (reference - exponent))
+                        for i in range(ALL):
+                            sums[i] *= factor
+                        reference = exponent
+                    factor = power_of_two(2 * (exponent - reference))
+                    for i in range(ALL):
+                        sums[i] += parts[i] * factor
+
+            # What the row's threads found, together.
+            if parallel > 1 or blocks > 1:
+                code = np.float64(max(found, reference))
+                code = highest(scratch, partials, code, slot, lane, across, r)
+                found = int(code)
+                if found < OUTLIER_CODE:
+                    factor = power_of_two(2 * (reference - found))
+                    for i in range(ALL):
+                        sums[i] *= factor
+                    reference = found
+            verdict = False
+            if LOSSY and GROUP == 1:
+                excess = sums[RULED] - LOSS * sums[0]
+                excess = total(scratch, partials, excess, slot, lane, across, r)
+                verdict = excess > 0.0
+                if CROWDED:
+                    for i in range(3, KINDS):
+                        excess = sums[i] - LOWER * k * sums[0]
+                        excess = total(scratch, partials, excess, slot, lane, across, r)
+                        verdict = verdict or excess > 0.0
+            if RATIO_RULE and GROUP == 1:
+                upper = highest(scratch, partials, upper, slot, lane, across, r)
+                lower = -highest(scratch, partials, -lower, slot, lane, across, r)
+                verdict = upper > RATIO * lower
+            if GROUP > 1:
+                marked = 1.0 if spread else 0.0
+                spread = highest(scratch, partials, marked, slot, lane, across, r) > 0.0
+            newly = 0
+            if dead == 0 and present:
+                if found >= NONFINITE_CODE:
+                    newly = NONFINITE
+                elif found >= OUTLIER_CODE or verdict:
+                    newly = OUTLIER
+            dead |= newly
+            searching = cuda.syncthreads_or(newly) != 0
+
+        if lane == 0 and present:
+            flags[batch * rows + row] = dead | (OUTLIER if spread else 0)
+        if MEASURE:
+            for i in range(KINDS):
+                sums[i] = total(scratch, partials, sums[i], slot, lane, across, r)
+            if lane == 0 and present:
+                for i in range(KINDS):
+                    norm = finish(i, math.sqrt(sums[i]), reference) if sums[i] > 0.0 else 0.0
+                    norms[(batch * KINDS + i) * rows + row] = norm
+
+    return device(strip)
+
+
+def _fetch(held: int) -> Any:
+    """The device function that reads a thread's items, `held` elements of one row.
+
+    Past `last`, the block's last element, it takes that one again, or the first of its own: items
+    past a short block are not read.
+    """
+
+    def fetch(values, x, start, stride, at, between, last, vector):
+        end = at + (held // ITEM - 1) * between + ITEM - 1
+        if vector and end <= last:
+            for j in range(0, held, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & (ITEM - 1)))
+                a, b, c, d = load_four(x, place)
+                values[j] = a
+                values[j + 1] = b
+                values[j + 2] = c
+                values[j + 3] = d
+        elif end <= last:
+            for j in range(0, held, ITEM):
+                place = start + np.int32(at + (j // ITEM) * between) * stride
+                for i in range(ITEM):
+                    values[j + i] = x[place]
+                    place += stride
+        else:
+            for d in range(0, held, ITEM):
+                first = np.int32(at + (d // ITEM) * between)
+                if d > 0 and first > last:
+                    for j in range(ITEM):
+                        values[d + j] = values[0]
+                elif vector and first + ITEM - 1 <= last:
+                    for j in range(0, ITEM, 4):
+                        a, b, c, e = load_four(x, start + np.int32(first + j))
+                        values[d + j] = a
+                        values[d + j + 1] = b
+                        values[d + j + 2] = c
+                        values[d + j + 3] = e
+                else:
+                    for j in range(ITEM):
+                        values[d + j] = x[start + min(first + j, last) * stride]
+
+    return device(fetch)
+
+
+@device
+def highest(scratch, partials, value, slot, place, lanes, strand):
+    """The largest of the values of `lanes` threads next to each other, for all of them."""
+    many = max(lanes >> 3, 1)
+    scratch[slot] = value
+    cuda.syncthreads()
+    if place < many:
+        for other in range(place + many, lanes, many):
+            value = max(value, scratch[slot - place + other])
+        partials[strand * many + place] = value
+    cuda.syncthreads()
+    for other in range(many):
+        value = max(value, partials[strand * many + other])
+    return value
+
+
+@device
+def total(scratch, partials, value, slot, place, lanes, strand):
+    """Their sum, always added in the same order."""
+    many = max(lanes >> 3, 1)
+    scratch[slot] = value
+    cuda.syncthreads()
+    if place < many:
+        for other in range(place + many, lanes, many):
+            value += scratch[slot - place + other]
+        partials[strand * many + place] = value
+    cuda.syncthreads()
+    value = 0.0
+    for other in range(many):
+        value += partials[strand * many + other]
+    return value
+
+
+@device
+def group_highest(
+    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
+):  # fmt: skip
+    """The largest over the rows of a group, for all of their threads."""
+    highest(scratch, partials, value, slot, place, lanes, strand)
+    many = max(lanes >> 3, 1)
+    first = r & ~(group - 1)
+    for i in range(group):
+        other = (((first + i) << strands_log) + segment) * many
+        for j in range(many):
+            value = max(value, partials[other + j])
+    return value
+
+
+@device
+def group_total(
+    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
+):  # fmt: skip
+    """The sum over the rows of a group, always added in the same order."""
+    total(scratch, partials, value, slot, place, lanes, strand)
+    many = max(lanes >> 3, 1)
+    first = r & ~(group - 1)
+    value = 0.0
+    for i in range(group):
+        other = (((first + i) << strands_log) + segment) * many
+        for j in range(many):
+            value += partials[other + j]
+    return value

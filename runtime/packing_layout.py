@@ -1,0 +1,192 @@
+"""Where a packed operand lies in its allocation, and how a launch covers it."""
+
+from dataclasses import dataclass
+
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.splitter import TF32, Digits, Splitter
+
+NONFINITE, OUTLIER = 1, 2  # bits of a row's flag
+STEP = 64  # bytes of K, of one row of one slice
+SLACK = 32 * 1024  # a tile may read past the last row
+ITEM = 8  # elements that a thread takes at a time
+DEPTH = 2  # items that a thread reads before it uses them
+MOST_THREADS = 512
+KEPT = 256  # threads whose elements lie side by side in shared memory
+REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
+HOPPER = 227 * 1024  # bytes of shared memory that a block may have
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Sizes, and offsets in bytes into the allocation: see `packing.DevicePacked`."""
+
+    batch: int
+    rows: int
+    rows8: int
+    k: int
+    block: int
+    blocks: int
+    padded_block: int
+    steps: int
+    count: int
+    size: int
+    scales: int
+    norms: int
+    flags: int
+    outliers: int
+    bytes: int
+
+    @property
+    def slices_stride(self) -> int:
+        """Bytes from one product's slices to the next's; 0 where all share them."""
+        return self.steps * self.count * self.rows8 * STEP if self.batch > 1 else 0
+
+    @property
+    def scales_stride(self) -> int:
+        """Bytes, likewise."""
+        return 4 * self.blocks * self.rows if self.batch > 1 else 0
+
+    @property
+    def steps_per_block(self) -> int:
+        """0 where a block is part of a step."""
+        return self.padded_block * self.size // STEP
+
+    @property
+    def spans(self) -> int:
+        """Blocks, and what is left of the last step after them."""
+        return self.steps * (STEP // self.size) // self.padded_block
+
+
+def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
+    """For batch · rows rows of length k, every `block` of which share a scale.
+
+    Raises PlanError for blocks of 1, 2 or 4, of which threads would have to share a word.
+    """
+    size = _size(splitter)
+    in_step = STEP // size
+    block = min(block, k)
+    blocks = -(-k // block)
+    if blocks > 1 and in_step % block == 0:
+        padded = block
+        if padded < ITEM:
+            raise PlanError(f"block length {block} on a GPU: must be {ITEM} or more")
+    else:
+        padded = -(-block // in_step) * in_step
+    steps = -(-blocks * padded // in_step)
+    rows8 = -(-rows // 8) * 8
+    count = splitter.count
+    scales = _up(batch * steps * count * rows8 * STEP + SLACK)
+    norms = _up(scales + 4 * batch * blocks * rows)
+    flags = _up(norms + (8 * batch * (2 + count) * rows if measure else 0))
+    outliers = _up(flags + batch * rows)
+    end = outliers + (batch * blocks * rows if blocks > 1 else 0)
+    shape = batch, rows, rows8, k, block, blocks, padded, steps, count, size
+    return Layout(*shape, scales, norms, flags, outliers, end)
+
+
+def _up(offset: int) -> int:
+    return -(-offset // 256) * 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How thread blocks cover one operand: strips of 2^height_log rows; the kernel's mapping.
+
+    mapping: bit 0, neighbouring threads take neighbouring rows, not neighbours along K; bit 1,
+    every eight elements are 16-byte aligned.
+    """
+
+    mapping: int
+    height_log: int
+    strips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """threads: of a block. share_log: threads that a block of K can use, of those to a row.
+
+    cached: items per thread kept in shared memory, of that many bytes.
+    """
+
+    threads_log: int
+    share_log: int
+    cached: int
+    shared: int
+
+
+def covers(
+    places: tuple[Layout, ...],
+    groups: tuple[int, ...],
+    itemsizes: tuple[int, ...],
+    mappings: tuple[int, ...],
+    shared: int = HOPPER,
+) -> tuple[Cover, ...]:
+    """Strips of 8 rows, a sector of 32 bytes where they are contiguous; never less than a group.
+
+    Where K is contiguous and rows are long, lower ones: two blocks to a multiprocessor then find
+    room for what they read, so that one loads while the other stores; or one block, where the other
+    operand leaves no room for two.
+    """
+    sizes = [place.k * itemsize for place, itemsize in zip(places, itemsizes, strict=True)]
+    heights = [max(8, group) for group in groups]
+    together = list(zip(sizes, heights, mappings, strict=True))
+    half = resident(shared)
+    tall = any(mapping & 1 and height * size > half for size, height, mapping in together)
+    room = shared - REDUCTIONS if tall else half
+    found = []
+    for place, size, height, mapping, group in zip(
+        places, sizes, heights, mappings, groups, strict=True
+    ):
+        while not mapping & 1 and height > group and height * size > room:
+            height //= 2
+        found.append(Cover(mapping, height.bit_length() - 1, -(-place.rows // height)))
+    return tuple(found)
+
+
+def launch(
+    place: Layout,
+    covers: tuple[Cover, ...],
+    itemsize: int,
+    most: int,
+    threads: int = 0,
+    shared: int = HOPPER,
+) -> Launch:
+    """Threads, and shared memory that keeps what they read as far as it reaches.
+
+    most: threads that a block may have; half of MOST_THREADS where two blocks find room.
+
+    What a strip has past that is read twice, the second time from L2. Only one block runs on a
+    multiprocessor then, which bounds what has to stay there: at K = 16384 and rows contiguous, 130
+    blocks read 300 KiB each again.
+    """
+    share_log = (-(-place.padded_block // ITEM) - 1).bit_length()
+    height_log = max(one.height_log for one in covers)
+    if not threads:
+        strip = place.k * itemsize << height_log
+        if strip <= resident(shared):
+            most = min(most, MOST_THREADS // 2)
+        items = (place.spans << height_log) * place.padded_block // ITEM
+        threads = min(most, max(64, 1 << (-(-items // DEPTH) - 1).bit_length()))
+    threads_log = threads.bit_length() - 1
+    cached = 0
+    for one in covers:
+        lanes_log = min(share_log, threads_log - one.height_log)
+        turns = -(-place.padded_block // (ITEM << lanes_log))
+        if turns > DEPTH:
+            cached = max(cached, -(-turns // DEPTH))
+    group = DEPTH * ITEM * max(threads, KEPT) * itemsize
+    cached = min(cached, (shared - REDUCTIONS) // group)
+    return Launch(threads_log, share_log, cached * DEPTH, cached * group)
+
+
+def resident(shared: int) -> int:
+    """Bytes for what a block keeps, so that two blocks fit a multiprocessor."""
+    reserved = 1024  # by the driver, for each block
+    return (shared + reserved) // 2 - reserved - REDUCTIONS
+
+
+def _size(splitter: Splitter) -> int:
+    """Bytes of an element of the slices."""
+    if isinstance(splitter, Digits):
+        return 1
+    return 4 if splitter.element == TF32 else 2

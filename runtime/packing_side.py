@@ -1,0 +1,87 @@
+"""What a packing kernel is compiled for."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.splitter import TF32, Digits, Splitter
+
+
+class Side(NamedTuple):
+    """One operand: its splitter, its type in memory, and what is asked for. Plain values only.
+
+    loss: how much of its 2-norm a row may lose, squared; lower: see `outliers.crowded`, infinite
+    where it does not apply. size: bytes of an element. wide: the type that slices are computed in.
+    """
+
+    kind: str
+    element: str
+    size: int
+    slices: int
+    memory: str
+    wide: str
+    rule: str
+    measure: bool
+    group: int = 1
+    # Of digits.
+    width: int = 0
+    shift: int = 0
+    dropped: int = 0
+    threshold: float = 0.0
+    fitted: bool = False
+    held: int = 0
+    loss: float = 0.0
+    lower: float = math.inf
+    # Of floats.
+    bits: int = 0
+    smallest: float = 0.0
+    truncate: bool = False
+    step: int = 0
+    scaled: bool = False
+    range: float = math.inf
+
+
+@lru_cache
+def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measure: bool) -> Side:
+    """memory: the operand's type, "float32" or "float64"; result: the product's."""
+    if isinstance(splitter, Digits):
+        return Side(
+            "digits",
+            "int8",
+            1,
+            splitter.count,
+            memory,
+            result,
+            rule,
+            measure,
+            splitter.group,
+            width=splitter.width,
+            shift=splitter.shift,
+            dropped=splitter.digits - splitter.count,
+            # RN(f · 2^shift) > largest, which is odd, from the half above it on.
+            threshold=math.ldexp(splitter.largest + 0.5, -splitter.shift),
+            fitted=splitter.fitted,
+            held=splitter.held,
+            loss=splitter.loss_limit**2,
+            lower=splitter.lower_limit if splitter.group == 1 else math.inf,
+        )
+    element = splitter.element
+    # In float32 a scaled row's small entries could lose bits that BF16 and TF32 can hold.
+    single = memory == "float32" and element.name == "float16"
+    return Side(
+        "floats",
+        element.name,
+        4 if element == TF32 else 2,
+        splitter.count,
+        memory,
+        "float32" if single else "float64",
+        "none",
+        measure,
+        bits=element.bits,
+        smallest=element.smallest,
+        truncate=splitter.rounding == "zero",
+        step=splitter.step,
+        scaled=splitter.scaled,
+        range=splitter.range,
+    )

@@ -1,0 +1,214 @@
+"""The repair kernel: what left the slices is multiplied natively and added to C.
+
+A tile of work is LINES rows of A and COLUMNS columns of C: the rows of C that are flagged are made
+there. The other half of the tiles does the same for columns of B, but where the row is flagged as
+well. So every element of C has one thread that adds to it.
+
+A few thread blocks share the tiles of a product, or one takes those of several. Each looks first at
+all the flags of its products, 16 bytes a load, and mostly ends there. Where they are too many to be
+read by every block, a block takes one tile, and looks at what that needs.
+
+Threads lie along the columns if those are contiguous, else along K; several share an element's sum,
+which they add up in a fixed order.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+from mixpert_py.runtime.intrinsics import device, load_four
+from mixpert_py.runtime.packing_layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.repair import COLUMNS, LINES, THREADS, WIDE
+
+LOADS = 2  # of each operand's flags that a thread has under way
+
+
+def repair_kernel(left: str, right: str, result: str) -> tuple[Any, tuple[Any, ...]]:
+    """The kernel, to be compiled, and the Numba types of its arguments. The types of A, B and C."""
+    rows = columns = _lines(result)
+
+    def kernel(
+        a, b, c, a_flags, b_flags, a_words, b_words, a_outliers, b_outliers,
+        m, n, k, block, blocks, alpha,
+        a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks, c_batch, c_row,
+        a_tiles, tiles, a_parts_log, b_parts_log, batches, products, share, look,
+    ):  # fmt: skip
+        index = np.int64(cuda.blockIdx.x)
+        own = index // share
+        start = own * products
+        end = min(start + products, batches)
+        in_a = in_b = True
+        if look:
+            set_a, set_b = any_set(
+                a_flags, a_words, start * a_marks, (end - 1) * a_marks + m,
+                b_flags, b_words, start * b_marks, (end - 1) * b_marks + n,
+            )  # fmt: skip
+            if cuda.syncthreads_or(set_a | set_b) == 0:
+                return
+            in_a = cuda.syncthreads_or(set_a) != 0
+            in_b = cuda.syncthreads_or(set_b) != 0
+        for item in range(index - own * share, (end - start) * tiles, share):
+            batch = start + item // tiles
+            tile = item % tiles
+            if in_a if tile < a_tiles else in_b:
+                if tile < a_tiles:
+                    rows(
+                        tile, batch, a, b, c, a_flags, b_flags, a_outliers, b_outliers,
+                        m, n, k, block, blocks, alpha,
+                        a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks,
+                        batch * c_batch, c_row, 1, b_parts_log, False,
+                    )  # fmt: skip
+                else:
+                    columns(
+                        tile - a_tiles, batch, b, a, c, b_flags, a_flags, b_outliers, a_outliers,
+                        n, m, k, block, blocks, alpha,
+                        b_batch, b_row, b_k, b_marks, a_batch, a_row, a_k, a_marks,
+                        batch * c_batch, 1, c_row, a_parts_log, True,
+                    )  # fmt: skip
+
+    bytes_, words = types.CPointer(types.uint8), types.CPointer(types.uint32)
+    flags = bytes_, bytes_, words, words, bytes_, bytes_
+    operands = [types.CPointer(getattr(types, name)) for name in (left, right, result)]
+    lengths = [types.int64] * 5
+    return kernel, (*operands, *flags, *lengths, types.float64, *[types.int64] * 18)
+
+
+@device
+def any_set(
+    a_flags, a_words, a_start, a_end, b_flags, b_words, b_start, b_end
+):  # fmt: skip
+    """Bits set in this thread's share of either operand's flags, from start to end."""
+    thread = np.int64(cuda.threadIdx.x)
+    threads = np.int64(cuda.blockDim.x)
+    a_first, a_count, in_a = ends(a_flags, a_start, a_end, thread)
+    b_first, b_count, in_b = ends(b_flags, b_start, b_end, thread)
+    # Both at once, and past the last again that one: loads that wait for nothing.
+    a_last, b_last = max(a_count - 1, 0), max(b_count - 1, 0)
+    all_a = all_b = np.uint32(0)
+    for i in range(thread, max(a_count, b_count), LOADS * threads):
+        for j in range(LOADS):
+            w, x, y, z = load_four(a_words, 4 * (a_first + min(i + j * threads, a_last)))
+            all_a = np.uint32(all_a | w | x | y | z)
+            w, x, y, z = load_four(b_words, 4 * (b_first + min(i + j * threads, b_last)))
+            all_b = np.uint32(all_b | w | x | y | z)
+    if a_count > 0:
+        in_a = np.uint32(in_a | all_a)
+    if b_count > 0:
+        in_b = np.uint32(in_b | all_b)
+    return in_a, in_b
+
+
+@device
+def ends(flags, start, end, thread):
+    """Between which sixteens whole ones lie, the first, 0 if there is none, and how many; and the
+    bits of a byte outside of them.
+    """
+    head = min((start + WIDE - 1) // WIDE * WIDE, end)
+    tail = max(end // WIDE * WIDE, head)
+    found = np.uint32(0)
+    if start + thread < head:
+        found = np.uint32(flags[start + thread])
+    if tail + thread < end:
+        found = np.uint32(found | flags[tail + thread])
+    count = (tail - head) // WIDE
+    return (head // WIDE if count > 0 else 0), count, found
+
+
+def _lines(result: str) -> Any:
+    """The device function for flagged lines x (rows, say) times all lines y, or unmarked ones only.
+
+    marks: flags from one product's lines to the next's, 0 where all share them.
+    """
+    REAL = np.float32 if result == "float32" else np.float64
+
+    def lines(
+        tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
+        x_lines, y_lines, k, block, blocks, alpha,
+        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
+        c_start, c_x, c_y, parts_log, unmarked,
+    ):  # fmt: skip
+        marks = cuda.shared.array(LINES, np.uint8)
+        sums = cuda.shared.array(THREADS, REAL)
+        others = cuda.shared.array(THREADS, REAL)
+        thread = np.int32(cuda.threadIdx.x)
+        threads = np.int32(cuda.blockDim.x)
+        across = (y_lines + COLUMNS - 1) // COLUMNS
+        # Lines are counted in 32 bits: too many registers would be alive over all of this.
+        chunk = np.int32(tile // across)
+        first = np.int32(chunk * LINES)
+        columns = np.int32((tile - chunk * across) * COLUMNS)
+        last = np.int32(min(columns + COLUMNS, y_lines))
+
+        marked = np.uint8(0)
+        count = np.int32(min(LINES, x_lines - first))
+        for i in range(thread, count, threads):
+            mark = x_flags[batch * x_marks + first + i]
+            marks[i] = mark
+            marked = np.uint8(marked | mark)
+        if cuda.syncthreads_or(marked) == 0:
+            return
+
+        parts = np.int32(1 << parts_log)
+        at_once = np.int32(threads >> parts_log)
+        if parts_log < 5:  # neighbouring threads take neighbouring lines
+            part, place = np.int32(thread // at_once), np.int32(thread % at_once)
+        else:
+            part, place = np.int32(thread & (parts - 1)), np.int32(thread >> parts_log)
+        for i in range(count):
+            mark = marks[i]
+            if mark != 0:
+                line = first + i
+                for column in range(columns, last, at_once):
+                    other = column + place
+                    mine = other < last
+                    theirs = np.uint8(0)
+                    if mine:
+                        theirs = y_flags[batch * y_marks + other]
+                    mine = mine and not (unmarked and theirs != 0)
+                    whole = ((mark | theirs) & NONFINITE) != 0
+                    total = REAL(0)
+                    kept = REAL(0)
+                    if mine:
+                        x_start = batch * x_batch + line * x_line
+                        y_start = batch * y_batch + other * y_line
+                        # Outliers are kept, as flags are, of one product or of each.
+                        x_out = (batch if x_marks != 0 else 0) * blocks * x_lines + line
+                        y_out = (batch if y_marks != 0 else 0) * blocks * y_lines + other
+                        for t in range(blocks):
+                            # Only the outliers are left out, of lines that have any.
+                            left = whole or (mark & OUTLIER) != 0
+                            right = (theirs & OUTLIER) != 0
+                            if blocks > 1 and not whole:
+                                left = left and x_outliers[x_out + t * x_lines] != 0
+                                right = right and y_outliers[y_out + t * y_lines] != 0
+                            end = min((t + 1) * block, k)
+                            if left or right:
+                                chain = total if left else kept
+                                for place_k in range(t * block + part, end, parts):
+                                    chain += REAL(x[x_start + place_k * x_k]) * REAL(
+                                        y[y_start + place_k * y_k]
+                                    )
+                                if left:
+                                    total = chain
+                                else:
+                                    kept = chain
+                    slot = place * parts + part
+                    sums[slot] = total
+                    others[slot] = kept
+                    cuda.syncthreads()
+                    if mine and part == 0:
+                        for i_part in range(1, parts):
+                            total += sums[slot + i_part]
+                            kept += others[slot + i_part]
+                        at = c_start + line * c_x + other * c_y
+                        c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * kept
+                    cuda.syncthreads()
+        cuda.syncthreads()  # before the marks are another tile's
+
+    return device(lines)

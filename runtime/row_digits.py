@@ -1,0 +1,283 @@
+"""What `row_kernels` make of elements: units, digits, and reading them eight at a time.
+
+None of it uses `cuda.…`, as in `intrinsics`.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.cuda import types
+
+from mixpert_py.runtime.digit_kernels import high_half, high_pairs, low_half, low_pairs, squared
+from mixpert_py.runtime.digits import FIT
+from mixpert_py.runtime.intrinsics import (
+    bits32,
+    bits64,
+    device,
+    float32_of,
+    float64_of,
+    fused,
+    load_four,
+    nearest32,
+    nearest64,
+    power_of_two,
+    store_two,
+)
+from mixpert_py.runtime.packing_layout import ITEM
+from mixpert_py.runtime.packing_side import Side
+from mixpert_py.runtime.row_intrinsics import product32, product64
+
+FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
+TOO_FINE = 1 << 13  # more than any
+
+
+def bits_type(side: Side) -> Any:
+    return types.uint32 if side.memory == "float32" else types.uint64
+
+
+class Facts(NamedTuple):
+    """What follows from a side: types, and numbers. sums: that decide a row's flag."""
+
+    memory: Any
+    wide: Any
+    in_shared: Any
+    bits: Any
+    bits_in_shared: Any
+    magnitude: Any
+    infinite: Any
+    normal: Any
+    sums: int
+    lower: float
+
+
+def facts(side: Side) -> Facts:
+    single = side.memory == "float32"
+    wide = np.float32 if side.wide == "float32" else np.float64
+    bits: Any = np.uint32 if single else np.uint64
+    crowded = side.lower < math.inf
+    return Facts(
+        np.float32 if single else np.float64,
+        wide,
+        types.float32 if side.wide == "float32" else types.float64,
+        bits,
+        bits_type(side),
+        bits(0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF),
+        bits(0x7F800000 if single else 0x7FF << 52),
+        bits(1 << (23 if single else 52)),
+        0 if side.rule != "loss" else side.slices if crowded else 1,
+        side.lower * 4.0**-side.shift if crowded else 0.0,
+    )
+
+
+def row_fetch(items: int) -> Any:
+    """The device function that reads a thread's items of eight elements, zeros past k."""
+    HELD = items * ITEM
+
+    def fetch(values, x, start, at, between, k, vector):
+        if vector != 0 and at + (items - 1) * between + ITEM <= k:
+            for j in range(0, HELD, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & 4))
+                a, b, c, d = load_four(x, place)
+                values[j] = a
+                values[j + 1] = b
+                values[j + 2] = c
+                values[j + 3] = d
+        else:
+            for i in range(items):
+                first = np.int32(at + i * between)
+                if vector != 0 and first + ITEM <= k:
+                    for j in range(0, ITEM, 4):
+                        a, b, c, d = load_four(x, start + np.int32(first + j))
+                        values[i * ITEM + j] = a
+                        values[i * ITEM + j + 1] = b
+                        values[i * ITEM + j + 2] = c
+                        values[i * ITEM + j + 3] = d
+                else:
+                    for j in range(ITEM):
+                        values[i * ITEM + j] = 0.0
+                        if first + j < k:
+                            values[i * ITEM + j] = x[start + np.int32(first + j)]
+
+    return device(fetch)
+
+
+def tile_fetch() -> Any:
+    """The device function that reads 4 rows × 8 positions of K, `between` apart, into
+    values[4 · position + row]; zeros past the last row and past `end`.
+    """
+
+    def fetch(values, x, start, stride, at, between, end, last, vector):
+        place = start + at * stride
+        further = between * stride
+        if vector != 0 and last == 4 and at + 7 * between < end:
+            for j in range(8):
+                a, b, c, d = load_four(x, place)
+                place += further
+                values[4 * j] = a
+                values[4 * j + 1] = b
+                values[4 * j + 2] = c
+                values[4 * j + 3] = d
+        else:
+            for j in range(8):
+                for i in range(4):
+                    values[4 * j + i] = 0.0
+                    if i < last and at + j * between < end:
+                        values[4 * j + i] = x[place + i]
+                place += further
+
+    return device(fetch)
+
+
+@device
+def place_of(position, swizzle, count, slice_words):
+    """Words from a row's first, in the highest slice, to where eight elements of K belong."""
+    step = np.int64(np.int32(position >> 6))
+    chunk = np.int32(((position >> 4) & 3) ^ swizzle)
+    return step * (count * slice_words) + np.int32(chunk * 4 + ((position >> 2) & 2))
+
+
+def row_units(side: Side) -> Any:
+    """The device function for a row's scale word, and the factors that make digits of it:
+    2^(shift − e), as two, 256 / g, and g / 256.
+    """
+    SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
+    HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
+    it = facts(side)
+    WIDE, INFINITE = it.wide, it.infinite
+    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    float_of = float32_of if side.memory == "float32" else float64_of
+
+    def units(top, fine):
+        exponent = 0
+        significand = 256
+        if 0 < top < INFINITE:
+            fraction, exponent = math.frexp(np.float64(float_of(top)))
+            raised = exponent + 1 if fraction >= THRESHOLD else exponent
+            if FITTED and fine > FINEST + HELD - raised:
+                significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
+            else:
+                exponent = raised
+        word = np.int32(((exponent - 15) << 9) | significand)
+        power = min(SHIFT - exponent, HIGHEST_POWER)
+        one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SHIFT - exponent - power))
+        ratio = WIDE(256) / WIDE(significand)
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8)
+
+    return device(units)
+
+
+def row_fineness(side: Side, length: int) -> Any:
+    """The device function for how fine values are: FINEST less the exponent of the lowest bit set
+    in any of them, 0 for zeros.
+
+    Only rows that two digits may hold are looked at closely: a normal number with one of its last
+    bits set is too fine beside any larger one. either: all bits of the values, most: the largest.
+    """
+    SINGLE = side.memory == "float32"
+    BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
+    MANTISSA = 23 if SINGLE else 52
+    HELD = 8 * min(side.slices, 2) - 1
+    LAST = BITS((1 << (MANTISSA + 1 - HELD)) - 1)
+    NORMAL = BITS(1 << MANTISSA)
+    FRACTION = BITS((1 << MANTISSA) - 1)
+    HIGHEST = 255 if SINGLE else 2047
+    ZERO = FINEST + 126 + 23 if SINGLE else FINEST + 1022 + 52
+    FLOAT = np.float32 if SINGLE else np.float64
+    BIAS = 127 if SINGLE else 1023
+
+    def fineness(values, at, by, count, either, most):
+        fine = np.int32(TOO_FINE)
+        if (either & LAST) == 0 or most < NORMAL:
+            fine = np.int32(0)
+            for j in range(length):
+                # Not the magnitudes that the caller made: they would all be kept in registers.
+                bits = BITS_OF(values[at + j * by])
+                significand = BITS(bits & FRACTION)
+                field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
+                if field > 0:
+                    significand = BITS(significand | NORMAL)
+                    field -= 1
+                if significand != 0:
+                    lowest = BITS(significand ^ (significand & (significand - BITS(1))))
+                    power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
+                    fine = np.int32(max(fine, ZERO - field - power))
+        return fine
+
+    return device(fineness)
+
+
+def row_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a row into digits and stores them.
+
+    It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift); of
+    digits past the first as integers, where the rule asks for them.
+    """
+    COUNT, FITTED, LOSSY = side.slices, side.fitted, side.rule == "loss"
+    CROWDED = LOSSY and side.lower < math.inf
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    nearest = nearest32 if side.wide == "float32" else nearest64
+    product = product32 if side.wide == "float32" else product64
+    BIAS = 0x80808080 & (256**COUNT - 1)
+    # Below 2^23, adding 2^23 rounds a float32 to an integer, and its last bits are that integer.
+    CORNER = np.float32(2.0**23)
+    FAST = side.wide == "float32" and COUNT <= 3
+
+    def octet(
+        values, at, by, one, ratio, worth, norms, squares, words,
+        slices, index, slice_words,
+    ):  # fmt: skip
+        norm = norms[0]
+        loss = norms[1]
+        for j in range(8):
+            x = WIDE(values[at + j * by]) * one
+            scaled = product(x, ratio) if FITTED else x
+            if FAST:
+                rounded = abs(scaled) + CORNER
+                q = rounded - CORNER
+                sign = np.int64(bits32(scaled) >> np.uint32(31))
+                size = np.int64(bits32(rounded) & np.uint32(0x7FFFFF))
+                n = (size ^ -sign) + sign
+            else:
+                q = abs(nearest(scaled))
+                n = np.int64(np.int32(nearest(scaled))) if q < WIDE(2.0**31) else 0
+            words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+            if LOSSY:
+                left = fused(-q, worth, abs(x))
+                norm += x * x
+                loss += left * left
+        norms[0] = norm
+        norms[1] = loss
+        if COUNT > 2:
+            a = high_pairs(words, 0)
+            b = high_pairs(words, 2)
+            c = high_pairs(words, 4)
+            d = high_pairs(words, 6)
+            if COUNT > 3:
+                put(slices, index, high_half(a, b), high_half(c, d), squares, 0)
+                index += slice_words
+            put(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 3)
+            index += slice_words
+        a = low_pairs(words, 0)
+        b = low_pairs(words, 2)
+        c = low_pairs(words, 4)
+        d = low_pairs(words, 6)
+        if COUNT > 1:
+            put(slices, index, high_half(a, b), high_half(c, d), squares, COUNT - 2)
+            index += slice_words
+        put(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 1)
+
+    def put(slices, index, first, second, squares, p):
+        store_two(slices, index, first, second)
+        if CROWDED and p > 0:
+            total = np.int32(0)
+            for j in range(4):
+                total += squared(first, j) + squared(second, j)
+            squares[p] = np.int32(squares[p] + np.int32(total))
+
+    put = device(put)
+    return device(octet)

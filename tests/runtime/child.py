@@ -1,0 +1,24 @@
+"""Checks in a process of their own: Numba decides when it is imported whether to simulate."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(checks: str, *, simulated: bool) -> str:
+    """Runs a file of checks, beside this one, with pytest; fails as it does. What pytest wrote."""
+    if find_spec("numba_cuda") is None:
+        pytest.skip("numba-cuda is not installed")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", checks]
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1" if simulated else "0"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    return done.stdout

@@ -1,0 +1,95 @@
+"""Kernels that Numba compiles, for a GPU that need not be there: they compile, and as meant.
+
+Run by `tests/runtime/test_packing.py` in a process of its own.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from numba import cuda
+from numba.cuda import dispatcher
+
+from mixpert_py.runtime.packing_kernels import pack_kernel
+from mixpert_py.runtime.packing_layout import REDUCTIONS
+from mixpert_py.runtime.packing_side import side
+from mixpert_py.runtime.repair_kernels import repair_kernel
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+
+CAPABILITY = (9, 0)
+LEAN = 128  # registers of a thread: 512 share 65536. Kernels that need more run 256
+
+PACKING = [
+    ("int8x6", "float32", "float32", "loss", False),
+    ("int8x6", "float32", "float64", "loss", False),
+    ("mixpert-IV", "float32", "float32", "loss", False),
+    ("mixpert-II", "float32", "float32", "ratio", True),
+    ("fp16x3", "float32", "float32", "loss", True),
+    ("tf32x3", "float32", "float64", "none", False),
+    ("int8x10", "float64", "float64", "loss", True),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_device_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that kernels call are compiled for the device that is there, whatever is asked."""
+    device = SimpleNamespace(compute_capability=CAPABILITY)
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+
+
+def compiled(function: object, arguments: tuple[object, ...]) -> str:
+    ptx, _ = cuda.compile(
+        function, arguments, cc=CAPABILITY, device=False, abi="numba", output="ptx"
+    )
+    return ptx if isinstance(ptx, str) else ptx.decode()
+
+
+def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
+    """As assembled for the device. 0 where there is no assembler.
+
+    shared: bytes of shared memory that it may take besides what a launch asks for. spilled: bytes
+    that a thread may spill.
+    """
+    if shutil.which("ptxas") is None:
+        return 0
+    path = folder / "kernel.ptx"
+    # The assembler found may be older than the compiler; the text uses nothing new.
+    path.write_text(re.sub(r"\.version \S+", ".version 8.0", ptx))
+    command = ["ptxas", "-v", "-arch=sm_90", str(path), "-o", str(folder / "kernel.cubin")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert int(re.findall(r"(\d+) bytes spill stores", said)[0]) <= spilled
+    assert int(re.findall(r"(\d+) bytes smem", said)[0]) <= shared
+    return int(re.findall(r"Used (\d+) registers", said)[0])
+
+
+@pytest.mark.parametrize("variant", PACKING, ids=str)
+def test_packing_compiles_without_spills(
+    variant: tuple[str, str, str, str, bool], tmp_path: Path
+) -> None:
+    name, left, right, rule, measure = variant
+    scheme = get(name)
+    assert isinstance(scheme, Scheme)
+    result = max(left, right)
+    sides = (
+        side(scheme.left, left, result, rule, measure),
+        side(scheme.right, right, result, rule, measure),
+    )
+    ptx = compiled(*pack_kernel(*sides))
+    assert ("ld.global.v4.u32" in ptx) == (left == "float32")
+    assert ("ld.global.v2.u64" in ptx) == (right == "float64")
+    assert "st.global.v2.u32" in ptx or "st.global.v4.u32" in ptx
+    assert "shfl" not in ptx
+    assert not re.search(r"\batom\.|(?<!bar\.)\bred\.", ptx)
+    lean = sides[0] == sides[1] and sides[0].wide == "float32" and not measure
+    assert registers(ptx, tmp_path, REDUCTIONS) <= (LEAN if lean else 255)
+
+
+@pytest.mark.parametrize("types", [("float32",) * 3, ("float32", "float64", "float64")], ids=str)
+def test_repair_compiles_without_spills(types: tuple[str, str, str], tmp_path: Path) -> None:
+    ptx = compiled(*repair_kernel(*types))
+    assert "atom." not in ptx
+    assert registers(ptx, tmp_path, 48 * 1024) <= LEAN

@@ -1,0 +1,56 @@
+"""What packing has to leave, from the reference backend: bit for bit, norms within rounding."""
+
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime import digits, float_slices
+from mixpert_py.runtime.certificate import MEASURING
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.packing_layout import Layout
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import Digits, Splitter
+from tests.runtime.families import Array
+from tests.runtime.layout import lay_out
+
+
+def reference(x: Array, splitter: Splitter, scheme: Scheme, rule: OutlierRule) -> Packed:
+    """x (rows, k) split; B's columns are the rows of x. The slices are not in reverse order."""
+    chunk, block, _ = scheme.lengths(x.shape[1])
+    with np.errstate(all="ignore"):
+        if isinstance(splitter, Digits):
+            return digits.split(x, splitter, chunk, block, rule=rule)
+        return float_slices.split(x, splitter, chunk, block)
+
+
+def compare(
+    found: Any,
+    place: Layout,
+    batch: int,
+    wanted: Packed,
+    splitter: Splitter,
+    scheme: Scheme,
+    measure: bool,
+) -> None:
+    """found: `slices`, `scales`, `flags`, `outliers`, `norms` as NumPy arrays, of any shape."""
+    laid = lay_out(wanted, splitter, scheme, place.k)
+    shape = (place.batch, place.steps, place.count, place.rows8, 64)
+    slices = found.slices.reshape(shape)[batch]
+    np.testing.assert_array_equal(
+        slices[:, :, : place.rows], laid.slices[: place.steps, :, : place.rows]
+    )
+    assert not laid.slices[place.steps :].any()
+    scales = found.scales.reshape(place.batch, place.blocks, place.rows)[batch]
+    kept = wanted.slices.transpose(1, 0, 2, 3).reshape(place.rows, place.blocks, -1).any(axis=2)
+    np.testing.assert_array_equal(scales[kept.T], laid.scales[kept.T])
+    flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
+    np.testing.assert_array_equal(found.flags.reshape(place.batch, -1)[batch], flags)
+    if place.blocks > 1:
+        outliers = found.outliers.reshape(place.batch, place.blocks, -1)[batch]
+        np.testing.assert_array_equal(outliers, wanted.outlier.T)
+    if measure:
+        ours = found.norms.reshape(place.batch, 2 + place.count, -1)[batch]
+        measured = wanted.measured
+        theirs = np.stack([measured.norm, measured.residual, *measured.slices])
+        np.testing.assert_allclose(ours, theirs, rtol=(MEASURING - 1) / 8, atol=0)

@@ -1,0 +1,60 @@
+"""The row kernels compiled for a GPU that need not be there: they compile, and as meant.
+
+Run by `tests/runtime/test_row_packing.py` in a process of its own.
+"""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from numba import cuda
+from numba.cuda import dispatcher
+
+from mixpert_py.runtime.packing_side import Side, side
+from mixpert_py.runtime.row_kernels import row_kernel, tile_kernel
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+from tests.runtime.compiled_checks import CAPABILITY, registers
+
+REGISTERS = {"float32": 80, "float64": 128}  # of a thread: three, or two, blocks of 256
+# Four blocks of 256 threads to a multiprocessor are quicker than three without a spill: measured.
+SPILLED = {("rows", "float32"): 112}
+
+
+@pytest.fixture(autouse=True)
+def no_device_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that kernels call are compiled for the device that is there, whatever is asked."""
+    device = SimpleNamespace(compute_capability=CAPABILITY)
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+
+
+def one(memory: str) -> Side:
+    scheme = get("int8x6")
+    assert isinstance(scheme, Scheme)
+    return side(scheme.left, memory, memory, "loss", False)
+
+
+@pytest.mark.parametrize("memory", ["float32", "float64"])
+@pytest.mark.parametrize("kernel", ["rows", "tiles"])
+def test_row_kernels_compile(memory: str, kernel: str, tmp_path: Path) -> None:
+    x = one(memory)
+    made = row_kernel(x, x, 256, 16 // (4 if memory == "float32" else 8), False, 4)
+    function, arguments = made if kernel == "rows" else tile_kernel(x, x, 256, 4)
+    found, _ = cuda.compile(
+        function,
+        arguments,
+        cc=CAPABILITY,
+        device=False,
+        abi="numba",
+        output="ptx",
+        launch_bounds=function.launch_bounds,
+    )
+    ptx = found if isinstance(found, str) else found.decode()
+    assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
+    assert "st.global.v2.u32" in ptx
+    assert "dp4a" in ptx
+    assert "shfl" not in ptx
+    assert not re.search(r"\batom\.\S*\.f(32|64)", ptx)
+    spilled = SPILLED.get((kernel, memory), 0)
+    assert registers(ptx, tmp_path, 48 * 1024, spilled) <= REGISTERS[memory]

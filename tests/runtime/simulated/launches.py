@@ -1,0 +1,171 @@
+"""Launches in Numba's simulator, on NumPy arrays laid out as on the device."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.cuda.simulator.kernel import BlockManager, BlockThread
+
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing import POINTERS, Operand, packing
+from mixpert_py.runtime.packing_kernels import pack_kernel
+from mixpert_py.runtime.packing_layout import Layout
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import Splitter
+from tests.runtime.families import Array
+
+
+class Turns(BlockThread):
+    """A thread of a block that runs when it is told to, until it ends or waits for the others."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.go, self.back = threading.Semaphore(0), threading.Semaphore(0)
+        self.over = False
+
+    def turn(self) -> None:
+        self.go.release()
+        self.back.acquire()
+
+    def run(self) -> None:
+        self.go.acquire()
+        super().run()
+        self.over = True
+        self.back.release()
+
+    def syncthreads(self) -> None:
+        self.back.release()
+        self.go.acquire()
+        if self.abort:
+            raise RuntimeError("another thread has failed")
+
+
+def _in_turns(self: BlockManager, grid_point: tuple[int, ...], *args: Any) -> None:
+    """A block's threads, one at a time between two barriers: first to last, then last to first, and
+    the other way round in the next block, so that what relies on an order fails.
+    """
+    points = np.ndindex(*self._block_dim)
+    threads = [Turns(lambda: self._f(*args), self, grid_point, p, self._debug) for p in points]
+    for thread in threads:
+        thread.start()
+    step, live = grid_point[0] % 2 * -2 + 1, threads
+    while live:
+        for thread in live[::step]:
+            thread.turn()
+        live = [thread for thread in live if not thread.over]
+        step = -step
+        for thread in threads:
+            if thread.exception:
+                for other in live:
+                    other.abort = True
+                    other.turn()
+                raise thread.exception[0].with_traceback(thread.exception[1])
+
+
+@contextmanager
+def simulation() -> Iterator[None]:
+    """Around launches: the simulator's own way lets all threads wait for one that asks who waits,
+    which takes most of the time.
+    """
+    run = BlockManager.run
+    BlockManager.run = _in_turns
+    try:
+        yield
+    finally:
+        BlockManager.run = run
+
+
+GARBAGE = 0xA5  # what fresh memory holds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffers:
+    """What a launch leaves of one operand; flat, but for slices."""
+
+    layout: Layout
+    splitter: Splitter
+    operand: Operand
+    slices: Array
+    scales: Array
+    flags: Array
+    outliers: Array
+    norms: Array
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        words = self.slices.view(np.uint32)
+        return words, self.scales, self.flags, self.outliers, self.norms
+
+
+def flat(x: Array) -> Array:
+    """Memory that starts at x's first element; what lies before it is at the end, as x[-1]."""
+    root: Any = x
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    storage = root.reshape(-1, order="A") if root.flags.forc else root.ravel()
+    offset = x.__array_interface__["data"][0] - storage.__array_interface__["data"][0]
+    return np.roll(storage, -offset // x.itemsize)
+
+
+def operand(x: Array, columns: bool) -> Operand:
+    """As `packing.by_rows` and `by_columns` make of CuPy arrays."""
+    row, k = (-1, -2) if columns else (-2, -1)
+    strides = [stride // x.itemsize for stride in x.strides]
+    batch, batch_stride = (x.shape[0], strides[0]) if x.ndim == 3 else (1, 0)
+    if batch_stride == 0:
+        batch = 1
+    address = x.__array_interface__["data"][0]
+    return Operand(
+        address, x.dtype.name, batch, x.shape[row], x.shape[k], batch_stride, strides[row],
+        strides[k], x,
+    )  # fmt: skip
+
+
+def pack(
+    a: Array,
+    b: Array | None,
+    scheme: Scheme,
+    *,
+    block: int | None = None,
+    rule: OutlierRule = "loss",
+    measure: bool = False,
+    threads: int = 32,
+) -> tuple[Buffers, ...]:
+    """The packing kernel on A by rows and B by columns, or on A alone."""
+    scheme = scheme.with_block(block)
+    xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
+    splitters = (scheme.left, scheme.right)[: len(xs)]
+    result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
+    length = scheme.lengths(xs[0].k)[1]
+    forms = tuple(x.form for x in xs)
+    how = packing(splitters, forms, length, result, rule, measure, threads=threads)
+    buffers = [
+        _buffers(place, splitter, x)
+        for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
+    ]
+    parts = [(flat(x.owner), *one.arrays) for x, one in zip(xs, buffers, strict=True)]
+    others = parts[1] if b is not None else (np.zeros(1),) * POINTERS
+    function, _ = pack_kernel(*how.sides)
+    arguments = *parts[0], *how.words[0], *others, *how.words[1]
+    with simulation():
+        cuda.jit(function)[how.grid, how.threads, 0, how.shared](*arguments)
+    return tuple(buffers)
+
+
+def _buffers(place: Layout, splitter: Splitter, x: Operand) -> Buffers:
+    shape = (place.batch, place.steps, place.count, place.rows8, 64)
+    blocks = place.batch * place.blocks * place.rows
+    return Buffers(
+        place,
+        splitter,
+        x,
+        np.full(shape, GARBAGE, np.uint8).reshape(-1),
+        np.full(blocks, -1, np.int32),
+        np.full(place.batch * place.rows, GARBAGE, np.uint8),
+        np.full(blocks, GARBAGE, np.uint8),
+        np.full(place.batch * (2 + place.count) * place.rows, np.nan),
+    )

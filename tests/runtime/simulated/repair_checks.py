@@ -1,0 +1,270 @@
+"""The repair kernel in Numba's simulator: sums of just what is flagged, in float64 as the measure.
+
+Run by `tests/runtime/test_repair.py` in a process of its own.
+"""
+
+import struct
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from mixpert_py.runtime import repair_kernels
+from mixpert_py.runtime.packing_layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.repair import COLUMNS, LINES, words
+from tests.runtime.families import Array
+from tests.runtime.simulated.launches import GARBAGE, flat, operand, simulation
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+
+
+def repaired(
+    a: Array,
+    b: Array,
+    c: Array,
+    flags: tuple[Array, Array],
+    outliers: tuple[Array, Array],
+    block: int,
+    alpha: float,
+    threads: int,
+    most: int,
+) -> Array:
+    """c (batch, m, n) after the kernel. flags: (batch, m), (batch, n), batch 1 where shared;
+    outliers: (batch, blocks, m), (batch, blocks, n). What lies past the flags looks set.
+    """
+    c = c.copy()
+    left, right = operand(a, False).form, operand(b, True).form
+    strides = [stride // c.itemsize for stride in c.strides]
+    grid, lengths, rest = words(left, right, block, len(c), strides[0], strides[1], most)
+    function, _ = repair_kernels.repair_kernel(left.memory, right.memory, c.dtype.name)
+    ends = [(0, 31 - (x.size - 1) % 16) for x in flags]
+    padded = zip((x.reshape(-1) for x in flags), ends, strict=True)
+    marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
+    marks += [x.view(np.uint32) for x in marks] + [x.reshape(-1) for x in outliers]
+    alpha = struct.unpack("d", struct.pack("d", alpha))[0]
+    buffer = c.reshape(-1)
+    with simulation():
+        cuda.jit(function)[grid, threads](flat(a), flat(b), buffer, *marks, *lengths, alpha, *rest)
+    return c
+
+
+def wanted(
+    a: Array,
+    b: Array,
+    c: Array,
+    flags: tuple[Array, Array],
+    outliers: tuple[Array, Array],
+    block: int,
+    alpha: float,
+) -> tuple[Array, Array]:
+    """What is to be there, in float64, and the size of what was added up."""
+    k = a.shape[-1]
+    batch = len(c)
+    a, b = (np.broadcast_to(x.astype(np.float64), (batch, *x.shape[-2:])) for x in (a, b))
+    spread = [
+        np.repeat(np.broadcast_to(marks, (batch, *marks.shape[1:])), block, axis=1)[:, :k]
+        for marks in outliers
+    ]
+    left_flags, right_flags = (np.broadcast_to(f, (batch, f.shape[1])) for f in flags)
+    out_a = np.where((left_flags & OUTLIER)[:, :, None] > 0, spread[0].swapaxes(1, 2), 0)
+    out_b = np.where((right_flags & OUTLIER)[:, None, :] > 0, spread[1], 0)
+    with np.errstate(all="ignore"):
+        parts = np.where(out_a, a, 0) @ b + np.where(out_a, 0, a) @ np.where(out_b, b, 0)
+        whole = (left_flags[:, :, None] | right_flags[:, None, :]) & NONFINITE
+        added = np.where(whole > 0, a @ b, parts)
+        return c + alpha * added, np.abs(np.nan_to_num(a)) @ np.abs(np.nan_to_num(b))
+
+
+def case(
+    m: int, k: int, n: int, block: int, batch: int = 1, seed: int = 0, dtype: type = np.float32
+) -> tuple[Array, Array, Array, tuple[Array, Array], tuple[Array, Array]]:
+    rng = np.random.default_rng(seed)
+    blocks = -(-k // block)
+    a = rng.standard_normal((batch, m, k)).astype(dtype)
+    b = rng.standard_normal((batch, k, n)).astype(dtype)
+    c = rng.standard_normal((batch, m, n)).astype(dtype)
+    flags, outliers = [], []
+    for lines in (m, n):
+        mark = rng.choice([0, 0, 0, 1, 2, 3], (batch, lines)).astype(np.uint8)
+        out = (rng.random((batch, blocks, lines)) < 0.5).astype(np.uint8)
+        out *= (mark[:, None] & OUTLIER) > 0
+        if blocks == 1:
+            out[:] = (mark[:, None] & OUTLIER) > 0
+        flags.append(mark)
+        outliers.append(out)
+    return a, b, c, (flags[0], flags[1]), (outliers[0], outliers[1])
+
+
+def check(
+    a: Array,
+    b: Array,
+    c: Array,
+    flags: tuple[Array, Array],
+    outliers: tuple[Array, Array],
+    block: int,
+    alpha: float = 1.0,
+    threads: int = 32,
+    most: int = 3,
+) -> None:
+    found = repaired(a, b, c, flags, outliers, block, alpha, threads, most)
+    exact, size = wanted(a, b, c, flags, outliers, block, alpha)
+    unit = float(np.finfo(c.dtype).eps)
+    rounding = (a.shape[-1] + 4) * unit * (abs(alpha) * size + np.abs(np.nan_to_num(c)))
+    finite = np.isfinite(exact)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+    np.testing.assert_array_equal(found[~finite], exact[~finite])
+    assert (np.abs(found - exact)[finite] <= rounding[finite]).all()
+    marked = (flags[0] > 0)[:, :, None] | (flags[1] > 0)[:, None, :]
+    untouched = np.broadcast_to(~marked, c.shape)
+    np.testing.assert_array_equal(found[untouched], c[untouched])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 9, 7), (3, 70, 10), (12, 33, 4)], ids=str)
+@pytest.mark.parametrize("block", [8, 32, 128])
+@pytest.mark.parametrize("order", ["CC", "FF", "CF"])
+def test_just_what_is_flagged_is_added(shape: tuple[int, int, int], block: int, order: str) -> None:
+    m, k, n = shape
+    a, b, c, flags, outliers = case(m, k, n, min(block, k), seed=sum(shape))
+    a = np.asarray(a[0], order=order[0])
+    b = np.asarray(b[0], order=order[1])
+    check(a, b, c, flags, outliers, min(block, k))
+
+
+def test_nothing_flagged_changes_nothing() -> None:
+    a, b, c, flags, outliers = case(9, 40, 8, 32)
+    for marks in (*flags, *outliers):
+        marks[:] = 0
+    check(a[0], b[0], c, flags, outliers, 32)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -2.5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_added_is_weighted(alpha: float, dtype: type) -> None:
+    a, b, c, flags, outliers = case(6, 40, 8, 32, seed=1, dtype=dtype)
+    check(a[0], b[0], c, flags, outliers, 32, alpha)
+
+
+def test_nan_and_inf_reach_what_they_reach_natively() -> None:
+    a, b, c, flags, outliers = case(8, 40, 9, 40, seed=2)
+    for marks in (*flags, *outliers):
+        marks[:] = 0
+    c[:] = 0
+    a[0, 1, 3], a[0, 2, 4], a[0, 3, [5, 30]] = np.nan, np.inf, [np.inf, -np.inf]
+    b[0, 4, 2], b[0, 7, 5] = 0, -np.inf
+    flags[0][0, 1:4], flags[1][0, 5] = NONFINITE, NONFINITE
+    flags[0][0, 6], outliers[0][0, 0, 6] = OUTLIER, 1
+    check(a[0], b[0], c, flags, outliers, 40)
+    found = repaired(a[0], b[0], c, flags, outliers, 40, 1.0, 32, 3)
+    assert np.isnan(found[0, 2, 2])  # ∞ · 0
+    assert np.isinf(found[0, 2, 3])
+    assert np.isnan(found[0, 3]).any()
+    assert np.isfinite(found[0, 0, :5]).all()
+
+
+@pytest.mark.parametrize("lines", ["rows", "columns"])
+def test_lines_past_a_tile(lines: str) -> None:
+    """One row, or one column, far from the first of the grid's tiles."""
+    shape = (LINES + 2, 3, 3) if lines == "rows" else (3, 3, LINES + 2)
+    a, b, c, flags, outliers = case(*shape, 3, seed=3)
+    for marks in (*flags, *outliers):
+        marks[:] = 0
+    flags[lines == "columns"][0, -1] = OUTLIER
+    outliers[lines == "columns"][0, 0, -1] = 1
+    check(a[0], b[0], c, flags, outliers, 3)
+
+
+def visited(
+    m: int,
+    n: int,
+    flags: tuple[Array, Array],
+    batch: int,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[Counter[tuple[str, int, int]], int]:
+    """How many threads came to each tile, of rows or columns, of each product; and the threads."""
+    seen: list[tuple[str, int, int]] = []
+
+    def line(tile: int, index: int, *rest: Any) -> None:
+        seen.append(("columns" if rest[-1] else "rows", int(index), int(tile)))
+
+    monkeypatch.setattr(repair_kernels, "_lines", lambda result: line)
+    a, b = np.zeros((batch, m, 1), np.float32), np.zeros((batch, 1, n), np.float32)
+    a, b = (x[:1] if len(f) == 1 else x for x, f in zip((a, b), flags, strict=True))
+    c = np.zeros((batch, m, n), np.float32)
+    outliers = np.zeros((len(flags[0]), 1, m), np.uint8), np.zeros((len(flags[1]), 1, n), np.uint8)
+    repaired(a, b, c, flags, outliers, 1, 1.0, 16, most)
+    return Counter(seen), 16
+
+
+@pytest.mark.parametrize(("most", "batch"), [(0, 2), (1, 1), (3, 1), (2, 5), (16, 2)])
+@pytest.mark.parametrize("which", ["rows", "columns", "both"])
+def test_every_tile_of_what_is_flagged_is_made_once(
+    most: int, batch: int, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, n = 130, 70
+    flags = np.zeros((batch, m), np.uint8), np.zeros((batch, n), np.uint8)
+    tiles = {"rows": 2, "columns": 3}
+    for kind, marks in zip(tiles, flags, strict=True):
+        if which in (kind, "both"):
+            marks[:, 3] = OUTLIER
+    seen, threads = visited(m, n, flags, batch, most, monkeypatch)
+    made = [kind for kind in tiles if which in (kind, "both") or most == 0]
+    places = [(kind, i, tile) for kind in made for i in range(batch) for tile in range(tiles[kind])]
+    assert seen == dict.fromkeys(places, threads)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "most"), [(1, 1, 1), (15, 16, 2), (37, 133, 2), (600, 21, 3), (5, 600, 8)]
+)
+@pytest.mark.parametrize("shared", [False, True])
+def test_blocks_look_at_their_products_only(
+    m: int, n: int, most: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One flag, wherever it is, brings those to work that share its product or its neighbours."""
+    batch, products = 5, -(-5 // most)
+    flags = np.zeros((1 if shared else batch, m), np.uint8), np.zeros((batch, n), np.uint8)
+    assert not visited(m, n, flags, batch, most, monkeypatch)[0]
+    places = [0, min(16, m - 1), m - 1, m + n // 2, m + n - 1]
+    for place, index in zip(places, (2, 4, 1, 0, 3), strict=True):
+        in_a = place < m
+        marks = flags[not in_a][0 if in_a and shared else index]
+        marks[place - (not in_a) * m] = NONFINITE
+        seen, threads = visited(m, n, flags, batch, most, monkeypatch)
+        marks[:] = 0
+        first = index // products * products
+        last = min(first + products, batch)
+        woken = range(batch) if in_a and shared else range(first, last)
+        kind, across = ("rows", n) if in_a else ("columns", m)
+        wanted = [(kind, i, tile) for i in woken for tile in range(-(-across // COLUMNS))]
+        assert seen == dict.fromkeys(wanted, threads)
+
+
+@pytest.mark.parametrize("shared", ["neither", "a", "b"])
+def test_batches(shared: str) -> None:
+    a, b, c, flags, outliers = case(5, 40, 6, 16, batch=3, seed=4)
+    if shared == "a":
+        a, flags, outliers = a[:1], (flags[0][:1], flags[1]), (outliers[0][:1], outliers[1])
+        a = np.broadcast_to(a, (3, 5, 40))
+    if shared == "b":
+        b, flags, outliers = b[:1], (flags[0], flags[1][:1]), (outliers[0], outliers[1][:1])
+        b = np.broadcast_to(b, (3, 40, 6))
+    for most in (1, 2, 5):
+        check(a, b, c, flags, outliers, 16, most=most)
+
+
+def test_any_strides_and_types() -> None:
+    rng = np.random.default_rng(5)
+    a = rng.standard_normal((20, 90)).astype(np.float32)[::-2, ::-2]
+    b = rng.standard_normal((9, 45)).T[::-1]
+    _, _, c, flags, outliers = case(10, 45, 9, 16, seed=6, dtype=np.float64)
+    check(a, b, c, flags, outliers, 16)
+
+
+def test_threads_change_no_more_than_rounding() -> None:
+    a, b, c, flags, outliers = case(5, 70, 6, 32, seed=7)
+    check(a[0], b[0], c, flags, outliers, 32, threads=64)
+    first = repaired(a[0], b[0], c, flags, outliers, 32, 1.0, 64, 3)
+    second = repaired(a[0], b[0], c, flags, outliers, 32, 1.0, 64, 0)
+    np.testing.assert_array_equal(first, second)

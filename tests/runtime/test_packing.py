@@ -1,0 +1,149 @@
+"""Packing: the kernels in Numba's simulator and compiled, the host's part, and all on a GPU."""
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing import Form, packing
+from mixpert_py.runtime.packing_layout import HOPPER, KEPT, MOST_THREADS, REDUCTIONS
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import SCHEMES
+from tests.runtime.child import run
+from tests.runtime.families import FAMILIES, Array
+from tests.runtime.packing_reference import compare, reference
+
+EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
+INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
+
+
+def test_kernels_in_the_simulator() -> None:
+    assert "passed" in run("tests/runtime/simulated/packing_checks.py", simulated=True)
+
+
+def test_kernels_compile() -> None:
+    assert "passed" in run("tests/runtime/compiled_checks.py", simulated=False)
+
+
+def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
+    strides = (k, 1) if order == "C" else (1, rows)
+    return Form(memory, batch, rows, k, rows * k, *strides, True)
+
+
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("name", EMULATIONS)
+@pytest.mark.parametrize("shared", [HOPPER, 99 * 1024], ids=["Hopper", "Ada"])
+def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
+    """With what every kernel takes by itself, whether or not both operands are split alike:
+    `compiled_checks` looks that none takes more.
+    """
+    scheme = EMULATIONS[name]
+    sizes = itertools.product(
+        [1, 100, 1024, 4096, 8192, 16384, 40000],
+        [("float32",) * 2, ("float64",) * 2, ("float32", "float64")],
+        [False, True],
+        [scheme, scheme.with_block(256)] if name.startswith("int8") else [scheme],
+    )
+    for k, memories, measure, one in sizes:
+        forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
+        block, both = one.lengths(k)[1], (one.left, one.right)
+        how = packing(both, forms, block, max(memories), "loss", measure, shared)
+        assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
+        assert how.shared + REDUCTIONS <= shared
+        assert how.shared == 0 or how.threads >= KEPT
+        for x, words in zip(forms, how.words, strict=True):
+            strips = words[6]
+            assert (strips - 1) << words[5] < x.rows <= strips << words[5]
+            assert how.threads >= 1 << words[5]
+
+
+def test_what_is_contiguous_decides_who_reads_what() -> None:
+    mappings = {
+        "K": form(64, 64),
+        "rows": form(64, 64, "F"),
+        "K, one off": form(64, 64)._replace(aligned=False),
+        "K, rows of 63": form(64, 63),
+        "neither": form(64, 64)._replace(row_stride=512, k_stride=2),
+    }
+    found = {name: x.mapping(x.k) for name, x in mappings.items()}
+    assert found == {"K": 2, "rows": 1, "K, one off": 0, "K, rows of 63": 0, "neither": 0}
+
+
+@pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
+def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
+    rows, k, batch = empty
+    x = form(rows, k, batch=batch)
+    with pytest.raises(ShapeError, match="nothing to pack"):
+        packing((INT8X6.left,), (x,), 5, "float32", "loss", False)
+
+
+@pytest.mark.parametrize("block", [1, 2, 4])
+def test_blocks_shorter_than_a_thread_takes_are_refused(block: int) -> None:
+    with pytest.raises(PlanError, match="must be 8 or more"):
+        packing((INT8X6.left,), (form(5, 100),), block, "float32", "loss", False)
+
+
+def on_device(
+    a: Array, b: Array, scheme: Scheme, rule: OutlierRule = "loss", measure: bool = False
+) -> None:
+    """Packs on the GPU, twice, and compares with the reference."""
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns, by_rows, pack
+
+    result = np.result_type(a, b)
+    x, y = (cupy.asarray(one, order="K") for one in (a, b))
+    assert x.strides == a.strides
+    found = pack(by_rows(x), by_columns(y), scheme, rule=rule, measure=measure)
+    again = pack(by_rows(x), by_columns(y), scheme, rule=rule, measure=measure)
+    for one, other, wide, splitter in zip(
+        found, again, (a, b.T), (scheme.left, scheme.right), strict=True
+    ):
+        names = ["slices", "scales", "flags"]
+        names += ["outliers"] if one.layout.blocks > 1 else []
+        names += ["norms"] if measure else []
+        views = SimpleNamespace(**{name: one.view(name).get() for name in names})
+        wanted = reference(wide.astype(result), splitter, scheme, rule)
+        compare(views, one.layout, 0, wanted, splitter, scheme, measure)
+        for name in names:
+            if name != "slices":  # rows past the last hold anything
+                np.testing.assert_array_equal(other.view(name).get(), getattr(views, name))
+
+
+def operands(family: str, m: int, k: int, n: int, order: str, dtype: type) -> tuple[Array, Array]:
+    with np.errstate(all="ignore"):
+        a, b = FAMILIES[family](np.random.default_rng(m + k), m, k, n)
+        a, b = a.astype(dtype), b.astype(dtype)
+    return np.asarray(a, order=order[0]), np.asarray(b, order=order[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", EMULATIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["CC", "FF"])
+def test_every_scheme_on_the_device(name: str, dtype: type, order: str) -> None:
+    for family in ("normal", "spread 4", "subnormal", "scaled rows"):
+        on_device(*operands(family, 517, 1033, 290, order, dtype), EMULATIONS[name], measure=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("k", [64, 4096, 8192, 20000, 70001])
+@pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
+def test_every_length_on_the_device(k: int, order: str) -> None:
+    for name in ("int8x6", "int8x10", "fp16x3"):
+        on_device(*operands("normal", 67, k, 40, order, np.float32), EMULATIONS[name])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV"])
+@pytest.mark.parametrize("rule", ["loss", "ratio"])
+def test_what_leaves_the_slices_on_the_device(name: str, rule: OutlierRule) -> None:
+    a, b = operands("spikes", 300, 3000, 200, "CF", np.float32)
+    a[[3, 150], [0, 2999]] = np.nan, -np.inf
+    b[1500, 7] = np.inf
+    a[9] = -0.0039375  # a one beside it: all second digits are −128
+    a[9, 1] = 1
+    on_device(a, b, EMULATIONS[name], rule=rule, measure=True)
