@@ -3,6 +3,7 @@
     @mixpert_py.accelerate            rewrite one function
     mixpert_py.precision("int8x6")    one scheme for all products of a block
     mixpert_py.matmul(a, b), dot      one product
+    mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
     mixpert_py.load_plan(path)        a plan file
     mixpert_py.schemes()              names of the schemes, most accurate first
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mixpert_py.observation import observe
     from mixpert_py.runtime.dispatch import dot, dot_method, matmul
     from mixpert_py.runtime.in_force import precision
+    from mixpert_py.runtime.kept import pack
     from mixpert_py.runtime.schemes import schemes
 
 __version__ = "0.1.0"
@@ -30,6 +32,7 @@ __all__ = [
     "load_plan",
     "matmul",
     "observe",
+    "pack",
     "precision",
     "schemes",
 ]
@@ -41,6 +44,7 @@ _HOMES = {
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.dispatch",
     "observe": "mixpert_py.observation",
+    "pack": "mixpert_py.runtime.kept",
     "precision": "mixpert_py.runtime.in_force",
     "schemes": "mixpert_py.runtime.schemes",
 }

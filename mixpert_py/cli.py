@@ -309,11 +309,17 @@ def plan_validate(path: str) -> None:
 
 
 @cli.command()
-def doctor() -> int:
+@click.option("--measure", is_flag=True, help="Measure from which size on schemes pay on this GPU.")
+def doctor(measure: bool) -> int:
     """Say what is here, what would run, and what is missing."""
     from mixpert_py import tables
     from mixpert_py.doctor import examine
 
+    if measure:
+        from mixpert_py import measuring
+        from mixpert_py.runtime.break_even import keep
+
+        click.echo(f"measured: {keep(measuring.measure())}")
     findings = examine()
     tables.print_findings(findings)
     return 0 if all(finding.fine for finding in findings) else 2

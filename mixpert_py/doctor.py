@@ -1,13 +1,21 @@
 """What is here, what would run, and what is missing."""
 
-import importlib.util
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from mixpert_py import __version__, config
 
+if TYPE_CHECKING:
+    from mixpert_py.runtime.device import Absent, Device
+
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
+GPU = "products on a GPU (pip install 'mixpert-py[cuda13]')"
+GPU_PACKAGES = {
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy"),
+    "numba-cuda": ("numba-cuda",),
+}
 OPTIONAL = {"scikit-learn": "the samples on real data (pip install 'mixpert-py[samples]')"}
 
 
@@ -21,7 +29,9 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at this machine. Imports NumPy, runs nothing of the user's, and reaches no network."""
+    """Look at this machine. Imports NumPy, and CuPy where it is; runs nothing of the user's."""
+    from mixpert_py.runtime.device import find
+
     findings = [
         Finding("mixpert-py", __version__),
         Finding("python", f"{platform.python_version()} on {platform.system()}"),
@@ -33,18 +43,34 @@ def examine() -> list[Finding]:
         findings.append(Finding(name, _version(name) or f"not installed; only for {purpose}"))
     findings.append(Finding("BLAS", _blas()))
     findings.append(Finding("BLAS threads", f"{config.blas_threads()} in tuning runs"))
-    findings.append(Finding("GPU", _gpu()))
-    findings.append(
-        Finding(
-            "float64 products",
-            "native; float32 where a plan says so and the product is large enough",
+    gpu = find()
+    findings.append(Finding("GPU", _gpu(gpu)))
+    for name, packages in GPU_PACKAGES.items():
+        found = next((f"{_version(p)} ({p})" for p in packages if _version(p)), None)
+        findings.append(Finding(name, found or f"not installed; only for {GPU}"))
+    return [*findings, *_what_runs(gpu)]
+
+
+def _what_runs(gpu: "Device | Absent") -> list[Finding]:
+    from mixpert_py.runtime.break_even import figures
+    from mixpert_py.runtime.device import Absent
+
+    if isinstance(gpu, Absent):
+        single = "native"
+        emulated = "the reference backend in NumPy, with --backend reference"
+    else:
+        edge = figures(gpu.name).of("faithful").volume ** (1 / 3)
+        single = (
+            f"native; faithful on the GPU from about {edge:.0f} × {edge:.0f} × {edge:.0f} on, "
+            "NumPy arrays where moving them pays"
         )
-    )
-    findings.append(Finding("float32 products", "native"))
-    findings.append(
-        Finding("emulated schemes", "the reference backend in NumPy, with --backend reference")
-    )
-    return findings
+        emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
+    wide = "native; float32 where a plan says so and the product is large enough"
+    return [
+        Finding("float64 products", wide),
+        Finding("float32 products", single),
+        Finding("emulated schemes", emulated),
+    ]
 
 
 def _version(name: str) -> str | None:
@@ -64,13 +90,9 @@ def _blas() -> str:
     return " ".join(str(blas.get(key, "")) for key in ("name", "version")).strip() or "unknown"
 
 
-def _gpu() -> str:
-    if importlib.util.find_spec("cupy") is None:
-        return "not looked for: CuPy is not installed; nothing here needs it"
-    import cupy
+def _gpu(gpu: "Device | Absent") -> str:
+    from mixpert_py.runtime.device import Absent
 
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        return f"none: {error}"
-    return f"{count} found; this version multiplies on the CPU only"
+    if isinstance(gpu, Absent):
+        return f"none that can be used: {gpu.sentence}"
+    return f"{gpu.name}, compute capability {gpu.capability / 10}, {gpu.kernels} kernels"

@@ -57,6 +57,7 @@ def profile(program: Program, trace: Trace) -> list[dict[str, Any]]:
                 "shapes": [[*shape, count] for shape, count in record.shapes.most_common()],
                 "schemes": dict(record.schemes.most_common()),
                 "reasons": {str(reason): n for reason, n in record.reasons.most_common()},
+                "outliers": record.outliers,
             }
         )
     return records

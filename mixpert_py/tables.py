@@ -130,11 +130,16 @@ def print_profile(records: Records) -> None:
             Text(record["expression"]),
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
-            ", ".join(record["schemes"]),
+            ", ".join(record["schemes"]) + _outliers(record["outliers"]),
             unit.number(record["seconds"]),
             ", ".join(f"{reason} ({count})" for reason, count in record["reasons"].items()),
         )
     console.print(table)
+
+
+def _outliers(share: float) -> str:
+    """The largest share of blocks that left a product's slices, where there are any."""
+    return f", {100 * share:.2g} % outliers" if share else ""
 
 
 def print_plan(plan: Plan) -> None:

@@ -1,16 +1,14 @@
-"""A product made by a scheme: two float arrays in, the array that np.matmul would give out."""
+"""A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from mixpert_py.runtime.call import Array, Made, Native, result_shape
+from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-
-Array = npt.NDArray[Any]
-Native = Callable[..., Any]
+from mixpert_py.runtime.trace import Reason
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -30,13 +28,29 @@ def emulate(
     """
     if scheme == "native":
         return native(a, b)
-    if scheme == "float32":
-        return _float32(a, b, native)
+    made = make(a, b, scheme, block, native=native)
+    return made.value if isinstance(made, Made) else None
+
+
+def make(
+    a: Array,
+    b: Array,
+    scheme: str,
+    block: int | None = None,
+    *,
+    native: Native = np.matmul,
+    guarantee: str | None = None,
+    certificate: bool = False,
+) -> Made | Reason:
+    """A·B under a scheme that is not native, with all that was asked for; or why not."""
+    if scheme == "float32" and guarantee is None:
+        product = _float32(a, b, native)
+        return Reason.RANGE if product is None else Made(product, scheme)
     if scheme == "float64":
         product = native(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False))
         with np.errstate(all="ignore"):
-            return product.astype(np.result_type(a, b), copy=False)
-    return _reference(a, b, scheme, block)
+            return Made(product.astype(np.result_type(a, b), copy=False), scheme)
+    return _reference(a, b, scheme, block, guarantee, certificate)
 
 
 def _float32(a: Array, b: Array, native: Native) -> Any:
@@ -76,32 +90,50 @@ def _largest(x: Array) -> float:
     return top if top * top >= HELD else max(top, -float(x.min(initial=0)))
 
 
-def _reference(a: Array, b: Array, scheme: str, block: int | None) -> Any:
+def _reference(
+    a: Array,
+    b: Array,
+    name: str,
+    block: int | None,
+    guarantee: str | None,
+    certificate: bool,
+) -> Made | Reason:
     """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
+    from mixpert_py.runtime.guarantee import componentwise
+    from mixpert_py.runtime.reference import multiply
+    from mixpert_py.runtime.stacked_certificate import stacked
+
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
-    if rows.ndim == columns.ndim == 2:
-        product = _reference_2d(rows, columns, scheme, block)
-    else:
-        stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
-        rows = np.broadcast_to(rows, stack + rows.shape[-2:])
-        columns = np.broadcast_to(columns, stack + columns.shape[-2:])
-        shape = (*stack, rows.shape[-2], columns.shape[-1])
-        product = np.empty(shape, np.result_type(a, b))
-        for index in np.ndindex(*stack):
-            product[index] = _reference_2d(rows[index], columns[index], scheme, block)
-    if a.ndim == 1:
-        product = product[..., 0, :]
-    if b.ndim == 1:
-        product = product[..., 0]
-    return product if product.ndim else product[()]
+    scheme = _steps(name, block, rows, columns)
+    if guarantee is not None:
+        found = componentwise(np, rows, columns, name)
+        if found is None:
+            return Reason.SPREAD
+        scheme, name = found, found.name
+    rule: OutlierRule = "loss" if guarantee is None else "none"
+    stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+    rows = np.broadcast_to(rows, stack + rows.shape[-2:])
+    columns = np.broadcast_to(columns, stack + columns.shape[-2:])
+    value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
+    outliers, certificates = 0.0, []
+    for index in np.ndindex(*stack):
+        product = multiply(rows[index], columns[index], scheme, rule=rule)
+        value[index] = product.value
+        outliers += product.outliers.fraction
+        certificates.append(product.certificate)
+    result = value.reshape(result_shape(a, b))
+    return Made(
+        result if result.ndim else result[()],
+        name,
+        outliers / max(len(certificates), 1),
+        stacked(certificates, stack, *value.shape[-2:]) if certificate else None,
+    )
 
 
-def _reference_2d(a: Array, b: Array, name: str, block: int | None) -> Array:
+def _steps(name: str, block: int | None, rows: Array, columns: Array) -> Scheme:
+    """The emulation that a scheme's name stands for here."""
     from mixpert_py.runtime.faithful import choose
-    from mixpert_py.runtime.reference import multiply
 
-    scheme = get(name)
-    if not isinstance(scheme, Scheme):  # `faithful`: the casts and `native` do not come here
-        scheme, block = choose(a, b), None
-    return multiply(a, b, scheme, block=block).value
+    entry = get(name)
+    return entry.with_block(block) if isinstance(entry, Scheme) else choose(rows, columns)

@@ -183,6 +183,10 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
 def require_backend(name: str | None) -> None:
     """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
     if name == "cuda":
-        raise DeviceError("backend 'cuda': this version has no CUDA kernels; use 'reference'")
-    if name not in (None, "reference"):
+        from mixpert_py.runtime.device import Absent, find
+
+        found = find()
+        if isinstance(found, Absent):
+            raise DeviceError(f"backend 'cuda': {found.sentence}; use 'reference'")
+    elif name not in (None, "reference"):
         raise PlanError(f"unknown backend {name!r}; known: reference, cuda")

@@ -12,10 +12,10 @@ Shape = tuple[int, int, int]
 
 
 class Reason(StrEnum):
-    """Why a call ran natively although its plan named a scheme."""
+    """Why a call ran natively although a scheme was meant for it."""
 
     TOO_SMALL = "too small"
-    NOT_AN_ARRAY = "not a NumPy array"
+    NOT_AN_ARRAY = "not a NumPy or GPU array"
     SUBCLASS = "array subclass"
     SPARSE = "sparse operand"
     SCALAR = "scalar operand"
@@ -26,7 +26,16 @@ class Reason(StrEnum):
     DIMENSIONS = "dot of more than two dimensions"
     OUT = "out= of another kind"
     RANGE = "beyond float32's range"
+    SPREAD = "exponent spread"
+    GRADIENT = "tensor with a gradient"
+    AUTOCAST = "under PyTorch's autocast"
+    OTHER_DEVICE = "operands on another device"
     NO_TENSOR_CORE = "no tensor core"
+    OLD_GPU = "unsupported GPU"
+    OLD_DRIVER = "driver too old"
+    FORKED = "forked after CUDA began"
+    KERNEL = "kernel did not compile"
+    MEMORY = "out of memory"
 
 
 @dataclass(slots=True)
@@ -34,7 +43,8 @@ class SiteTrace:
     """All calls of one site. `shapes` counts (m, k, n) of the products; `seconds` is their time.
 
     errors: scheme → largest relative Frobenius error, against FP64, that it would make on the
-    operands seen (only where the trace was asked for levels).
+    operands seen (only where the trace was asked for levels). outliers: largest share of an
+    operand pair's blocks that left the integer slices.
     """
 
     calls: int = 0
@@ -44,6 +54,7 @@ class SiteTrace:
     schemes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
     errors: dict[str, float] = field(default_factory=dict)
+    outliers: float = 0.0
 
 
 class Trace:
@@ -68,6 +79,7 @@ class Trace:
         scheme: str,
         reason: Reason | None,
         seconds: float,
+        outliers: float = 0.0,
     ) -> int:
         """Record one call; returns how many calls its site has had, this one included."""
         with self._lock:
@@ -77,6 +89,7 @@ class Trace:
             record.shapes[shape] += 1
             record.dtypes[dtype] += 1
             record.schemes[scheme] += 1
+            record.outliers = max(record.outliers, outliers)
             if reason is not None:
                 record.reasons[reason] += 1
             return record.calls

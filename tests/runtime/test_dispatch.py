@@ -12,11 +12,21 @@ from scipy import sparse
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.dispatch import FLOAT32_PAYS, dot, dot_method, matmul
+from mixpert_py.runtime import device
+from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
+from mixpert_py.runtime.route import FLOAT32_PAYS
 from mixpert_py.runtime.trace import Reason, Trace
 
 SITE = "m:f/matmul~aa#0"
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows is of machines without one."""
+    absent = device.Absent(Reason.NO_TENSOR_CORE, "there is no GPU")
+    monkeypatch.setattr(device, "may_be_here", lambda: False)
+    monkeypatch.setattr(device, "find", lambda number=None: absent)
 
 
 class Matrix:

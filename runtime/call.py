@@ -1,0 +1,132 @@
+"""A product as the program wrote it, what was wished for it, and what was made of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mixpert_py.runtime.certificate import Certificate
+from mixpert_py.runtime.trace import Reason, Shape
+
+Array = npt.NDArray[Any]
+Native = Callable[..., Any]
+
+# By the dtype's kind; the rest is Reason.DTYPE.
+DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER, "c": Reason.COMPLEX}
+
+
+FLOAT_NAMES = ("float32", "float64")
+
+
+class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
+    """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
+
+    left, right: an operand packed before.
+    """
+
+    native: Native
+    a: Any
+    b: Any
+    rest: tuple[Any, ...]
+    out: Any
+    shape_of: Callable[[Any, Any], Shape | Reason]
+    left: Any = None
+    right: Any = None
+
+    @property
+    def destination(self) -> Any:
+        """What was given as `out`; more than one is for `native` to refuse."""
+        given = self.rest if self.out is None else (*self.rest, self.out)
+        return given[0] if len(given) == 1 else given or None
+
+    def run(self) -> Any:
+        """The product that the program would have made."""
+        if self.out is None:
+            return self.native(self.a, self.b, *self.rest)
+        return self.native(self.a, self.b, *self.rest, out=self.out)
+
+    def host_shape(self) -> Shape | Reason:
+        """(m, k, n) of NumPy arrays, a stack of matrices counted in m, or why there is none."""
+        for kind in (type(self.a), type(self.b)):
+            if kind is not np.ndarray:
+                if issubclass(kind, np.ndarray):
+                    return Reason.SUBCLASS
+                # A class may call its module anything, not only by a string.
+                sparse = str(kind.__module__).startswith(("scipy.sparse", "cupyx.scipy.sparse"))
+                return Reason.SPARSE if sparse else Reason.NOT_AN_ARRAY
+        return self.shape()
+
+    def shape(self) -> Shape | Reason:
+        """(m, k, n) of arrays of any library, a stack of matrices counted in m."""
+        if self.a.ndim == 0 or self.b.ndim == 0:
+            return Reason.SCALAR
+        return self.shape_of(self.a, self.b)
+
+
+class Wish(NamedTuple):
+    """What one call asks for; None: what is in force, or nothing."""
+
+    scheme: str | None = None
+    block: int | None = None
+    backend: str | None = None
+    site: str | None = None
+    guarantee: str | None = None
+    certificate: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A product that a scheme made. outliers: share of the operands' blocks that left its slices.
+
+    certificate: only where it was asked for.
+    """
+
+    value: Any
+    scheme: str
+    outliers: float = 0.0
+    certificate: Certificate | None = None
+
+    def into(self, value: Any) -> "Made":
+        """The same product, in another array."""
+        return replace(self, value=value)
+
+
+def matmul_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as np.matmul makes it, or Reason.SHAPE."""
+    m, k = a.shape[-2:] if a.ndim > 1 else (1, a.shape[0])
+    inner, n = b.shape[-2:] if b.ndim > 1 else (b.shape[0], 1)
+    if k != inner:
+        return Reason.SHAPE
+    if a.ndim <= 2 and b.ndim <= 2:
+        return m, k, n
+    try:
+        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return Reason.SHAPE
+    return math.prod(stack) * m, k, n
+
+
+def dot_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as np.dot makes it, or why there is none."""
+    if a.ndim > 2 or b.ndim > 2:
+        return Reason.DIMENSIONS  # np.dot sums over other axes there than a product of matrices
+    return matmul_shape(a, b)
+
+
+def result_shape(a: Any, b: Any) -> tuple[int, ...]:
+    """The shape that np.matmul gives its result."""
+    rows = a.shape[-2:-1] if a.ndim > 1 else ()
+    columns = b.shape[-1:] if b.ndim > 1 else ()
+    if a.ndim <= 2 and b.ndim <= 2:
+        return (*rows, *columns)
+    return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *rows, *columns)
+
+
+@lru_cache(maxsize=64)
+def name_of(dtype: Any) -> str:
+    """A dtype's name, which NumPy composes anew each time; PyTorch's without its module."""
+    return str(dtype).rpartition(".")[2]

@@ -1,0 +1,256 @@
+"""A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
+
+Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
+know something of it (a trace, a certificate, a guarantee) reads it back.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.stacks import Batch, batches, matrices, stack_sizes
+
+PANEL = 128  # rows or columns: what memory does not hold is divided at multiples of it
+LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+ONE = batches((), (), ())
+
+Packed = Any  # as packing.pack gives it
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """CuPy and the steps of a product; tests put NumPy and the reference engine in their place."""
+
+    xp: Any
+    pack: Callable[..., tuple[Packed, Packed]]
+    pack_one: Callable[..., Packed]
+    gemm: Callable[..., None]
+    repair: Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """C (…, m, n) and the packed operands it was made of; None where it was made in parts."""
+
+    value: Any
+    scheme: Scheme
+    left: Packed | None
+    right: Packed | None
+
+
+@cache
+def cuda_kernels() -> Kernels:
+    """The kernels of this machine's GPUs. Imports CuPy."""
+    import cupy
+
+    from mixpert_py.runtime.gemm import gemm
+    from mixpert_py.runtime.packing import pack, pack_one
+    from mixpert_py.runtime.repair import repair
+
+    return Kernels(cupy, pack, pack_one, gemm, repair)
+
+
+def multiply(
+    kernels: Kernels,
+    a: Any,
+    b: Any,
+    scheme: Scheme,
+    *,
+    out: Any = None,
+    left: Packed | None = None,
+    right: Packed | None = None,
+    rule: OutlierRule = "loss",
+    measure: bool = False,
+) -> Product:
+    """C = A·B as the scheme computes it, on the current device and stream.
+
+    a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
+    are not copied. out: an array of the result's shape and type, any strides; it may overlap the
+    operands. left, right: an operand packed before, by the same scheme. measure: norms for a
+    certificate. Where memory is short the product is made in parts, with the same result. Raises
+    CuPy's OutOfMemoryError where even that does not help, DeviceError where a kernel does not
+    compile.
+    """
+    xp = kernels.xp
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    stacked = a.ndim > 2 or b.ndim > 2
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) if stacked else ()
+    result = out
+    if out is None or not _has_plain_rows(out) or _overlaps(xp, out, a, b):
+        result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
+    stream = xp.cuda.get_current_stream().ptr
+    used: list[Any] | None = [] if is_capturing(xp, stream) else None
+    step = _Step(kernels, scheme, rule, measure, stream, used)
+    packed: tuple[Packed | None, Packed | None] = None, None
+    if result.size and k == 0:
+        result.fill(0)
+    elif result.size:
+        batch = batches(stack_sizes(a), stack_sizes(b), stack) if stacked else ONE
+        c = result.reshape(-1, m, n)
+        packed = step.make(matrices(a), matrices(b), c, batch, left, right)
+    if result is not out and out is not None:
+        out[...] = result
+        if used is not None:
+            used.append(result)
+        result = out
+    if used is not None:
+        keep_for_graph(result, used)
+    return Product(result, scheme, *packed)
+
+
+def is_capturing(xp: Any, stream: int) -> bool:
+    """Whether what is enqueued on a stream goes into a CUDA graph."""
+    return stream > LEGACY and bool(xp.cuda.runtime.streamIsCapturing(stream))
+
+
+def keep_for_graph(result: Any, used: Any) -> None:
+    """Let what a product has used live as long as its result: replayed graphs use it again."""
+    owner = result if result.base is None else result.base
+    weakref.finalize(owner, _nothing, used).atexit = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """The three launches, for matrices or stacks of them.
+
+    used: where to keep all that they pack, for a graph; None: it goes when the product is made.
+    """
+
+    kernels: Kernels
+    scheme: Scheme
+    rule: OutlierRule
+    measure: bool
+    stream: int
+    used: list[Any] | None
+
+    def make(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        batch: tuple[Batch, ...],
+        left: Packed | None = None,
+        right: Packed | None = None,
+    ) -> tuple[Packed | None, Packed | None]:
+        """A·B into c (count, m, n): whole, or part by part where memory is short."""
+        try:
+            return self._whole(a, b, c, batch, left, right)
+        except self.kernels.xp.cuda.memory.OutOfMemoryError:
+            parts = [] if self.measure else list(_parts(a, b, c, batch))
+            if not parts:
+                raise
+        # Not in the handler, which holds what the attempt has allocated.
+        for part in parts:
+            self.make(*part)
+        return None, None
+
+    def _whole(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        batch: tuple[Batch, ...],
+        left: Packed | None,
+        right: Packed | None,
+    ) -> tuple[Packed, Packed]:
+        given = {"rule": self.rule, "measure": self.measure, "stream": self.stream}
+        if left is None and right is None:
+            left, right = self.kernels.pack(by_rows(a), by_columns(b), self.scheme, **given)
+        elif left is None:
+            left = self.kernels.pack_one(by_rows(a), self.scheme, "left", c.dtype.name, **given)
+        if right is None:
+            right = self.kernels.pack_one(
+                by_columns(b), self.scheme, "right", c.dtype.name, **given
+            )
+        if self.used is not None:
+            self.used.append((left, right))
+        if len(batch) == 1:
+            self._multiply(left, right, c)
+        else:
+            for some in batch:
+                self._multiply(
+                    part(left, some.a, 1 if some.shares_a else some.count),
+                    part(right, some.b, 1 if some.shares_b else some.count),
+                    c[some.c : some.c + some.count],
+                )
+        return left, right
+
+    def _multiply(self, left: Packed, right: Packed, c: Any) -> None:
+        self.kernels.gemm(left, right, self.scheme, c, stream=self.stream)
+        self.kernels.repair(left, right, self.scheme, c, stream=self.stream)
+
+
+def _nothing(kept: Any) -> None:
+    """What a finalizer keeps alive needs no more than to be let go."""
+
+
+def _has_plain_rows(out: Any) -> bool:
+    """Whether a kernel can write a result here: rows without gaps inside, matrices evenly apart."""
+    if out.ndim > 3:
+        return bool(out.flags.c_contiguous)
+    n = out.shape[-1]
+    return bool(out.strides[-1] == out.itemsize and out.strides[-2] >= n * out.itemsize)
+
+
+def _overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
+    return bool(xp.may_share_memory(out, a) or xp.may_share_memory(out, b))
+
+
+def _parts(a: Any, b: Any, c: Any, batch: tuple[Batch, ...]) -> Iterator[tuple[Any, ...]]:
+    """A product in parts that need less memory at a time; none where it is small as it is."""
+    if len(batch) > 1:
+        for some in batch:
+            rows = _some(a, some.a, some.count, some.shares_a)
+            columns = _some(b, some.b, some.count, some.shares_b)
+            yield rows, columns, c[some.c : some.c + some.count], ONE
+        return
+    count, m, n = c.shape
+    if count > 1:
+        for part in _two(count, 1):
+            yield _matrix(a, part), _matrix(b, part), c[part], ONE
+    elif max(m, n) > PANEL:
+        for part in _two(max(m, n), PANEL):
+            if m >= n:
+                yield a[..., part, :], b, c[:, part], ONE
+            else:
+                yield a, b[..., part], c[..., part], ONE
+
+
+def _two(length: int, multiple: int) -> tuple[slice, slice]:
+    middle = -(-length // 2 // multiple) * multiple
+    return slice(0, middle), slice(middle, length)
+
+
+def _matrix(x: Any, part: slice) -> Any:
+    """Some matrices of a stack; all of one that is shared."""
+    return x if x.ndim == 2 or len(x) == 1 else x[part]
+
+
+def _some(x: Any, start: int, count: int, shared: bool) -> Any:
+    return x if x.ndim == 2 else x[start : start + (1 if shared else count)]
+
+
+def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:
+    """Some matrices of a packed stack: the same memory from another address on."""
+    it, place = packed.operand, packed.layout
+    if count == place.batch:
+        return packed
+    address = it.address + start * it.batch_stride * it.itemsize
+    rows = start * place.rows
+    return replace(
+        packed,
+        operand=replace(it, address=address, batch=count),
+        layout=replace(place, batch=count),
+        slices=packed.slices + start * place.slices_stride,
+        scales=packed.scales + start * place.scales_stride,
+        flags=packed.flags + rows,
+        outliers=packed.outliers and packed.outliers + rows * place.blocks,
+        norms=packed.norms and packed.norms + 8 * rows * (2 + place.count),
+    )

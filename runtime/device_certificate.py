@@ -1,0 +1,94 @@
+"""The certificate of a product made on the GPU, from the norms that packing measured there."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.certificate import Certificate, certify, joined
+from mixpert_py.runtime.cuda_backend import Product
+from mixpert_py.runtime.packed import Array, Measured
+from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.stacked_certificate import nothing_lost, stacked
+from mixpert_py.runtime.stacks import batches, matrices, stack_sizes
+
+OUTLIER = 2  # of a packed operand's flags
+
+
+def certificate(product: Product, a: Any, b: Any) -> Certificate:
+    """The bound for C = A·B, a: (…, m, k), b: (…, k, n) CuPy arrays. Waits for the device.
+
+    What left the slices was multiplied by a plain chain of k additions: within k times the unit of
+    C's precision, times the 2-norms of what was multiplied.
+    """
+    k = a.shape[-1]
+    stack, (m, n) = product.value.shape[:-2], product.value.shape[-2:]
+    if product.left is None or product.right is None:
+        return stacked([nothing_lost(m, n)] * int(np.prod(stack, dtype=int)), stack, m, n)
+    dtype = np.dtype(product.value.dtype)
+    unit = UNIT32 if dtype.itemsize == 4 else UNIT64
+    left, right = _Side(product.left, matrices(a), -1), _Side(product.right, matrices(b), -2)
+    found = []
+    for some in batches(stack_sizes(a), stack_sizes(b), stack):
+        for i in range(some.count):
+            one = left.of(some.a + (0 if some.shares_a else i))
+            other = right.of(some.b + (0 if some.shares_b else i))
+            bound = certify(product.scheme, k, one.measured, other.measured, dtype)
+            if not product.scheme.exact:
+                bound = joined(
+                    bound, np.arange(m), np.arange(n), _truncation(product.scheme, k, one, other)
+                )
+            for rows, columns, x, y in (
+                (one.rows, np.arange(n), one.outliers, other.norm),
+                (np.arange(m), other.rows, one.norm, other.outliers),
+            ):
+                if len(rows) and len(columns):
+                    chain = nothing_lost(len(x), len(y))
+                    chain.left[:, 0], chain.right[0] = k * unit * x, y
+                    bound = joined(bound, rows, columns, chain)
+            found.append(bound)
+    return stacked(found, stack, m, n)
+
+
+def _truncation(scheme: Scheme, k: int, left: "_Matrix", right: "_Matrix") -> Certificate:
+    """What tensor cores lose more than rounding does: they truncate floating-point sums, after
+    cutting every term to the largest's last places. As much again as the sums' rounding covers it:
+    16 terms and a sum so far, cut at 2^-25 of the largest, and truncated at 2^-23, for 16 of those.
+    """
+    weights = np.zeros((scheme.left.count, scheme.right.count))
+    for term, bound in scheme.rounding(k).items():
+        weights[term] = bound
+    lost = nothing_lost(left.measured.norm.size, right.measured.norm.size)
+    return replace(lost, left=left.measured.slices.T, right=weights @ right.measured.slices)
+
+
+class _Matrix:
+    """What is known of one matrix of an operand: norms of its rows (or columns).
+
+    rows: those with outliers; outliers: their norms, whole; norm: of every row, outliers included.
+    """
+
+    def __init__(self, measured: Measured, rows: Array, outliers: Array) -> None:
+        self.measured, self.rows, self.outliers = measured, rows, outliers
+        self.norm = measured.norm.copy()
+        self.norm[rows] += outliers
+
+
+class _Side:
+    """One packed operand, read back once."""
+
+    def __init__(self, packed: Any, x: Any, axis: int) -> None:
+        self.norms = packed.view("norms").get()
+        self.flags = packed.view("flags").get() & OUTLIER
+        self.x = x if x.ndim == 3 else x[np.newaxis]
+        self.axis = axis
+
+    def of(self, index: int) -> _Matrix:
+        norms, rows = self.norms[index], np.flatnonzero(self.flags[index])
+        measured = Measured(norms[0], norms[2:], norms[1])
+        if not len(rows):
+            return _Matrix(measured, rows, np.zeros(0))
+        x = self.x[index].take(rows, axis=-1 - (self.axis == -1)).get().astype(np.float64)
+        largest = np.abs(x).max(axis=self.axis, keepdims=True)
+        whole = np.linalg.norm(x / largest, axis=self.axis) * largest.squeeze(self.axis)
+        return _Matrix(measured, rows, whole)

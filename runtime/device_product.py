@@ -1,0 +1,186 @@
+"""A product on the current GPU under a scheme's name, with all that was asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import cuda_backend
+from mixpert_py.runtime.call import Made, result_shape
+from mixpert_py.runtime.cuda_backend import Product
+from mixpert_py.runtime.faithful import choose
+from mixpert_py.runtime.guarantee import componentwise
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.stacks import matrices
+from mixpert_py.runtime.trace import Reason
+
+T = TypeVar("T")
+
+# (device, scheme) → what was said when it did not compile: asking again would take as long.
+_refused: dict[tuple[int, str], str] = {}
+
+
+def make(
+    a: Any,
+    b: Any,
+    name: str,
+    block: int | None = None,
+    *,
+    out: Any = None,
+    left: "Ready | None" = None,
+    right: "Ready | None" = None,
+    guarantee: str | None = None,
+    certificate: bool = False,
+    traced: bool = False,
+) -> Made | Reason:
+    """A·B under scheme `name`, or why the device cannot make it.
+
+    a, b: CuPy arrays as np.matmul takes them, float32 or float64, one dimension or more. out: an
+    array of the result's shape and type. left, right: operands that `pack_one` packed. traced: the
+    share of outliers is read back; that, a guarantee and a certificate wait for the device.
+    """
+    kernels = cuda_backend.cuda_kernels()
+    if a.dtype != b.dtype or guarantee is not None:
+        left = right = None  # packed for products of one type, under one scheme
+    rows = a[np.newaxis, :] if a.ndim == 1 else a
+    columns = b[:, np.newaxis] if b.ndim == 1 else b
+    if name == "float64":
+        return Made(_in_float64(kernels.xp, a, b, out), name)
+    ready = left or right
+    scheme = steps(name, block, rows.shape, columns.shape) if ready is None else ready.scheme
+    rule: OutlierRule = "loss"
+    if guarantee is not None:
+        found = _attempt(
+            kernels.xp,
+            a.data.device_id,
+            scheme,
+            lambda: componentwise(kernels.xp, rows, columns, name),
+        )
+        if found is None or isinstance(found, Reason):
+            return found or Reason.SPREAD
+        scheme, name, rule = found, found.name, "none"
+    product = _attempt(
+        kernels.xp,
+        a.data.device_id,
+        scheme,
+        lambda: cuda_backend.multiply(
+            kernels,
+            rows,
+            columns,
+            scheme,
+            out=None if out is None else _as_matrices(out, a, b),
+            left=left and left.packed,
+            right=right and right.packed,
+            rule=rule,
+            measure=certificate,
+        ),
+    )
+    if isinstance(product, Reason):
+        return product
+    value = product.value if out is None else out
+    if out is None and (a.ndim == 1 or b.ndim == 1):
+        value = value.reshape(result_shape(a, b))
+    return Made(
+        value,
+        name,
+        _outliers(product) if traced and not _captures(kernels.xp) else 0.0,
+        _certificate(product, rows, columns) if certificate else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready:
+    """An operand packed on its own, and the emulation that it is packed for."""
+
+    scheme: Scheme
+    packed: DevicePacked
+
+
+def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
+    """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
+    kernels = cuda_backend.cuda_kernels()
+    operand = (by_rows if side == "left" else by_columns)(matrices(x))
+    stream = kernels.xp.cuda.get_current_stream().ptr
+    return _attempt(
+        kernels.xp,
+        x.data.device_id,
+        scheme,
+        lambda: Ready(scheme, kernels.pack_one(operand, scheme, side, x.dtype.name, stream=stream)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def steps(name: str, block: int | None, a: tuple[int, ...], b: tuple[int, ...]) -> Scheme:
+    """The emulation that a scheme's name stands for, where operands have these shapes."""
+    entry = get(name)
+    if isinstance(entry, Scheme):
+        return entry.with_block(block)
+    nothing = np.float32(0)  # `choose` goes by shapes alone
+    return choose(np.broadcast_to(nothing, a), np.broadcast_to(nothing, b), "cublas")
+
+
+def _attempt(xp: Any, device: int, scheme: Scheme, work: Callable[[], T]) -> T | Reason:
+    """What `work` returns, or why the device cannot do it."""
+    if (device, scheme.name) in _refused:
+        return Reason.KERNEL
+    try:
+        return work()
+    except xp.cuda.memory.OutOfMemoryError:
+        pass
+    except (DeviceError, ImportError, xp.cuda.driver.CUDADriverError) as error:
+        _refused[device, scheme.name] = str(error).partition("\n")[0]
+        return Reason.KERNEL
+    xp.get_default_memory_pool().free_all_blocks()  # whoever multiplies now may have another pool
+    return Reason.MEMORY
+
+
+def refusals() -> dict[tuple[int, str], str]:
+    """(device, scheme) → why its kernel did not compile, of those that were tried."""
+    return dict(_refused)
+
+
+def _as_matrices(out: Any, a: Any, b: Any) -> Any:
+    """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
+    if a.ndim == 1:
+        out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
+    return out[..., np.newaxis] if b.ndim == 1 else out
+
+
+def _in_float64(xp: Any, a: Any, b: Any, out: Any) -> Any:
+    left, right = (x.astype(np.float64, copy=False) for x in (a, b))
+    product = xp.matmul(left, right)
+    result = product.astype(np.result_type(a.dtype, b.dtype), copy=False)
+    if out is not None:
+        out[...] = result
+        result = out
+    if _captures(xp):
+        cuda_backend.keep_for_graph(result, (left, right, product))
+    return result
+
+
+def _captures(xp: Any) -> bool:
+    return cuda_backend.is_capturing(xp, xp.cuda.get_current_stream().ptr)
+
+
+def _outliers(product: Product) -> float:
+    """The share of all blocks that left the slices. Waits for the device."""
+    flagged = total = 0
+    for packed in (product.left, product.right):
+        if packed is not None:
+            one = packed.layout.blocks == 1
+            marks = packed.view("flags") & 2 if one else packed.view("outliers")
+            flagged += int((marks != 0).sum())
+            total += marks.size
+    return flagged / total if total else 0.0
+
+
+def _certificate(product: Product, a: Any, b: Any) -> Any:
+    from mixpert_py.runtime.device_certificate import certificate
+
+    return certificate(product, a, b)

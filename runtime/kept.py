@@ -1,0 +1,104 @@
+"""An operand that is packed once and multiplied often: weights, say."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.runtime import foreign
+from mixpert_py.runtime.call import FLOAT_NAMES, Call, Wish, name_of
+from mixpert_py.runtime.in_force import Choice, current
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.trace import Reason
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """What `pack` returns: stands for its array in `matmul`, on its side only.
+
+    array: the operand itself, which must not be written to while this is in use. scheme: what its
+    products run under. packed: its slices on the device; None where there is nothing to pack for,
+    and products are as they would be with the array. steps: the emulation it is packed for.
+    """
+
+    array: Any
+    scheme: str
+    side: Side
+    packed: Any = None
+
+    __array_ufunc__: ClassVar[None] = None  # NumPy must not take it for an object array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
+    """An operand packed once, for `matmul` to take in place of the array.
+
+    b: (…, k, n), or (…, m, k) with side "left"; float32 or float64, on a GPU; arrays elsewhere are
+    kept as they are. scheme: None for the one in force, else `faithful`. It needs 0.75 to 1.25
+    times the array's memory (four bytes an element at most) besides the array. Raises PlanError for
+    an unknown scheme or side, ShapeError for fewer than two dimensions, TypeError for other types.
+    """
+    if side not in ("left", "right"):
+        raise PlanError(f"unknown side {side!r}; known: left, right")
+    name = scheme or current().scheme or "faithful"
+    get(name)
+    place = foreign.place(b, b)
+    if place is None or isinstance(place, Reason) or name in ("native", "float32", "float64"):
+        return Kept(b, name, side)
+    if b.ndim < 2:
+        raise ShapeError(f"cannot pack an operand of shape {tuple(b.shape)}: wanted a matrix")
+    if name_of(b.dtype) not in FLOAT_NAMES:
+        raise TypeError(f"cannot pack {name_of(b.dtype)}: wanted float32 or float64")
+    lent = foreign.lend(place, b, b)
+    if isinstance(lent, Reason):
+        return Kept(b, name, side)
+    from mixpert_py.runtime.device_product import pack_one, steps
+
+    # `faithful` as for a product with a single row, or column: large ones would make do with less.
+    shape = lent.a.shape
+    left, right = (shape, (shape[-1], 1)) if side == "left" else ((1, shape[-2]), shape)
+    chosen = steps(name, None, left, right)
+    with lent.scope() if lent.scope is not None else nullcontext():
+        packed = pack_one(lent.a, chosen, side)
+    return Kept(b, name, side, None if isinstance(packed, Reason) else packed)
+
+
+def unpacked(call: Call, wish: Wish) -> tuple[Call, Choice]:
+    """The call with its arrays in place of packed operands, and the scheme they were packed for.
+
+    Raises PlanError where the call asks for another scheme, or an operand is on the other side.
+    """
+    a, b = call.a, call.b
+    names = []
+    for operand, side in ((a, "left"), (b, "right")):
+        if type(operand) is not Kept:
+            continue
+        names.append(operand.scheme)
+        if operand.side != side:
+            raise PlanError(
+                f"an operand packed for the {operand.side} stands on the {side}; "
+                f"pack it with side={side!r}"
+            )
+    for name in (*names, wish.scheme or names[0]):
+        if name != names[0]:
+            raise PlanError(
+                f"an operand packed for {names[0]!r} cannot take {name!r}; pack it anew"
+            )
+    if wish.block is not None or wish.guarantee is not None:
+        raise PlanError("a packed operand has its block and scheme: no block, no guarantee")
+    left, right = (x if type(x) is Kept else Kept(x, names[0], "left") for x in (a, b))
+    call = call._replace(a=left.array, b=right.array, left=left.packed, right=right.packed)
+    return call, Choice(names[0])

@@ -1,0 +1,236 @@
+"""Which way a product takes: a scheme on the GPU, one in NumPy, a cast, or the native call."""
+
+import math
+import operator
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime import break_even, device, emulation, foreign
+from mixpert_py.runtime.call import (
+    DTYPES,
+    FLOAT_NAMES,
+    Array,
+    Call,
+    Made,
+    Wish,
+    name_of,
+    result_shape,
+)
+from mixpert_py.runtime.in_force import Choice
+from mixpert_py.runtime.trace import Reason, Shape
+
+# m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
+# move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
+FLOAT32_PAYS = 48
+
+CASTS = ("float32", "float64")
+
+# Told although nobody chose a scheme: the products of a GPU were to be faithful, and are not.
+TOLD = frozenset(
+    {
+        Reason.GRADIENT,
+        Reason.AUTOCAST,
+        Reason.SPREAD,
+        Reason.OLD_GPU,
+        Reason.KERNEL,
+        Reason.MEMORY,
+    }
+)
+
+
+def make(
+    call: Call, choice: Choice, backend: str | None, wish: Wish, *, traced: bool
+) -> Made | Reason | None:
+    """The product by the scheme that was chosen; why the native call must make it; None: it was
+    meant to.
+
+    choice.scheme None: nobody chose. Then float32 products on a GPU run `faithful`, also those of
+    NumPy arrays where moving them pays, and everything else is native.
+    """
+    if choice.scheme == "native":
+        return None
+    if type(call.a) is not np.ndarray and backend != "reference":
+        place = foreign.place(call.a, call.b)
+        if place is not None:
+            made = (
+                place
+                if isinstance(place, Reason)
+                else _on_device(call, place, choice, backend, wish, traced=traced)
+            )
+            silent = choice.scheme is None and isinstance(made, Reason) and made not in TOLD
+            return None if silent else made
+    return _on_host(call, choice, backend, wish, traced=traced)
+
+
+def _on_host(
+    call: Call, choice: Choice, backend: str | None, wish: Wish, *, traced: bool
+) -> Made | Reason | None:
+    shape = call.host_shape()
+    scheme = choice.scheme
+    if scheme is None:
+        if isinstance(shape, Reason) or not _is_float32(call):
+            return None
+        scheme = "faithful"
+        if backend == "reference" and wish.guarantee is None:
+            return None
+        if backend is None and not _moves(call, shape, scheme):
+            return None
+    if isinstance(shape, Reason):
+        return shape
+    reason = _unsuited(call) or _cannot_run(call, shape, scheme, backend)
+    if reason is not None:
+        return reason
+    if scheme in CASTS or backend == "reference":
+        made = emulation.make(
+            call.a,
+            call.b,
+            scheme,
+            choice.block,
+            native=call.native,
+            guarantee=wish.guarantee,
+            certificate=wish.certificate,
+        )
+    else:
+        from mixpert_py.runtime import transfer
+
+        made = transfer.make(
+            call.a,
+            call.b,
+            scheme,
+            choice.block,
+            guarantee=wish.guarantee,
+            certificate=wish.certificate,
+            traced=traced,
+        )
+    if isinstance(made, Made) and call.destination is not None:
+        np.copyto(call.destination, made.value)
+        return made.into(call.destination)
+    return made
+
+
+def _unsuited(call: Call) -> Reason | None:
+    """Why NumPy operands can take no scheme; None: they can."""
+    a, b, out = call.a, call.b, call.destination
+    for x in (a, b):
+        if x.dtype not in emulation.FLOATS:
+            return DTYPES.get(x.dtype.kind, Reason.DTYPE)
+    if out is not None and not _takes(out, a, b):
+        return Reason.OUT
+    return None
+
+
+def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> Reason | None:
+    """Why no way leads from NumPy operands to this scheme; None: one does, and pays."""
+    a, b = call.a, call.b
+    if scheme == "float32" and a.itemsize + b.itemsize > 8:  # else both are float32 already
+        m, k, n = shape
+        return Reason.TOO_SMALL if m * k * n < FLOAT32_PAYS * (a.size + b.size + m * n) else None
+    if scheme in CASTS or backend == "reference":
+        return None
+    if backend is None and not device.may_be_here():
+        return Reason.NO_TENSOR_CORE
+    if backend is None and not _pays(call, shape, scheme, break_even.SHIPPED):
+        return Reason.TOO_SMALL  # by figures of any device, before one is looked for
+    found = device.find()
+    if isinstance(found, device.Absent):
+        return found.reason
+    return None if backend or _pays(call, shape, scheme, found.name) else Reason.TOO_SMALL
+
+
+def _moves(call: Call, shape: Shape, scheme: str) -> bool:
+    """Whether a product that nobody chose a scheme for is worth moving to a GPU."""
+    return _unsuited(call) is None and _cannot_run(call, shape, scheme, None) is None
+
+
+def _pays(call: Call, shape: Shape, scheme: str, name: str) -> bool:
+    starting = 0.0 if "cupy" in sys.modules else break_even.STARTING
+    known = break_even.figures(name)
+    return break_even.moving_pays(call.a, call.b, shape, scheme, known, starting)
+
+
+def _is_float32(call: Call) -> bool:
+    return bool(call.a.dtype == call.b.dtype == np.float32)
+
+
+def _takes(out: Any, a: Array, b: Array) -> bool:
+    """Whether `out` is what np.dot accepts, the strictest; anything else is native's to judge."""
+    if type(out) is not np.ndarray or not out.flags.carray or max(a.ndim, b.ndim) > 2:
+        return False
+    shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
+    return shape != () and out.shape == shape and out.dtype == np.result_type(a, b)
+
+
+def _on_device(
+    call: Call,
+    place: foreign.Place,
+    choice: Choice,
+    backend: str | None,
+    wish: Wish,
+    *,
+    traced: bool,
+) -> Made | Reason | None:
+    """A product of arrays on one GPU."""
+    scheme = choice.scheme
+    dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    if scheme is None:
+        if dtypes != ("float32", "float32") or not place.is_full:
+            return None
+        scheme = "faithful"
+    if place.lend is not foreign.Lent and call.native is not operator.matmul:
+        return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
+    shape = call.shape()
+    if isinstance(shape, Reason):
+        return shape
+    if dtypes[0] not in FLOAT_NAMES or dtypes[1] not in FLOAT_NAMES:
+        x = call.b if dtypes[0] in FLOAT_NAMES else call.a
+        return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
+    out = call.destination
+    if out is not None and not _takes_on_device(out, call, dtypes):
+        return Reason.OUT
+    if scheme in CASTS and dtypes == (scheme, scheme):
+        return Made(call.run(), scheme)
+    if scheme == "float32":
+        scheme = "faithful"  # as accurate, whatever the exponents of float64 operands
+    found = device.find(place.device)
+    if isinstance(found, device.Absent):
+        return found.reason
+    if backend is None and scheme != "float64":
+        packed = 0
+        if call.left is not None:
+            packed += math.prod(call.a.shape)
+        if call.right is not None:
+            packed += math.prod(call.b.shape)
+        if not break_even.figures(found.name).of(scheme).pays(shape, packed):
+            return Reason.TOO_SMALL
+    lent = foreign.lend(place, call.a, call.b)
+    if isinstance(lent, Reason):
+        return lent
+    from mixpert_py.runtime import device_product
+
+    with lent.scope() if lent.scope is not None else nullcontext():
+        made = device_product.make(
+            lent.a,
+            lent.b,
+            scheme,
+            choice.block,
+            out=out,
+            left=call.left,
+            right=call.right,
+            guarantee=wish.guarantee,
+            certificate=wish.certificate,
+            traced=traced,
+        )
+        if isinstance(made, Made) and lent.back is not None:
+            return made.into(lent.back(made.value))
+    return made
+
+
+def _takes_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:
+    """Whether `out` is an array of the operands' library, of the result's shape and type."""
+    if type(out) is not type(call.a) or tuple(out.shape) != result_shape(call.a, call.b):
+        return False
+    wide = "float64" if "float64" in dtypes else "float32"
+    return name_of(out.dtype) == wide and out.data.device_id == call.a.data.device_id

@@ -1,0 +1,386 @@
+"""A GPU that is not there: CuPy's names over NumPy, kernels that are the reference backend.
+
+`FakeGpu.install` puts it where the runtime looks. Arrays of it are no NumPy arrays, do not mix with
+them, and live on a numbered device; memory can be made short, kernels can be made not to compile.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from mixpert_py.runtime import cuda_backend, device, device_product, reference
+from mixpert_py.runtime.engine import execute
+from mixpert_py.runtime.outliers import kept_part, outlier_part
+from mixpert_py.runtime.packing import DevicePacked, Operand
+from mixpert_py.runtime.packing_layout import layout
+
+
+class OutOfMemoryError(MemoryError):
+    """As cupy.cuda.memory's."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """As cupy.cuda.runtime's."""
+
+    def __init__(self, status: int, message: str = "CUDA said no") -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    """As cupy.cuda.driver's."""
+
+
+class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
+    """A NumPy array that only its own kind may touch."""
+
+    __array_priority__ = 100
+    current_device = 0
+
+    def __init__(self, x: Any, number: int | None = None, base: Any = None) -> None:
+        self.x, self.base = x, base
+        self.number = ndarray.current_device if number is None else number
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.x.shape, "version": 3}
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
+            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+        out = tuple(o.x for o in kwargs.pop("out", ()))
+        result = getattr(ufunc, method)(
+            *map(plain, inputs), **kwargs, **({"out": out} if out else {})
+        )
+        return ndarray(np.asarray(result))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return wrapped(func)(*args, **kwargs)
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.x.ctypes.data, device_id=self.number)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = getattr(self.x, name)
+        return wrapped(value) if callable(value) and name != "flags" else value
+
+    def __getitem__(self, key: Any) -> "ndarray":
+        base = self if self.base is None else self.base
+        return ndarray(np.asarray(self.x[plain(key)]), self.number, base)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.x[key] = plain(value)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __float__(self) -> float:
+        return float(self.x)
+
+    def __int__(self) -> int:
+        return int(self.x)
+
+    def __bool__(self) -> bool:
+        return bool(self.x)
+
+    @property
+    def T(self) -> "ndarray":  # noqa: N802
+        return ndarray(self.x.T, self.number)
+
+    def get(self, stream: Any = None, out: Any = None, blocking: bool = True) -> Any:
+        if out is None:
+            return self.x.copy()
+        out[...] = self.x
+        return out
+
+    def set(self, x: Any, stream: Any = None) -> None:
+        assert x.shape == self.x.shape
+        assert x.dtype == self.x.dtype
+        self.x[...] = x
+
+
+def plain(x: Any) -> Any:
+    """NumPy's array in place of ours, in a tuple too."""
+    if isinstance(x, tuple):
+        return tuple(map(plain, x))
+    return x.x if isinstance(x, ndarray) else x
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy function that takes and gives our arrays."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        return ndarray(np.asarray(result)) if isinstance(result, (np.ndarray, np.generic)) else None
+
+    return call
+
+
+class Stream:
+    """A stream on which everything has happened already."""
+
+    here: "Stream"
+
+    def __init__(self, ptr: int = 0, number: int = 0, non_blocking: bool = False) -> None:
+        self.ptr = ptr or id(self) * non_blocking
+        self.capturing = False
+        self.waits = 0
+
+    def __enter__(self) -> "Stream":
+        self.outer, Stream.here = Stream.here, self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Stream.here = self.outer
+
+    def synchronize(self) -> None:
+        assert not self.capturing
+        self.waits += 1
+
+    def is_capturing(self) -> bool:
+        return self.capturing
+
+    def record(self) -> "Stream":
+        return self
+
+    def wait_event(self, event: "Stream") -> None:
+        pass
+
+
+Stream.here = Stream()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FakePacked(DevicePacked):
+    """An operand that is split when somebody looks. `origin`: the packed stack it is of."""
+
+    scheme: Any = None
+    rule: Any = "loss"
+    origin: Any = None
+
+    def array(self) -> Any:
+        """(batch, rows, k) in the operand's own memory."""
+        it, item = self.operand, self.operand.itemsize
+        strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
+        low = sum(min(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True))
+        high = sum(max(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True)) + item
+        memory = (ctypes.c_byte * (high - low)).from_address(it.address + low)
+        return np.ndarray(self._shape, it.memory, memory, -low, strides)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.operand.batch, self.operand.rows, self.operand.k
+
+    def check(self) -> None:
+        """Whether what the kernels would read belongs to this part of the stack."""
+        it, whole = self.operand, self.origin
+        apart = it.batch_stride * it.itemsize
+        index = (it.address - whole.operand.address) // apart if apart else 0
+        place = whole.layout
+        each = place.steps * place.count * place.rows8 * 64
+        assert self.slices - whole.slices == index * each
+        assert self.scales - whole.scales == index * place.blocks * place.rows * 4
+        assert self.flags - whole.flags == index * place.rows
+        assert self.layout.batch == it.batch
+        if whole.norms:
+            assert self.norms - whole.norms == index * (2 + place.count) * place.rows * 8
+
+    def view(self, name: str) -> Any:
+        packed = []
+        for matrix in self.array():
+            with np.errstate(all="ignore"):
+                packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
+        if name == "norms":
+            assert self.norms
+            measured = [one.measured for one in packed]
+            parts = [np.vstack([one.norm, one.residual, one.slices]) for one in measured]
+            return ndarray(np.array(parts))
+        if name == "flags":
+            return ndarray(
+                np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
+            )
+        assert name == "outliers"
+        return ndarray(np.array([one.outlier.T for one in packed], np.uint8))
+
+
+class Names(SimpleNamespace):
+    """A module's names; hashable, as modules are."""
+
+    __hash__ = object.__hash__
+
+
+@dataclass
+class FakeGpu:
+    """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
+
+    launches: (batch, m, n) of every product made.
+    """
+
+    name: str = "NVIDIA H200"
+    capability: tuple[int, int] = (9, 0)
+    count: int = 1
+    error: CUDARuntimeError | None = None
+    driver: int = 13000
+    memory: float = float("inf")
+    refuses: Exception | None = None
+    lowered: bool = False
+    launches: list[tuple[int, int, int]] = field(default_factory=list)
+    moved: int = 0
+    freed: int = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Put it in the place of CuPy; returns that."""
+        cupy = self._module()
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(device, "may_be_here", lambda: True)
+        device._find.cache_clear()
+        monkeypatch.setattr(device_product, "_refused", {})
+        kernels = cuda_backend.Kernels(
+            cupy, self.pack, self.pack_one, self.gemm, lambda *args, **kwargs: None
+        )
+        monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
+        return cupy
+
+    def pack(self, a: Operand, b: Operand, scheme: Any, **given: Any) -> Any:
+        result = "float64" if "float64" in (a.memory, b.memory) else "float32"
+        return tuple(
+            self.pack_one(x, scheme, side, result, within=self.memory / 2, **given)
+            for x, side in ((a, "left"), (b, "right"))
+        )
+
+    def pack_one(
+        self,
+        x: Operand,
+        scheme: Any,
+        which: str,
+        result: str,
+        *,
+        rule: Any = "loss",
+        measure: bool = False,
+        stream: int = 0,
+        within: float | None = None,
+    ) -> FakePacked:
+        assert stream == Stream.here.ptr
+        if self.refuses is not None:
+            raise self.refuses
+        splitter = scheme.left if which == "left" else scheme.right
+        length = scheme.lengths(x.k)[1]
+        place = layout(splitter, x.batch, x.rows, x.k, length, measure)
+        if place.bytes > (self.memory if within is None else within):
+            raise OutOfMemoryError("Out of memory allocating")
+        addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
+        packed = FakePacked(x, splitter, place, *addresses, None, scheme, rule)
+        return replace(packed, origin=packed)
+
+    def gemm(
+        self, left: FakePacked, right: FakePacked, scheme: Any, out: Any, *, stream: int
+    ) -> None:
+        assert stream == Stream.here.ptr
+        assert left.scheme == right.scheme == scheme
+        left.check()
+        right.check()
+        count, m, n = out.shape
+        assert out.strides[2] == out.itemsize
+        self.launches.append((count, m, n))
+        rows, columns = left.array(), right.array()
+        assert {len(rows), len(columns)} <= {1, count}
+        with np.errstate(all="ignore"):
+            for i in range(count):
+                a, b = rows[i % len(rows)], columns[i % len(columns)].T
+                out.x[i] = product(a, b, scheme, left.rule)
+
+    def _module(self) -> Any:
+        cupy: Any = ModuleType("cupy")
+        cupy.__spec__ = SimpleNamespace(name="cupy")
+        cupy.ndarray = ndarray
+        for name in ("abs", "where", "isfinite", "matmul", "dot", "result_type", "take"):
+            setattr(cupy, name, wrapped(getattr(np, name)))
+        cupy.empty = lambda shape, dtype: ndarray(np.full(shape, 7, dtype))
+        cupy.asarray = self._asarray
+        cupy.may_share_memory = lambda a, b: np.may_share_memory(a.x, b.x)
+        cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=self._free)
+        cupy.from_dlpack = lambda x: x.lend()
+        cupy.cuda = SimpleNamespace(
+            runtime=Names(
+                CUDARuntimeError=CUDARuntimeError,
+                getDeviceCount=self._count,
+                getDevice=self._current,
+                getDeviceProperties=lambda number: {
+                    "name": self.name.encode(),
+                    "major": self.capability[0],
+                    "minor": self.capability[1],
+                },
+                driverGetVersion=lambda: self.driver,
+                runtimeGetVersion=lambda: 13010,
+                streamIsCapturing=lambda ptr: Stream.here.capturing,
+            ),
+            driver=SimpleNamespace(CUDADriverError=CUDADriverError),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            get_current_stream=lambda: Stream.here,
+            Stream=Stream,
+            ExternalStream=Stream,
+            Device=on_device,
+            alloc_pinned_memory=lambda size: np.empty(size, np.uint8),
+        )
+        cupy._core = SimpleNamespace(
+            _routines_linalg=SimpleNamespace(
+                COMPUTE_TYPE_TF32=7, get_compute_type=lambda code: 7 if self.lowered else 1
+            )
+        )
+        return cupy
+
+    def _asarray(self, x: Any) -> ndarray:
+        self.moved += 1
+        return ndarray(np.array(x))
+
+    def _free(self) -> None:
+        self.freed += 1
+
+    def _count(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return self.count
+
+    def _current(self) -> int:
+        if self.error is not None:
+            raise self.error
+        return ndarray.current_device
+
+
+@contextmanager
+def on_device(number: int) -> Iterator[None]:
+    """cupy.cuda.Device as a context."""
+    before, ndarray.current_device = ndarray.current_device, number
+    try:
+        yield
+    finally:
+        ndarray.current_device = before
+
+
+def product(a: Any, b: Any, scheme: Any, rule: Any) -> Any:
+    """A·B as the device makes it: what left the slices is multiplied by a plain chain."""
+    k, dtype = a.shape[1], np.result_type(a, b)
+    a, b = a.astype(dtype), b.astype(dtype)
+    left, right = reference.pack(a, b, scheme, rule)
+    value = execute(scheme, k, left, right, dtype)
+    block = scheme.lengths(k)[1]
+    if left.outlier.any():
+        part, rows = outlier_part(a, left.outlier, block)
+        value[rows] += part @ b
+    if right.outlier.any():
+        part, columns = outlier_part(b.T, right.outlier, block)
+        value[:, columns] += kept_part(a, left.outlier, block) @ part.T
+    value[left.nonfinite] = a[left.nonfinite] @ b
+    value[:, right.nonfinite] = a @ b[:, right.nonfinite]
+    return value

@@ -1,0 +1,95 @@
+"""What other processes see: nothing heavy is imported, forks and spawned children multiply."""
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.kernels import compile as kernels
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def imported(code: str) -> set[str]:
+    """The packages that a new process has imported after some code."""
+    command = [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "matmul(a, a, site='m:f/x~1#0')",
+        "matmul(a, a, scheme='int8x6', backend='reference')",
+        "matmul(a, a, scheme='int8x6')",
+        "matmul(a, mixpert_py.pack(a))",
+        "matmul(numpy.ones((1200, 1200), 'f'), numpy.ones((1200, 2), 'f'))",
+    ],
+)
+def test_products_of_numpy_arrays_import_no_gpu_library(product: str) -> None:
+    code = f"import numpy, mixpert_py\nfrom mixpert_py import matmul\na = numpy.eye(8)\n{product}"
+    assert not imported(code) & {"cupy", "numba", "torch", "libcst"}
+
+
+def multiplied(pipe: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    pipe.send(matmul(a, a, scheme="int8x6", backend="reference"))
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_children_multiply_as_their_parent(start: Any) -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    context = multiprocessing.get_context(start)
+    ours, theirs = context.Pipe()
+    child = context.Process(target=multiplied, args=(theirs,))
+    with use(InForce(scheme="int8x6")):
+        child.start()
+    assert ours.poll(60)
+    np.testing.assert_array_equal(ours.recv(), matmul(a, a, scheme="int8x6", backend="reference"))
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def cold_start(folder: str, number: int, barrier: Any, results: Any) -> None:
+    Path.home = lambda: Path(folder)  # type: ignore[method-assign]
+    made = bytes([number]) * 200_000
+    barrier.wait()
+    results.put(kernels._kept("key", lambda: made))
+
+
+def test_cold_starts_at_the_same_time_leave_one_whole_kernel(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    barrier, results = context.Barrier(4), context.Queue()
+    children = [
+        context.Process(target=cold_start, args=(str(tmp_path), n, barrier, results))
+        for n in range(4)
+    ]
+    for child in children:
+        child.start()
+    found = [results.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(60)
+    assert all(len(set(one)) == 1 and len(one) == 200_000 for one in found)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 1
+    assert files[0].read_bytes() in found
+
+
+def test_a_home_that_cannot_be_written_costs_a_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "a file"
+    home.touch()
+    monkeypatch.setattr(Path, "home", lambda: home)
+    made: Callable[[], bytes] = lambda: b"code"  # noqa: E731
+    assert kernels._kept("key", made) == b"code"
+    assert list(tmp_path.iterdir()) == [home]

@@ -1,0 +1,376 @@
+"""Who multiplies arrays of a GPU, and NumPy's where there is one: on a GPU that is not there."""
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixpert_py
+from mixpert_py.errors import DeviceError
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import break_even, dispatch
+from mixpert_py.runtime.break_even import BreakEven, Figures
+from mixpert_py.runtime.dispatch import dot, dot_method, matmul
+from mixpert_py.runtime.in_force import InForce, precision, use
+from mixpert_py.runtime.trace import Reason, SiteTrace, Trace
+from tests.runtime.fake_device import FakeGpu, Stream, ndarray, on_device
+
+SITE = "m:f/matmul~aa#0"
+EDGE = 16  # from here on emulation pays in these tests
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.cupy = fake.install(monkeypatch)  # type: ignore[attr-defined]
+    figures = Figures("NVIDIA H200", 8e9, 1e8, {"faithful": BreakEven(EDGE**3, EDGE / 3)})
+    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    monkeypatch.setattr(dispatch, "MOVES", 100 * 100)
+    return fake
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
+    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+
+
+def traced(product: Callable[..., Any], *operands: Any, **given: Any) -> tuple[Any, SiteTrace]:
+    """The result of one product, and what the trace has of it."""
+    trace = Trace()
+    force = InForce(scheme=given.pop("scheme", None), backend=given.pop("in_force", None))
+    with use(replace(force, trace=trace)):
+        result = product(*operands, site=SITE, **given)
+    return result, trace.sites[SITE]
+
+
+def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
+    """The scheme that ran a product, and the reason why it was not the one in force."""
+    _, record = traced(matmul, *operands, **given)
+    (scheme,), reasons = record.schemes, list(record.reasons)
+    return scheme, reasons[0] if reasons else None
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "size", "scheme", "wanted"),
+    [
+        ("ff", EDGE, None, ("faithful", None)),
+        ("ff", EDGE - 1, None, ("native", None)),
+        ("dd", EDGE, None, ("native", None)),
+        ("fd", EDGE, None, ("native", None)),
+        ("ii", EDGE, None, ("native", None)),
+        ("ff", EDGE, "int8x6", ("int8x6", None)),
+        ("ff", EDGE - 1, "int8x6", ("native", Reason.TOO_SMALL)),
+        ("dd", EDGE, "faithful", ("faithful", None)),
+        ("dd", EDGE, "float32", ("faithful", None)),
+        ("fd", EDGE - 1, "float32", ("native", Reason.TOO_SMALL)),
+        ("ff", EDGE - 1, "float32", ("float32", None)),
+        ("ff", EDGE - 1, "float64", ("float64", None)),
+        ("dd", EDGE - 1, "float64", ("float64", None)),
+        ("ff", EDGE, "native", ("native", None)),
+        ("ii", EDGE, "int8x6", ("native", Reason.INTEGER)),
+        ("DD", EDGE, "int8x6", ("native", Reason.COMPLEX)),
+        ("ee", EDGE, "int8x6", ("native", Reason.DTYPE)),
+    ],
+)
+@pytest.mark.usefixtures("gpu")
+def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> None:
+    a, b = (ndarray(np.full((size, size), 3).astype(dtype)) for dtype in dtypes)
+    result, record = traced(matmul, a, b, scheme=scheme)
+    (name,), reasons = record.schemes, list(record.reasons)
+    assert (name, reasons[0] if reasons else None) == wanted
+    assert type(result) is ndarray
+    assert result.dtype == np.result_type(a.x, b.x)
+    np.testing.assert_array_equal(result.x, a.x @ b.x)
+    assert record.shapes == {(size, size, size): 1}
+    assert record.dtypes == {str(result.dtype): 1}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_thin_products_are_native() -> None:
+    tall, thin = normal(4000, EDGE), normal(EDGE, 4)
+    assert ran(tall, thin, scheme="int8x6") == ("native", Reason.TOO_SMALL)
+    assert ran(tall, thin, scheme="int8x6", in_force="cuda") == ("int8x6", None)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_site_that_passed_with_numpy_arrays_does_not_pass_with_others(gpu: FakeGpu) -> None:
+    small, a = np.eye(4, dtype=np.float32), normal(EDGE, EDGE)
+    with use(InForce()):
+        for _ in range(2):
+            assert type(matmul(small, small, site=SITE)) is np.ndarray
+            assert type(matmul(a, a, site=SITE)) is ndarray
+            assert type(dot(a, a, site=SITE)) is ndarray
+            assert type(dot_method(a, a, site=SITE)) is ndarray
+    assert len(gpu.launches) == 6
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("numpy", "ours"), ("ours", "numpy"), ("ours", "list"), ("int", "ours")]
+)
+@pytest.mark.parametrize("scheme", [None, "int8x6"])
+@pytest.mark.usefixtures("gpu")
+def test_a_mix_is_as_it_was(left: str, right: str, scheme: str | None) -> None:
+    kinds = {"numpy": np.eye(EDGE), "ours": normal(EDGE, EDGE), "list": [[1.0]], "int": 3}
+    outcomes = []
+    for product in (operator.matmul, matmul):
+        with use(InForce(scheme=scheme)):
+            try:
+                outcomes.append(repr(product(kinds[left], kinds[right])))
+            except Exception as error:
+                outcomes.append(f"{type(error)} {error}")
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_an_array_of_another_device_is_native() -> None:
+    with on_device(1):
+        there = normal(EDGE, EDGE)
+    here = normal(EDGE, EDGE)
+    assert ran(here, there, scheme="int8x6") == ("native", Reason.OTHER_DEVICE)
+    assert ran(there, there, scheme="int8x6") == ("native", Reason.OTHER_DEVICE)
+    with on_device(1):
+        assert ran(there, there, scheme="int8x6") == ("int8x6", None)
+
+
+def test_products_that_may_be_of_tf32_stay(gpu: FakeGpu) -> None:
+    gpu.lowered = True
+    a = normal(EDGE, EDGE)
+    assert ran(a, a) == ("native", None)
+    assert ran(a, a, scheme="int8x3") == ("int8x3", None)
+
+
+def test_reasons_of_the_machine(gpu: FakeGpu) -> None:
+    a = normal(300, 300)
+    gpu.memory = 1000
+    assert ran(a, a, scheme="int8x6") == ran(a, a) == ("native", Reason.MEMORY)
+    gpu.memory, gpu.refuses = 1e9, DeviceError("no such instruction")
+    assert ran(a, a, scheme="int8x6") == ran(a, a) == ("native", Reason.KERNEL)
+
+
+def test_an_old_gpu_is_not_used(gpu: FakeGpu) -> None:
+    gpu.capability = 7, 5
+    a = normal(EDGE, EDGE)
+    assert ran(a, a, scheme="int8x6") == ran(a, a) == ("native", Reason.OLD_GPU)
+    assert ran(a.x, a.x, scheme="int8x6") == ("native", Reason.OLD_GPU)
+    with pytest.raises(DeviceError, match=r"compute capability 7.5; the kernels need 8.0"):
+        matmul(a, a, backend="cuda")
+
+
+@pytest.mark.parametrize("by", ["position", "keyword"])
+@pytest.mark.usefixtures("gpu")
+def test_out(by: str) -> None:
+    a, wanted = normal(EDGE, EDGE), normal(EDGE, EDGE).x @ normal(EDGE, EDGE).x
+    outs: dict[str, tuple[Any, Reason | None]] = {
+        "fits": (ndarray(np.zeros((EDGE, EDGE), np.float32)), None),
+        "Fortran": (ndarray(np.zeros((EDGE, EDGE), np.float32, order="F")), None),
+        "float64": (ndarray(np.zeros((EDGE, EDGE))), Reason.OUT),
+        "stack": (ndarray(np.zeros((2, EDGE, EDGE), np.float32)), Reason.OUT),
+    }
+    for name, (out, reason) in outs.items():
+        given = {"native": np.matmul, "scheme": "int8x6"}
+        if by == "position":
+            result, record = traced(matmul, a, a, out, **given)
+        else:
+            result, record = traced(matmul, a, a, out=out, **given)
+        assert list(record.reasons) == ([] if reason is None else [reason]), name
+        np.testing.assert_allclose(
+            out.x[-EDGE:, -EDGE:].reshape(-1, EDGE, EDGE)[0], wanted, 1e-4, 1e-4
+        )
+        assert result is out or reason is not None
+
+
+@pytest.mark.usefixtures("gpu")
+def test_dot_of_many_dimensions_is_native() -> None:
+    a = normal(2, EDGE, EDGE)
+    _, record = traced(dot, a, a[0], scheme="int8x6")
+    assert record.reasons == {Reason.DIMENSIONS: 1}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_plan_decides() -> None:
+    a = normal(EDGE, EDGE)
+    trace = Trace()
+    plan = Plan(site=[Site(id=SITE, scheme="native"), Site(id="m:g/matmul~bb#0", scheme="int8x3")])
+    with use(InForce(plan=plan, trace=trace)):
+        matmul(a, a, site=SITE)
+        matmul(a, a, site="m:g/matmul~bb#0")
+        matmul(a, a, site="n:g/matmul~cc#0")
+    assert [next(iter(record.schemes)) for record in trace.sites.values()] == [
+        "native",
+        "int8x3",
+        "faithful",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["int8x6", None])
+@pytest.mark.usefixtures("gpu")
+def test_a_certificate_comes_with_the_product(scheme: str | None) -> None:
+    a, b = normal(EDGE, 2 * EDGE), normal(2 * EDGE, EDGE, seed=1)
+    with use(InForce(scheme=scheme)):
+        value, certificate = matmul(a, b, return_certificate=True)
+    assert certificate is not None
+    exact = a.x.astype(float) @ b.x.astype(float)
+    assert (np.abs(value.x - exact) <= certificate.bound()).all()
+
+
+@pytest.mark.parametrize("arrays", ["numpy", "gpu"])
+@pytest.mark.usefixtures("gpu")
+def test_the_native_product_has_no_certificate(arrays: str) -> None:
+    a = normal(4, 4)
+    value, certificate = matmul(*[a.x if arrays == "numpy" else a] * 2, return_certificate=True)
+    assert certificate is None
+    np.testing.assert_array_equal(value if arrays == "numpy" else value.x, a.x @ a.x)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_guarantee_escalates() -> None:
+    k = 4096
+    a, b = normal(EDGE, k), normal(k, EDGE, seed=1)
+    given: dict[str, Any] = {"guarantee": "componentwise"}
+    assert ran(a, b, **given) == ("int8x6", None)
+    assert ran(a, b, scheme="int8x8", **given) == ("int8x8", None)
+    assert ran(a[:, :512], b[:512], **given) == ("int8x8", None)
+    wide = ndarray(a.x * np.exp2(np.linspace(0, 30, k)).astype(np.float32))
+    assert ran(wide, b, **given) == ("native", Reason.SPREAD)
+    assert matmul(wide, b, return_certificate=True, **given)[1] is None
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_trace_knows_results_errors_and_outliers() -> None:
+    a, b = normal(EDGE, 100), normal(100, EDGE, seed=1)
+    a.x[3] = 110 / 256 / 127
+    a.x[3, 0] = 1
+    trace = Trace(levels=["int8x3"], keep=[SITE])
+    waits = Stream.here.waits
+    with use(InForce(scheme="int8x6", trace=trace)):
+        result = matmul(a, b, site=SITE)
+    assert Stream.here.waits == waits + 1  # else it would be the launch that was timed
+    record = trace.sites[SITE]
+    assert record.outliers == 1 / (2 * EDGE)
+    assert 1e-6 < record.errors["int8x3"] < 1e-3
+    assert type(trace.results[SITE]) is np.ndarray
+    np.testing.assert_array_equal(trace.results[SITE], result.x)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_nothing_waits_while_a_graph_is_captured() -> None:
+    a = normal(EDGE, EDGE)
+    with Stream(ptr=99) as stream:
+        stream.capturing = True
+        ran(a, a)
+        with use(InForce()):
+            matmul(a, a)
+    assert stream.waits == 0
+
+
+class Namespace:
+    @staticmethod
+    def from_dlpack(x: ndarray) -> "Foreign":
+        return Foreign(x.x)
+
+
+class Foreign:
+    """An array of a library that follows the array API."""
+
+    def __init__(self, x: Any, kind: int = 2, number: int = 0) -> None:
+        self.x, self.kind, self.number = x, kind, number
+        self.shape, self.ndim, self.dtype, self.size = x.shape, x.ndim, x.dtype, x.size
+
+    def __dlpack__(self) -> None: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.kind, self.number
+
+    def __array_namespace__(self) -> Any:
+        return Namespace
+
+    def __matmul__(self, other: "Foreign") -> str:
+        return "its own"
+
+    def lend(self) -> ndarray:
+        return ndarray(self.x)
+
+
+def foreign(*shape: int, **given: Any) -> Foreign:
+    return Foreign(normal(*shape).x, **given)
+
+
+def test_arrays_of_another_library_come_back_as_such(gpu: FakeGpu) -> None:
+    a, b = foreign(EDGE, 20), foreign(20, EDGE)
+    with precision("int8x8"):
+        result = matmul(a, b)
+    assert type(result) is Foreign
+    np.testing.assert_allclose(result.x, a.x @ b.x, atol=1e-5)
+    assert matmul(a, b) == "its own"  # its product may be of TF32 already
+    assert len(gpu.launches) == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (foreign(EDGE, EDGE, kind=1), foreign(EDGE, EDGE, kind=1)),
+        (foreign(EDGE, EDGE), foreign(EDGE, EDGE, number=1)),
+        (foreign(EDGE - 1, EDGE - 1), foreign(EDGE - 1, EDGE - 1)),
+    ],
+    ids=["host", "two devices", "small"],
+)
+@pytest.mark.usefixtures("gpu")
+def test_arrays_that_stay_with_their_library(a: Any, b: Any) -> None:
+    with precision("int8x6"):
+        assert matmul(a, b) == "its own"
+
+
+def test_numpy_arrays_move_where_somebody_says_so(gpu: FakeGpu) -> None:
+    a, b = normal(5, 6).x, normal(6, 7).x
+    with use(InForce(scheme="int8x8", backend="cuda")):
+        for product in (matmul, dot, dot_method):
+            result = product(a, b)
+            assert type(result) is np.ndarray
+            np.testing.assert_allclose(result, a @ b, atol=1e-5)
+    assert len(gpu.launches) == 3
+    np.testing.assert_allclose(matmul(a, b, backend="cuda"), a @ b, atol=1e-5)
+    assert len(gpu.launches) == 4
+    np.testing.assert_array_equal(matmul(a.astype(float), b, backend="cuda"), a.astype(float) @ b)
+    assert len(gpu.launches) == 4
+
+
+@pytest.mark.usefixtures("gpu")
+def test_numpy_arrays_move_where_it_pays() -> None:
+    a = normal(400, 400).x
+    assert ran(a, a) == ("faithful", None)
+    assert ran(a, a, scheme="int8x6") == ("int8x6", None)
+    assert ran(a[:9, :9], a[:9, :9], scheme="int8x6") == ("native", Reason.TOO_SMALL)
+    assert ran(a[:9, :9], a[:9, :9]) == ("native", None)
+    assert ran(a.astype(float), a.astype(float)) == ("native", None)
+    with use(InForce()):
+        for _ in range(2):
+            assert np.abs(matmul(a, a, site=SITE) - a @ a).max() > 0
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_moved_product_takes_its_out() -> None:
+    a, out = normal(400, 400).x, np.zeros((400, 400), np.float32)
+    assert dot(a, a, out) is out
+    np.testing.assert_allclose(out, a @ a, atol=1e-4)
+    assert ran(a, a, out=out[:, ::-1], native=np.matmul, scheme="int8x6") == ("native", Reason.OUT)
+
+
+def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(__import__("sys").modules, "cupy")
+    monkeypatch.setattr(gpu, "error", RuntimeError("CUDA was asked"))
+    a = normal(400, 400).x
+    assert ran(a, a, scheme="int8x6") == ("native", Reason.TOO_SMALL)
+    assert ran(a, a) == ("native", None)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_packed_operand() -> None:
+    a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
+    handle = mixpert_py.pack(b, "int8x6")
+    assert (handle.shape, handle.dtype, handle.ndim) == ((EDGE, EDGE), np.float32, 2)
+    with precision("int8x6"):
+        np.testing.assert_array_equal(matmul(a, handle).x, matmul(a, b).x)

@@ -1,0 +1,111 @@
+"""NumPy arrays moved to a GPU in panels: the same product, whatever the panels."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import device_product, transfer
+from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.transfer import GRANULE, panel_rows
+from tests.runtime.fake_device import FakeGpu, ndarray
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    return fake
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def moved(a: Any, b: Any, scheme: str = "int8x6", **given: Any) -> Any:
+    made = transfer.make(a, b, scheme, **given)
+    assert isinstance(made, Made)
+    return made.value
+
+
+def there(a: Any, b: Any, scheme: str = "int8x6") -> Any:
+    made = device_product.make(ndarray(a), ndarray(b), scheme)
+    assert isinstance(made, Made)
+    return made.value.get()
+
+
+@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd"])
+@pytest.mark.parametrize("m", [1, GRANULE, 5 * GRANULE + 1])
+@pytest.mark.parametrize("order", ["C", "F", "reversed"])
+def test_panels_make_the_same_product(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, dtypes: str, m: int, order: str
+) -> None:
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 8)
+    a, b = normal(m, 50, dtype=dtypes[0]), normal(50, 40, dtype=dtypes[1], seed=1)
+    if order == "F":
+        a, b = np.asfortranarray(a), np.asfortranarray(b)
+    elif order == "reversed":
+        a, b = a[::-1, ::-1], b[::-1, ::-1]
+    result = moved(a, b)
+    assert result.dtype == np.result_type(a, b)
+    assert result.flags.c_contiguous
+    count = len(gpu.launches)
+    np.testing.assert_array_equal(result, there(a, b))
+    assert count == (3 if m > 600 and dtypes == "ff" else 6 if m > 600 else 1)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((6,), (6, 4)), ((5, 6), (6,)), ((6,), (6,)), ((3, 5, 6), (6, 4)), ((0, 6), (6, 4))]
+)
+@pytest.mark.usefixtures("gpu")
+def test_other_shapes_move_as_they_are(shapes: Any) -> None:
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    result, wanted = moved(a, b, "int8x8"), np.matmul(a, b)
+    assert type(result) is type(wanted)
+    assert result.shape == wanted.shape
+    np.testing.assert_allclose(result, wanted, atol=2e-6)
+
+
+def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
+    a, b = normal(200, 60), normal(60, 1000, seed=1)
+    gpu.memory = 130_000
+    result = moved(a, b)
+    assert len(gpu.launches) > 2
+    gpu.memory = float("inf")
+    np.testing.assert_array_equal(result, there(a, b))
+
+
+def test_no_memory_has_a_reason(gpu: FakeGpu) -> None:
+    gpu.memory = 1000
+    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
+    assert transfer.make(normal(2, 5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
+
+
+def test_a_kernel_that_does_not_compile_has_a_reason(gpu: FakeGpu) -> None:
+    gpu.refuses = DeviceError("no such instruction")
+    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
+    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
+
+
+@pytest.mark.usefixtures("gpu")
+def test_certificates_and_outliers_come_back() -> None:
+    a, b = normal(5, 90), normal(90, 4, seed=1)
+    a[3] = 110 / 256 / 127
+    a[3, 0] = 1
+    made = transfer.make(a, b, "int8x6", traced=True)
+    assert isinstance(made, Made)
+    assert made.outliers == 1 / 9
+    made = transfer.make(a, b, "int8x6", certificate=True)
+    assert isinstance(made, Made)
+    assert made.certificate is not None
+    assert (np.abs(made.value - a.astype(float) @ b) <= made.certificate.bound()).all()
+
+
+@pytest.mark.parametrize(
+    ("m", "length", "itemsize", "rows"),
+    [(10**6, 8192, 4, 2048), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
+)
+def test_panels_are_large_and_whole(m: int, length: int, itemsize: int, rows: int) -> None:
+    assert panel_rows(m, length, itemsize) == rows
