@@ -6,7 +6,25 @@ from typing import Any
 
 import click
 
+from mixpert_py.errors import MixPertError
 from mixpert_py.program_command import TuningCommand
+
+
+class Shape(click.ParamType[tuple[int, int, int]]):
+    """m, k, n, written as one number or three with an x between them."""
+
+    name = "shape"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int, int]:
+        try:
+            sizes = [int(part) for part in str(value).split("x")]
+        except ValueError:
+            sizes = []
+        if len(sizes) not in (1, 3) or min(sizes, default=0) < 1:
+            self.fail(f"{value!r} is no N or MxKxN")
+        return sizes[0], sizes[len(sizes) // 2], sizes[-1]
 
 
 @click.group()
@@ -50,6 +68,116 @@ def bench_program(
     plan = config.load_plan(plan_path or config.plan_beside(script))
     result = program.measure(launcher.script(script, arguments), plan, rounds)
     _show(machine.finish(Path(script).stem, result, save))
+
+
+@bench.command("gemm")
+@click.option(
+    "--suite",
+    type=click.Choice(["sizes", "targets"]),
+    default="sizes",
+    show_default=True,
+    help="sizes: schemes and cuBLAS over sizes and input families; targets: what is to be reached.",
+)
+@click.option("--size", "shapes", type=Shape(), multiple=True, metavar="N|MxKxN")
+@click.option("--scheme", "schemes", multiple=True, metavar="NAME")
+@click.option("--mode", "modes", multiple=True, metavar="NAME", help="A mode of cuBLAS.")
+@click.option("--family", "families", multiple=True, metavar="NAME", help="Of operands.")
+@click.option("--error-size", default=2048, show_default=True, help="Where families are judged.")
+@click.option("--samples", default=20, show_default=True, type=click.IntRange(2))
+@click.option(
+    "--only", multiple=True, metavar="WORD", help="Sections that begin so; `list` names all."
+)
+@click.option("--resume", is_flag=True, help="Keep the sections that FILE has already.")
+@click.option("--json", "json_path", metavar="FILE", help="Written after every section.")
+@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
+def bench_gemm(
+    suite: str,
+    shapes: tuple[tuple[int, int, int], ...],
+    schemes: tuple[str, ...],
+    modes: tuple[str, ...],
+    families: tuple[str, ...],
+    error_size: int,
+    samples: int,
+    only: tuple[str, ...],
+    resume: bool,
+    json_path: str | None,
+    save: bool,
+) -> int:
+    """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
+    from mixpert_py.bench import gemm_run
+
+    wish = gemm_run.Wish(suite, shapes, schemes, modes, families, error_size, samples)
+    gemm_run.check(wish)
+    path = gemm_run.kept(suite) if save else Path(json_path) if json_path else None
+    return gemm_run.run(wish, path, only, resume)
+
+
+@bench.command("products")
+@click.option(
+    "--backend", type=click.Choice(["cuda", "reference"]), default="cuda", show_default=True
+)
+@click.option("--count", default=10_000, show_default=True, help="Products in all.")
+@click.option("--seconds", default=540.0, show_default=True, help="At most, in this call.")
+@click.option("--largest", default=4096, show_default=True, type=click.IntRange(1))
+@click.option("--state", "state_path", metavar="FILE", help="Go on where FILE says.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--seed", type=click.IntRange(0), help="This product alone, failed or not.")
+def bench_products(
+    backend: str,
+    count: int,
+    seconds: float,
+    largest: int,
+    state_path: str | None,
+    workers: int,
+    seed: int | None,
+) -> int:
+    """Random products, each held against what its scheme states; exit code 1 if one fails.
+
+    Shapes at and beside multiples of tiles, every layout in memory, family of operands, type and
+    scheme; NaN, Inf and overflow now and then. Against FP64: the certificate, what slices lost, and
+    what was made of them.
+    """
+    from mixpert_py.bench import product_backend, product_case, product_examine, products
+
+    path = Path(state_path) if state_path else None
+    state = products.load(path, backend, largest)
+    product_backend.backend(backend)
+    if seed is not None:
+        ran, failures = product_examine.examine_seed(backend, seed, largest)
+        click.echo(product_case.draw(seed, largest))
+        click.echo(f"ran {ran}: {'; '.join(failures) or 'holds'}")
+        return int(bool(failures))
+    examine = products.one_by_one(backend, largest, workers)
+    products.sweep(examine, state, count, seconds, path, click.echo)
+    click.echo(
+        f"{state.next} of {count} products in {state.seconds:.0f} s, {len(state.failures)} failed"
+    )
+    for name, times in sorted(state.ran.items(), key=lambda item: -item[1]):
+        click.echo(f"{times:6} {name}")
+    return int(bool(state.failures))
+
+
+@bench.command("readme")
+@click.option("--into", "readme", metavar="README", help="Put them there; pictures beside it.")
+def bench_readme(readme: str | None) -> None:
+    """The README's tables and pictures, made from the results that --save keeps."""
+    from mixpert_py import files
+    from mixpert_py.bench import gemm_readme, pictures
+
+    found = gemm_readme.results()
+    if not found:
+        raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
+    parts = gemm_readme.parts(found)
+    if readme is None:
+        click.echo("\n".join(parts.values()), nl=False)
+        return
+    path = Path(readme)
+    text = gemm_readme.updated(path.read_text("utf-8"), parts)
+    if "sizes" in found:
+        sizes = found["sizes"]
+        folder = path.parent / gemm_readme.PICTURES
+        pictures.draw(sizes["sections"], sizes["machine"]["device"], folder)
+    files.replace(path, text.encode())
 
 
 def _show(result: dict[str, Any]) -> None:

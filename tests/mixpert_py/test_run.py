@@ -325,3 +325,17 @@ def test_a_package_that_fails_on_import_shows_its_own_traceback(
     assert said.code == 1
     assert "KeyError: 'missing'" in said.err
     assert "launcher.py" not in said.err
+
+
+def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(
+        "import numpy as np, mixpert_py\n"
+        "a = np.random.default_rng(0).standard_normal((8, 300))\n"
+        "a[3] = 110 / 256 / 127  # second digits are large, one entry is the norm\n"
+        "a[3, 0] = 1\n"
+        "with mixpert_py.precision('int8x6', backend='reference'):\n    a @ a.T\n"
+    )
+    said = mixpert("run", "--profile", "--json", "p.json", "s.py")
+    assert "12 %" in said.err
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["outliers"] == 1 / 8

@@ -1,0 +1,69 @@
+"""The accuracy-speed plane: where every contender stands at one shape, and which are dominated."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mixpert_py.bench.target import Record
+
+Sections = Mapping[str, Sequence[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """tflops: end to end, packing and casts included. error: Frobenius, on normal data."""
+
+    name: str
+    kind: str
+    tflops: float
+    error: float
+
+
+def points(sections: Sections, size: int) -> list[Point]:
+    """What both a time and an error are known of at size³; an error of 0 is the reference's own."""
+    errors = {
+        row["name"]: float(row["frobenius"])
+        for row in cubes(sections, "accuracy", size)
+        if row["family"] == "normal"
+    }
+    return [
+        Point(row["name"], row["kind"], row["tflops"], errors[row["name"]])
+        for row in cubes(sections, "speed", size)
+        if 0 < errors.get(row["name"], 0) < math.inf
+    ]
+
+
+def cubes(sections: Sections, kind: str, size: int) -> list[Record]:
+    """Rows of the sections of one kind at size³ that did not fail."""
+    return [
+        row
+        for name, rows in sections.items()
+        for row in rows
+        if name.startswith(kind) and row["m"] == row["k"] == row["n"] == size
+        if "failed" not in row
+    ]
+
+
+def dominated(found: Iterable[Point]) -> dict[str, str]:
+    """Name → what is no slower and no less accurate, if anything is: our fastest, else cuBLAS's."""
+    found = list(found)
+    beaten = {}
+    for point in found:
+        better = [
+            other
+            for other in found
+            if other.tflops >= point.tflops
+            and other.error <= point.error
+            and (other.tflops, other.error) != (point.tflops, point.error)
+        ]
+        if better:
+            beaten[point.name] = max(
+                better, key=lambda other: (other.kind == "scheme", other.tflops)
+            ).name
+    return beaten
+
+
+def sizes(sections: Sections) -> list[int]:
+    """Every n of which the speed at n³ is known."""
+    rows = [row for name, found in sections.items() if name.startswith("speed") for row in found]
+    return sorted({row["n"] for row in rows if row["m"] == row["k"] == row["n"]})

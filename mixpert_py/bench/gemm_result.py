@@ -1,0 +1,71 @@
+"""Results of `mixpert bench gemm` in a file: written after every step, so that a run can go on."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mixpert_py import files
+from mixpert_py.bench.gemm import Section, said
+from mixpert_py.bench.target import Record
+from mixpert_py.errors import MixPertError
+
+
+class Result:
+    """A result that grows, section by section: {"machine": …, "sections": {name: rows}}.
+
+    path: the file that it is written to, and with `resume` read from first. Raises MixPertError
+    where that file is of another suite or device, or is no result.
+    """
+
+    def __init__(self, suite: str, machine: Record, path: Path | None, resume: bool) -> None:
+        self.path = path
+        self.record: Record = {"suite": suite, "machine": machine, "sections": {}}
+        if resume and path is not None and path.exists():
+            before = read(path)
+            if (before["suite"], before["machine"]["device"]) != (suite, machine["device"]):
+                raise MixPertError(f"{path}: of another suite or device; give another file")
+            self.record["sections"] = before["sections"]
+
+    @property
+    def sections(self) -> dict[str, list[Record]]:
+        """What was measured so far."""
+        found: dict[str, list[Record]] = self.record["sections"]
+        return found
+
+    def run(self, sections: Mapping[str, Section], say: Callable[[str], None]) -> None:
+        """Measure sections; those that are there already stay."""
+        for name, measure in sections.items():
+            if name in self.sections:
+                continue
+            say(name)
+            try:
+                self.sections[name] = measure()
+            except Exception as error:  # the sections after it are measured all the same
+                say(f"{name}: {said(error)}")
+                continue
+            self.write()
+
+    def write(self) -> None:
+        """The file, whole or not at all."""
+        if self.path is not None:
+            text = json.dumps(_rounded(self.record), indent=1, ensure_ascii=False) + "\n"
+            files.replace(self.path, text.encode())
+
+
+def read(path: Path) -> Record:
+    """A result from its file. Raises MixPertError where it is none."""
+    try:
+        loaded: Record = json.loads(path.read_text("utf-8"))
+        return {key: loaded[key] for key in ("suite", "machine", "sections")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise MixPertError(f"{path}: not a result of `mixpert bench gemm`") from error
+
+
+def _rounded(value: Any) -> Any:
+    """Floats with the digits that a measurement has."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value

@@ -1,0 +1,94 @@
+"""What `mixpert bench gemm` does: a suite, section by section, into a file and a table."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from mixpert_py.bench import gemm, gemm_tables, machine, targets, vendor
+from mixpert_py.bench.families import FAMILIES
+from mixpert_py.bench.gemm import Section, Shape
+from mixpert_py.bench.gemm_result import Result
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.schemes import get
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for; empty: the suite's own."""
+
+    suite: str
+    shapes: tuple[Shape, ...] = ()
+    schemes: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    error_size: int = gemm.ERROR_SIZE
+    samples: int = 20
+
+
+def check(wish: Wish) -> None:
+    """Raise PlanError where a scheme, a mode or a family is none."""
+    for name in wish.schemes:
+        get(name)
+    for word, names, known in (
+        ("mode", wish.modes, vendor.MODES),
+        ("family", wish.families, FAMILIES),
+    ):
+        for name in names:
+            if name not in known:
+                raise PlanError(f"unknown {word} {name!r}; known: {', '.join(known)}")
+
+
+def kept(suite: str) -> Path:
+    """Where the README's results are."""
+    return machine.RESULTS / ("gemm.json" if suite == "sizes" else "gemm-targets.json")
+
+
+def run(wish: Wish, path: Path | None, only: Collection[str], resume: bool) -> int:
+    """Measure on the current GPU, write, print; the exit code. Raises DeviceError without one."""
+    cupy = machine.gpu()
+    bench, missing = gemm.standard(
+        cupy, wish.samples, wish.schemes or gemm.SCHEMES, wish.modes or tuple(vendor.MODES)
+    )
+    sections = chosen(bench, wish)
+    if "list" in only:
+        click.echo("\n".join(sections))
+        return 0
+    for word in only:
+        if not any(name.startswith(word) for name in sections):
+            raise PlanError(f"unknown section {word!r}; `--only list` names them")
+    if only:
+        sections = {name: s for name, s in sections.items() if name.startswith(tuple(only))}
+    facts = {**machine.machine(), **machine.device(cupy), "not offered": missing}
+    result = Result(wish.suite, facts, path, resume)
+    result.run(sections, lambda line: click.echo(line, err=True))
+    show(result.record["suite"], result.sections)
+    for name, why in missing.items():
+        click.echo(f"{name}: {why}")
+    return 0 if result.sections.keys() >= sections.keys() else 1
+
+
+def chosen(bench: gemm.Bench, wish: Wish) -> Mapping[str, Section]:
+    """The sections of a suite, by name."""
+    if wish.suite == "targets":
+        return targets.sections(bench)
+    shapes = wish.shapes or tuple((n, n, n) for n in gemm.SIZES)
+    return gemm.sections(bench, shapes, wish.families or tuple(FAMILIES), wish.error_size)
+
+
+def show(suite: str, sections: Mapping[str, list[dict[str, object]]]) -> None:
+    """Print the tables of a suite."""
+    rows = {
+        kind: [row for name, found in sections.items() if name.startswith(kind) for row in found]
+        for kind in ("speed", "accuracy")
+    }
+    if suite == "targets":
+        rows = {"targets": [row for found in sections.values() for row in found]}
+        lines = gemm_tables.target_rows(rows["targets"])
+        for line, row in zip(lines, rows["targets"], strict=True):
+            line.append(str(row["detail"]) if row["measured"] else "")
+        gemm_tables.show((*gemm_tables.TARGETS, "how"), lines)
+        return
+    gemm_tables.show(gemm_tables.SPEED, gemm_tables.speed_rows(rows["speed"]))
+    gemm_tables.show(gemm_tables.ACCURACY, gemm_tables.accuracy_rows(rows["accuracy"]))

@@ -1,0 +1,175 @@
+"""A random product: all that is chosen about it, from a seed, and its operands."""
+
+import math
+import random
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Literal
+
+import numpy as np
+
+from mixpert_py.bench.arrays import Array, Numbers, narrow
+from mixpert_py.bench.families import FAMILIES
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import Digits
+
+Special = Literal["", "not finite", "overflow"]
+Way = Literal["", "left kept", "right kept", "out"]
+
+SPECIALS: tuple[Special, ...] = ("", "not finite", "overflow")
+WAYS: tuple[Way, ...] = ("", "left kept", "right kept", "out")
+TILES = (64, 96, 128, 192, 256)
+STEPS = (32, 64, 128, 256)
+BLOCKS = (32, 64, 100, 128, 200, 256, 300, 512, 1000, 1024, 4096)
+LAYOUTS = ("C", "F", "strided", "negative", "offset", "repeated")
+STACKS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    *(((3,), (3,)), ((4,), ()), ((), (5,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((1,), (6,))),
+    *(((0,), (0,)), ((2, 1, 2), (2, 2))),
+)
+DTYPES = (
+    *(("float32", "float32"), ("float64", "float64")),
+    *(("float32", "float64"), ("float64", "float32")),
+)
+LARGEST_OF_STACK = 300
+NAMES = ("faithful", *(name for name, entry in SCHEMES.items() if isinstance(entry, Scheme)))
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How one operand lies in memory; a vector has no row, or no column, of its own."""
+
+    dtype: str
+    layout: str
+    stack: tuple[int, ...]
+    vector: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One product (m, k) by (k, n). special: what is put among the operands of the family; way: an
+    operand is packed beforehand, or the result goes into `out`.
+    """
+
+    seed: int
+    scheme: str
+    block: int | None
+    family: str
+    m: int
+    k: int
+    n: int
+    left: Side
+    right: Side
+    special: Special
+    way: Way = ""
+
+    def __str__(self) -> str:
+        sides = " by ".join(
+            " ".join(
+                str(part)
+                for part in (side.dtype, side.layout, side.stack or "", "vector" * side.vector)
+                if part
+            )
+            for side in (self.left, self.right)
+        )
+        block = f", block {self.block}" if self.block else ""
+        rest = "".join(f", {word}" for word in (self.special, self.way) if word)
+        return (
+            f"{self.seed}: {self.scheme}{block}, {self.m} × {self.k} × {self.n}, {sides}, "
+            f"{self.family}{rest}"
+        )
+
+
+def draw(seed: int, largest: int = 4096) -> Case:
+    """The product of a seed, no dimension above `largest`."""
+    rng = random.Random(seed)
+    scheme = rng.choice(NAMES)
+    entry = SCHEMES[scheme]
+    takes_block = (
+        isinstance(entry, Scheme) and isinstance(entry.left, Digits) and entry.left.group == 1
+    )
+    block = rng.choice(BLOCKS) if takes_block and rng.random() < 0.5 else None
+    stacks = rng.choice(STACKS) if rng.random() < 0.12 else ((), ())
+    vectors = (False, False)
+    if stacks == ((), ()) and rng.random() < 0.06:
+        vectors = rng.choice(((True, False), (False, True)))
+    limit = min(largest, LARGEST_OF_STACK) if stacks != ((), ()) else largest
+    dtypes = rng.choices(DTYPES, (10, 4, 1, 1))[0]
+    left, right = (
+        Side(dtype, rng.choice(LAYOUTS) if not vector else "C", stack, vector)
+        for dtype, stack, vector in zip(dtypes, stacks, vectors, strict=True)
+    )
+    special: Special = rng.choices(SPECIALS, (80, 15, 5))[0]
+    way: Way = rng.choices(WAYS, (82, 6, 6, 6))[0]
+    if "kept" in way and (block is not None or True in vectors):
+        way = ""  # a packed operand has its own block, and is a matrix
+    return Case(
+        seed,
+        scheme,
+        block,
+        rng.choice(tuple(FAMILIES)),
+        1 if vectors[0] else _length(rng, limit, TILES),
+        _length(rng, limit, STEPS),
+        1 if vectors[1] else _length(rng, limit, TILES),
+        left,
+        right,
+        special,
+        way,
+    )
+
+
+def _length(rng: random.Random, largest: int, multiples: tuple[int, ...]) -> int:
+    """Few are 0 or 1, most are at a multiple of a tile or one off it, as many small as large."""
+    kind = rng.random()
+    if kind < 0.06:
+        return min(int(kind < 0.04), largest)
+    span = math.log2(max(largest, 9)) - 3
+    cap = min(largest, round(2 ** (3 + span * math.sqrt(rng.random()))))
+    if kind < 0.3 or cap < min(multiples):
+        return rng.randint(1, max(cap, 1))
+    step = rng.choice([multiple for multiple in multiples if multiple <= cap])
+    return min(largest, step * round(cap / step) + rng.choice((-1, 0, 1)))
+
+
+def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
+    """a (…, m, k) and b (…, k, n), or vectors, of NumPy or CuPy."""
+    numbers = Numbers(xp, case.seed)
+    family = FAMILIES[case.family]
+    count = max(1, math.prod(case.left.stack), math.prod(case.right.stack))
+    pairs = [family(numbers, case.m, case.k, case.n) for _ in range(count)]
+    a, b = (
+        _operand(case, side, numbers, [pair[which] for pair in pairs])
+        for which, side in enumerate((case.left, case.right))
+    )
+    return a[..., 0, :] if case.left.vector else a, b[..., 0] if case.right.vector else b
+
+
+def _operand(case: Case, side: Side, numbers: Numbers, matrices: list[Array]) -> Array:
+    xp = numbers.xp
+    x = xp.stack(matrices)[: math.prod(side.stack)]
+    if case.special == "overflow":
+        x = x * 2.0 ** (60 if side.dtype == "float32" else 500)
+    if case.special == "not finite" and x.size:
+        x.reshape(-1)[numbers.integers(0, x.size, 3)] = xp.asarray([math.nan, math.inf, -math.inf])
+    x = narrow(x.reshape(*side.stack, *matrices[0].shape), np.dtype(side.dtype))
+    return laid_out(x, side.layout, xp)
+
+
+def laid_out(x: Array, layout: str, xp: ModuleType) -> Array:
+    """The same matrices, or one row over and over for "repeated", in another place in memory."""
+    rows, columns = x.shape[-2:]
+    if layout == "F":
+        return x.swapaxes(-1, -2).copy().swapaxes(-1, -2)
+    if layout == "strided":
+        wide = xp.zeros((*x.shape[:-2], 2 * rows, 3 * columns), x.dtype)
+        wide[..., ::2, ::3] = x
+        return wide[..., ::2, ::3]
+    if layout == "negative":
+        return x[..., ::-1, ::-1].copy()[..., ::-1, ::-1]
+    if layout == "offset":  # not where a vector load could begin
+        wide = xp.zeros((*x.shape[:-2], rows + 1, columns + 3), x.dtype)
+        wide[..., 1:, 3:] = x
+        return wide[..., 1:, 3:]
+    if layout == "repeated" and rows:
+        return xp.broadcast_to(x[..., :1, :], x.shape)
+    return x

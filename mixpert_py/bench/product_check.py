@@ -1,0 +1,149 @@
+"""Whether a product holds what its scheme states: against FP64, element by element."""
+
+from types import ModuleType
+
+import numpy as np
+
+from mixpert_py.bench.arrays import Array, wide
+from mixpert_py.bench.product_slices import Slices
+from mixpert_py.runtime.certificate import MEASURING, Certificate
+from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+
+SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
+Failures = list[str]
+
+
+class Checked:
+    """Two matrices, a (m, k) and b (k, n), and their product in float64, NaN and Inf apart.
+
+    Elements whose row of A or column of B is not finite are compared with the native product in
+    float64; the others with the product of everything finite.
+    """
+
+    def __init__(self, xp: ModuleType, a: Array, b: Array, dtype: np.dtype[np.floating]) -> None:
+        self.xp, self.dtype, self.k = xp, dtype, a.shape[1]
+        self.unit = UNIT32 if dtype.itemsize == 4 else UNIT64
+        self.given = wide(a), wide(b)
+        keep = [xp.isfinite(x) for x in self.given]
+        self.a, self.b = (xp.where(mask, x, 0.0) for mask, x in zip(keep, self.given, strict=True))
+        self.rows, self.columns = keep[0].all(axis=1), keep[1].all(axis=0)
+        if 0 in (*a.shape, *b.shape):
+            self.exact = self.absolute = xp.zeros((a.shape[0], b.shape[1]))
+        else:
+            self.exact, self.absolute = self.a @ self.b, abs(self.a) @ abs(self.b)
+        self.own = self.k * UNIT64 * self.absolute  # what the product in float64 may itself be off
+        # Elsewhere a sum on the way may overflow, as it may in the native product.
+        self.held = 2 * self.absolute < float(np.finfo(dtype).max)
+
+    @property
+    def finite(self) -> Array:
+        """Elements that no NaN or Inf of an operand reaches."""
+        return self.rows[:, None] & self.columns
+
+    def special_values(self, value: Array) -> Failures:
+        """NaN and Inf must be exactly where, and what, they are natively."""
+        (a, b), made = self.given, wide(value)
+        rows, columns = (self.xp.flatnonzero(~keep) for keep in (self.rows, self.columns))
+        failures = []
+        for name, x, y, here in (
+            ("rows", a[rows], b, made[rows]),
+            ("columns", a, b[:, columns], made[:, columns]),
+        ):
+            if not here.size:
+                continue
+            native = x @ y
+            wrong = (here != native) & ~(self.xp.isnan(here) & self.xp.isnan(native))
+            if bool(wrong.any()):
+                failures.append(f"NaN and Inf: {int(wrong.sum())} elements of their {name} differ")
+        return failures
+
+    def certified(self, value: Array, certificate: Certificate) -> Failures:
+        """|C − Ĉ| within the certificate's bound."""
+        left, right = self.xp.asarray(certificate.left), self.xp.asarray(certificate.right)
+        left = self.xp.where(self.rows[:, None], left, 0.0)
+        right = self.xp.where(self.columns, right, 0.0)
+        return self._within("certificate", value, (left @ right) * MEASURING + certificate.floor)
+
+    def graded(self, value: Array) -> Failures:
+        """Grade B, k · 2^-24 · ‖A(i,:)‖ ‖B(:,j)‖, 2 % let go where one rounding is all of it."""
+        rows, columns = self._norms(self.a), self._norms(self.b.T)
+        limit = self.k * UNIT32 * (1.02 if self.k == 1 else 1 + 2.0**-20) * rows[:, None] * columns
+        return self._within("grade B", value, limit + self.k * self._smallest)
+
+    def chained(self, value: Array) -> Failures:
+        """The bound of any native product: (k + 1) · u · |A||B|, u the result's rounding."""
+        limit = (self.k + 1) * self.unit * self.absolute * (1 + 2.0**-10)
+        return self._within("native", value, limit + self.k * self._smallest)
+
+    def executed(self, value: Array, scheme: Scheme, left: Slices, right: Slices) -> Failures:
+        """|Ĉ − Σ A_p B_q over the scheme's terms| ≤ Σ ρ |A_p| |B_q|: the engine by itself.
+
+        Where nothing left the slices, so nothing was added to what the terms make.
+        """
+        rounding = scheme.rounding(self.k, self.unit)
+        terms = [(term.left, term.right) for term in scheme.terms]
+        rows = self.xp.concatenate([left.values[p] for p, _ in terms], axis=1)
+        columns = self.xp.concatenate([right.values[q] for _, q in terms], axis=1)
+        weights = self.xp.asarray([rounding[term] for term in terms]).repeat(self.k)
+        made = rows @ columns.T
+        # The last: what the sums here, in float64, may themselves be off.
+        weights = weights * (1 + 2.0**-20) + len(terms) * self.k * UNIT64
+        limit = abs(rows) * weights @ abs(columns).T
+        floor = (self.k + 2) * self._smallest
+        excess = abs(wide(value) - made) - limit - floor
+        whole = left.whole[:, None] & right.whole
+        return self._failures("terms", value, made, excess, whole)
+
+    def measured(self, left: Slices, right: Slices) -> Failures:
+        """The norms that packing measured, against those of the slices themselves."""
+        failures = []
+        sides = (("A", left, self.a), ("B", right, self.b.T))
+        for name, slices, exact in sides:
+            residual = exact - slices.values.sum(axis=0)
+            pairs = (
+                ("norm", self._norms(exact), slices.norm),
+                ("residual", self._norms(residual), slices.residual),
+                *(
+                    (f"slice {p}", self._norms(part), slices.norms[p])
+                    for p, part in enumerate(slices.values)
+                ),
+            )
+            for what, found, stated in pairs:
+                short = ~(found <= self.xp.asarray(stated) * MEASURING * SLACK) & slices.whole
+                if bool(short.any()):
+                    failures.append(
+                        f"{what} of {name} is no upper bound in {int(short.sum())} rows"
+                    )
+        return failures
+
+    @property
+    def _smallest(self) -> float:
+        return float(np.finfo(self.dtype).smallest_subnormal)
+
+    def _norms(self, x: Array) -> Array:
+        """2-norm of every row, also where squares leave float64's range."""
+        if not x.size:
+            return self.xp.zeros(len(x))
+        peak = abs(x).max(axis=1)
+        peak += peak == 0
+        return peak * ((x / peak[:, None]) ** 2).sum(axis=1) ** 0.5
+
+    def _within(self, what: str, value: Array, limit: Array) -> Failures:
+        excess = abs(wide(value) - self.exact) - limit - self.own
+        return self._failures(what, value, self.exact, excess, self.finite)
+
+    def _failures(
+        self, what: str, value: Array, exact: Array, excess: Array, mask: Array
+    ) -> Failures:
+        own = wide(value)
+        judged = self.finite & self.xp.isfinite(exact) & (self.held | self.xp.isfinite(own))
+        bad = ~(excess <= 0) & mask & judged
+        if not bool(bad.any()):
+            return []
+        place = int(self.xp.where(bad, abs(excess), -1.0).argmax())
+        i, j = divmod(place, exact.shape[1])
+        made, expected = float(own[i, j]), float(exact[i, j])
+        return [
+            f"{what}: {int(bad.sum())} elements beyond the bound, [{i}, {j}] is {made!r}, "
+            f"to be {expected!r}, {float(excess[i, j]):.2e} too far"
+        ]

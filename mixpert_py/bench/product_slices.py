@@ -1,0 +1,84 @@
+"""What packed operands really hold, in float64, whichever backend packed them."""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.bench.arrays import Array, wide
+from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.splitter import Digits, Splitter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices:
+    """One operand, A by rows or B by columns, by value.
+
+    values: (count, rows, k). whole: (rows,) bool, nothing left the slices. norm, residual: (rows,)
+    and norms: (count, rows), as packing measured them.
+    """
+
+    values: Array
+    whole: Array
+    norm: Array
+    residual: Array
+    norms: Array
+
+
+def of_reference(packed: Packed, splitter: Splitter, k: int, block: int, reverse: bool) -> Slices:
+    """From the reference backend's layout."""
+    chunks, rows, count, chunk = packed.slices.shape
+    digits = packed.slices.transpose(2, 1, 0, 3).reshape(count, rows, chunks * chunk)
+    digits = digits[::-1] if reverse else digits
+    units = np.ldexp(packed.significands.astype(np.float64), packed.exponents)
+    whole = ~(packed.outlier.any(axis=1) | packed.nonfinite)
+    found = packed.measured
+    values = _valued(np, digits.astype(np.float64), units, splitter, k, block, block)
+    return Slices(values, whole, found.norm, found.residual, found.slices)
+
+
+def of_device(xp: ModuleType, packed: Any, k: int) -> Slices:
+    """From the device's layout (`packing.DevicePacked`, one matrix, measured); xp: CuPy."""
+    place = packed.layout
+    raw = _unswizzled(xp, packed.view("slices")[0, :, :, : place.rows])
+    elements = _elements(xp, raw, packed.splitter)  # (steps, count, rows, S)
+    digits = elements.transpose(1, 2, 0, 3).reshape(place.count, place.rows, -1)
+    scales = packed.view("scales")[0].T
+    units = xp.ldexp((scales & 511).astype(np.float64), scales >> 9)
+    block, padded = place.block, place.padded_block
+    norms = packed.view("norms")[0]
+    values = _valued(xp, digits, units, packed.splitter, k, block, padded)
+    return Slices(values, packed.view("flags")[0] == 0, norms[0], norms[1], norms[2:])
+
+
+def _unswizzled(xp: ModuleType, raw: Array) -> Array:
+    """(steps, count, rows, 64) bytes, every row's four chunks of 16 in their order along K."""
+    steps, count, rows, _ = raw.shape
+    row = xp.arange(rows)[:, None]
+    place = xp.arange(4)[None, :] ^ ((row >> 1) & 3)
+    return raw.reshape(steps, count, rows, 4, 16)[:, :, row, place].reshape(raw.shape)
+
+
+def _elements(xp: ModuleType, raw: Array, splitter: Splitter) -> Array:
+    """The last axis as numbers in float64."""
+    raw = xp.ascontiguousarray(raw)
+    if isinstance(splitter, Digits):
+        return raw.view(np.int8).astype(np.float64)
+    if splitter.element.name == "float16":
+        return raw.view(np.float16).astype(np.float64)
+    if splitter.element.name == "bfloat16":
+        return wide((raw.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32))
+    return wide(raw.view(np.float32))
+
+
+def _valued(
+    xp: ModuleType, digits: Array, units: Array, splitter: Splitter, k: int, block: int, padded: int
+) -> Array:
+    """Digits (count, rows, padded K) times the unit of their block (rows, blocks), and weights."""
+    along = xp.arange(k)
+    block_of = along // max(block, 1)
+    values = digits[:, :, block_of * padded + along % max(block, 1)] * units[:, block_of]
+    width = splitter.width if isinstance(splitter, Digits) else splitter.step
+    weights = 2.0 ** (-width * xp.arange(splitter.count))
+    return values * weights[:, None, None]

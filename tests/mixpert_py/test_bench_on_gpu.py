@@ -1,0 +1,80 @@
+"""The benchmarks' own parts on a GPU: clock, casts, random numbers, cuBLAS, packed slices."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.bench import gemm_run, product_examine, vendor
+from mixpert_py.bench.arrays import Numbers, narrow, wide
+from mixpert_py.bench.device_clock import EventClock
+from mixpert_py.bench.gemm_result import read
+from mixpert_py.bench.product_case import NAMES, draw
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+
+
+def test_casts_keep_subnormals() -> None:
+    x = np.array([2.0**-149, -(2.0**-130), 2.0**-126, 1.5, np.inf, np.nan])
+    narrowed = narrow(cupy.asarray(x), np.dtype(np.float32))
+    assert narrowed.dtype == np.float32
+    np.testing.assert_array_equal(narrowed.get(), x.astype(np.float32))
+    np.testing.assert_array_equal(wide(narrowed).get(), x)
+
+
+def test_random_numbers_are_numpys() -> None:
+    one, other = (Numbers(xp, 7) for xp in (np, cupy))
+    np.testing.assert_array_equal(one.random((50, 40)), other.random((50, 40)).get())
+    normal = one.standard_normal(100), other.standard_normal(100).get()
+    np.testing.assert_allclose(*normal, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(one.integers(-3, 9, 100), other.integers(-3, 9, 100).get())
+
+
+def test_the_clock() -> None:
+    clock = EventClock(cupy)
+
+    def wait() -> None:
+        clock._spin((1,), (1,), (cupy.uint64(1_000_000),))
+
+    clock.sample(wait, 1, 1e-3)
+    sample = clock.sample(wait, 5, 1e-3)
+    assert sample.device == pytest.approx(1e-3, rel=0.05)
+    assert sample.ahead
+    assert sample.host < 1e-3
+
+
+@pytest.mark.parametrize("mode", vendor.MODES.values(), ids=vendor.MODES)
+def test_modes_of_cublas(mode: vendor.Mode) -> None:
+    why = vendor.offered(mode)
+    if why is not None:
+        assert why.startswith("not offered: ")
+        return
+    a, b = (np.random.default_rng(i).standard_normal((3, 130, 130)) for i in (1, 2))
+    a, b = a.astype(np.float32), np.asfortranarray(b.astype(np.float32))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    most = {"float64": 1e-15, "float16": 1e-3}.get(mode.element, 1e-6)
+    most = 1e-3 if mode.name == "cuBLAS TF32" else most
+    for x, y, expected in ((a, b.copy(), exact), (a[0], b[0], exact[0])):
+        value = vendor.contender(mode).prepare(cupy.asarray(x), cupy.asarray(y)).whole().get()
+        assert np.linalg.norm(value - expected) <= most * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("scheme", NAMES)
+def test_random_products(scheme: str) -> None:
+    seeds = [seed for seed in range(400) if draw(seed, 600).scheme == scheme][:6]
+    for seed in seeds:
+        assert product_examine.examine_seed("cuda", seed, 600).failures == [], draw(seed, 600)
+
+
+@pytest.mark.parametrize(
+    ("suite", "only"), [("sizes", ("speed", "accuracy normal")), ("targets", ("batched",))]
+)
+def test_a_run(tmp_path: Path, suite: Any, only: tuple[str, ...]) -> None:
+    path = tmp_path / "r.json"
+    wish = gemm_run.Wish(suite, ((512, 512, 512),), ("int8x6",), (), ("normal",), 256, 3)
+    assert gemm_run.run(wish, path, only, resume=False) == 0
+    rows = [row for found in read(path)["sections"].values() for row in found]
+    assert rows
+    assert not [row for row in rows if "failed" in row or row.get("measured", 1) is None]
