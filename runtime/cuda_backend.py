@@ -52,7 +52,7 @@ def cuda_kernels() -> Kernels:
 
     from mixpert_py.runtime.gemm import gemm
     from mixpert_py.runtime.packing import pack, pack_one
-    from mixpert_py.runtime.repair import repair
+    from mixpert_py.runtime.packing.repair import repair
 
     return Kernels(cupy, pack, pack_one, gemm, repair)
 

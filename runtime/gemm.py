@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.kernels.compile import Kernel, cuda_kernel
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
 from mixpert_py.runtime.tile import HOPPER, PORTABLE, STEP, Chip, Family, Tile, choose, is_grouped
 

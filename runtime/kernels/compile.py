@@ -1,15 +1,13 @@
-"""Kernels compiled once per machine, kept in the user's own directory, and launched cheaply.
+"""Kernels compiled once per machine, and kept in the user's own directory.
 
 CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, kept here by name,
 source and versions, and loaded by CuPy, so that a process that finds them imports no Numba.
 """
 
-import ctypes
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib import import_module, metadata
@@ -18,36 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.kernels.kernel import Kernel
 
 KERNELS = "mixpert_py.runtime.kernels"
 STATIC_SHARED = 48 * 1024  # more per block must be asked for
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
-    """A kernel loaded on one device. `module` keeps the code alive."""
-
-    name: str
-    handle: int
-    module: Any
-    driver: Any
-
-    def launch(
-        self,
-        grid: int,
-        block: int,
-        arguments: Sequence[Any],
-        *,
-        shared: int = 0,
-        stream: int = 0,
-    ) -> None:
-        """Enqueue on a stream. arguments: ctypes values (or structures), as the kernel takes them.
-
-        A CuPy launch converts and checks each argument, which costs more than the kernel does.
-        """
-        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        where = ctypes.addressof(pointers)
-        self.driver.launchKernel(self.handle, grid, 1, 1, block, 1, 1, shared, stream, where, 0)
 
 
 def cuda_kernel(
@@ -169,17 +141,17 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
     return made
 
 
-def _key(module: str, *parts: str) -> str:
-    """Names what is compiled: the sources beside the module, Numba's version, and the rest."""
-    texts = [_sources(module.rpartition(".")[0]), metadata.version("numba-cuda"), module, *parts]
+def _key(*parts: str) -> str:
+    """Names what is compiled: the runtime's own sources, Numba's version, and the rest."""
+    texts = [_sources(), metadata.version("numba-cuda"), *parts]
     return sha256("\0".join(texts).encode()).hexdigest()
 
 
 @cache
-def _sources(package: str) -> str:
-    folder = files(package).iterdir()
-    modules = sorted((file for file in folder if file.name.endswith(".py")), key=lambda f: f.name)
-    return "\0".join(file.read_text(encoding="utf-8") for file in modules)
+def _sources() -> str:
+    """Every module of the runtime: kernels take constants and functions from all over it."""
+    paths = sorted(Path(str(files("mixpert_py.runtime"))).rglob("*.py"))
+    return "\0".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def _entry(ptx: bytes) -> str:

@@ -20,7 +20,7 @@ from mixpert_py.runtime import cuda_backend, device, device_product, reference
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.outliers import kept_part, outlier_part
 from mixpert_py.runtime.packing import DevicePacked, Operand
-from mixpert_py.runtime.packing_layout import layout
+from mixpert_py.runtime.packing.layout import layout
 
 
 class OutOfMemoryError(MemoryError):

@@ -8,7 +8,7 @@ from mixpert_py.runtime import digits, float_slices
 from mixpert_py.runtime.certificate import MEASURING
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.packing_layout import Layout
+from mixpert_py.runtime.packing.layout import Layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter
 from tests.runtime.families import Array

@@ -1,6 +1,6 @@
 """The row kernels compiled for a GPU that need not be there: they compile, and as meant.
 
-Run by `tests/runtime/test_row_packing.py` in a process of its own.
+Run by `tests/runtime/packing/test_rows.py` in a process of its own.
 """
 
 import re
@@ -11,11 +11,11 @@ import pytest
 from numba import cuda
 from numba.cuda import dispatcher
 
-from mixpert_py.runtime.packing_side import Side, side
-from mixpert_py.runtime.row_kernels import row_kernel, tile_kernel
+from mixpert_py.runtime.packing.row_kernels import row_kernel, tile_kernel
+from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from tests.runtime.compiled_checks import CAPABILITY, registers
+from tests.runtime.packing.compiled_checks import CAPABILITY, registers
 
 REGISTERS = {"float32": 80, "float64": 128}  # of a thread: three, or two, blocks of 256
 # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill: measured.

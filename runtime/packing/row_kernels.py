@@ -23,10 +23,9 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing_layout import ITEM, NONFINITE, OUTLIER
-from mixpert_py.runtime.packing_side import Side
-from mixpert_py.runtime.row_digits import (
+from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
+from mixpert_py.runtime.packing.layout import ITEM, NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.row_digits import (
     bits_type,
     facts,
     place_of,
@@ -36,7 +35,8 @@ from mixpert_py.runtime.row_digits import (
     row_units,
     tile_fetch,
 )
-from mixpert_py.runtime.row_intrinsics import count_one
+from mixpert_py.runtime.packing.row_intrinsics import count_one
+from mixpert_py.runtime.packing.side import Side
 
 WARP = 32
 # Threads that a multiprocessor is to have room for: of either kernel, and in double precision.

@@ -6,12 +6,12 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.row_kernels import row_kernel, tile_kernel
-from mixpert_py.runtime.row_packing import RowPacking, Tuning, row_packing, suits
+from mixpert_py.runtime.packing.row_kernels import row_kernel, tile_kernel
+from mixpert_py.runtime.packing.rows import RowPacking, Tuning, row_packing, suits
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
-from tests.runtime.simulated.launches import GARBAGE, Buffers, flat, operand, simulation
-from tests.runtime.simulated.launches import _buffers as buffers_of
+from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 
 SMALL = Tuning(32, 32, 0, 1, 32, 4, 3)
 

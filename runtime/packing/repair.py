@@ -4,10 +4,12 @@ import struct
 from functools import cache, lru_cache
 from typing import Any
 
-from mixpert_py.runtime.kernels.compile import Kernel, numba_kernel
-from mixpert_py.runtime.packing import DevicePacked, Form, launch_words
+from mixpert_py.runtime.kernels.compile import numba_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.operand import Form
 
-KERNELS = "mixpert_py.runtime.repair_kernels"
+KERNELS = "mixpert_py.runtime.packing.repair_kernels"
 LINES = 2048  # rows of A, or columns of B, of a tile of work
 COLUMNS = 64  # of C, where a tile is of rows
 THREADS = 256
@@ -47,8 +49,7 @@ def repair(
     aligned = (a_flags | b_flags) % WIDE == 0
     kernel, blocks = _kernel(a.memory, b.memory, size, cupy.cuda.runtime.getDevice())
     grid, lengths, rest = words(a.form, b.form, *how, blocks if aligned else 0)
-    launch_words(
-        kernel,
+    kernel.launch_words(
         grid,
         THREADS,
         (

@@ -1,6 +1,6 @@
 """Kernels that Numba compiles, for a GPU that need not be there: they compile, and as meant.
 
-Run by `tests/runtime/test_packing.py` in a process of its own.
+Run by `tests/runtime/packing/test_packing.py` in a process of its own.
 """
 
 import re
@@ -13,10 +13,10 @@ import pytest
 from numba import cuda
 from numba.cuda import dispatcher
 
-from mixpert_py.runtime.packing_kernels import pack_kernel
-from mixpert_py.runtime.packing_layout import REDUCTIONS
-from mixpert_py.runtime.packing_side import side
-from mixpert_py.runtime.repair_kernels import repair_kernel
+from mixpert_py.runtime.packing.layout import REDUCTIONS
+from mixpert_py.runtime.packing.repair_kernels import repair_kernel
+from mixpert_py.runtime.packing.side import side
+from mixpert_py.runtime.packing.strip_kernels import pack_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 

@@ -1,6 +1,6 @@
 """The repair kernel in Numba's simulator: sums of just what is flagged, in float64 as the measure.
 
-Run by `tests/runtime/test_repair.py` in a process of its own.
+Run by `tests/runtime/packing/test_repair.py` in a process of its own.
 """
 
 import struct
@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from mixpert_py.runtime import repair_kernels
-from mixpert_py.runtime.packing_layout import NONFINITE, OUTLIER
-from mixpert_py.runtime.repair import COLUMNS, LINES, words
+from mixpert_py.runtime.packing import repair_kernels
+from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
-from tests.runtime.simulated.launches import GARBAGE, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand, simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 

@@ -11,9 +11,10 @@ from numba import cuda
 from numba.cuda.simulator.kernel import BlockManager, BlockThread
 
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing import POINTERS, Operand, packing
-from mixpert_py.runtime.packing_kernels import pack_kernel
-from mixpert_py.runtime.packing_layout import Layout
+from mixpert_py.runtime.packing import Operand
+from mixpert_py.runtime.packing.layout import Layout
+from mixpert_py.runtime.packing.strip_kernels import pack_kernel
+from mixpert_py.runtime.packing.strips import POINTERS, packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.intrinsics import (
+from mixpert_py.runtime.packing.intrinsics import (
     bytes_of,
     device,
     fused,
@@ -24,7 +24,7 @@ LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
 
 
 def digit_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into digits: the device functions `item` and `finish` of packing_kernels.
+    """For a splitter into digits: the device functions `item` and `finish` of strip_kernels.
 
     Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
     of the block; those of digits in units of 4^(e − 7 − width · p).

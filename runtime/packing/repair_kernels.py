@@ -22,9 +22,9 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.intrinsics import device, load_four
-from mixpert_py.runtime.packing_layout import NONFINITE, OUTLIER
-from mixpert_py.runtime.repair import COLUMNS, LINES, THREADS, WIDE
+from mixpert_py.runtime.packing.intrinsics import device, load_four
+from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, THREADS, WIDE
 
 LOADS = 2  # of each operand's flags that a thread has under way
 

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.cuda import types
 
-from mixpert_py.runtime.digit_kernels import high_half, high_pairs, low_half, low_pairs, squared
 from mixpert_py.runtime.digits import FIT
-from mixpert_py.runtime.intrinsics import (
+from mixpert_py.runtime.packing.digit_items import (
+    high_half,
+    high_pairs,
+    low_half,
+    low_pairs,
+    squared,
+)
+from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
     device,
@@ -28,9 +34,9 @@ from mixpert_py.runtime.intrinsics import (
     power_of_two,
     store_two,
 )
-from mixpert_py.runtime.packing_layout import ITEM
-from mixpert_py.runtime.packing_side import Side
-from mixpert_py.runtime.row_intrinsics import product32, product64
+from mixpert_py.runtime.packing.layout import ITEM
+from mixpert_py.runtime.packing.row_intrinsics import product32, product64
+from mixpert_py.runtime.packing.side import Side
 
 FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
 TOO_FINE = 1 << 13  # more than any

@@ -26,10 +26,11 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.digit_kernels import digit_item
 from mixpert_py.runtime.digits import FIT, UNSEEN
-from mixpert_py.runtime.float_kernels import float_item
-from mixpert_py.runtime.intrinsics import (
+from mixpert_py.runtime.outliers import RATIO
+from mixpert_py.runtime.packing.digit_items import digit_item
+from mixpert_py.runtime.packing.float_items import float_item
+from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
     device,
@@ -39,8 +40,7 @@ from mixpert_py.runtime.intrinsics import (
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.outliers import RATIO
-from mixpert_py.runtime.packing_layout import (
+from mixpert_py.runtime.packing.layout import (
     DEPTH,
     ITEM,
     KEPT,
@@ -48,7 +48,7 @@ from mixpert_py.runtime.packing_layout import (
     NONFINITE,
     OUTLIER,
 )
-from mixpert_py.runtime.packing_side import Side
+from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves

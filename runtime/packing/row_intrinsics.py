@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from mixpert_py.runtime.intrinsics import SIMULATED
+from mixpert_py.runtime.packing.intrinsics import SIMULATED
 
 if SIMULATED:
 

@@ -9,12 +9,13 @@ from typing import NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing import VECTOR, DevicePacked, Form, Operand, launch_words
-from mixpert_py.runtime.packing_layout import ITEM, STEP, Layout, layout
-from mixpert_py.runtime.packing_side import Side, side
+from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import ITEM, STEP, Layout, layout
+from mixpert_py.runtime.packing.operand import VECTOR, Form, Operand
+from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.splitter import Digits, Splitter
 
-KERNELS = "mixpert_py.runtime.row_kernels"
+KERNELS = "mixpert_py.runtime.packing.row_kernels"
 LONGEST = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
 
 
@@ -125,7 +126,7 @@ def _launch_rows(how: RowPacking, packed: tuple[DevicePacked, ...], stream: int)
     grids = [_grid(how, i) for i in range(last + 1)]
     kernel = numba_kernel(KERNELS, "row_kernel", (how.sides[0], how.sides[last], *how.constants))
     words = (*rows[0], grids[0], *rows[last], how.layouts[0].k, how.layouts[0].steps)
-    launch_words(kernel, sum(grids), int(how.constants[0]), words, 0, stream)
+    kernel.launch_words(sum(grids), int(how.constants[0]), words, 0, stream)
 
 
 def _launch_tiles(
@@ -138,7 +139,7 @@ def _launch_tiles(
     constants = how.sides[first], how.sides[last], threads, how.tuning.across
     kernel = numba_kernel(KERNELS, "tile_kernel", constants)
     words = (*tiles[0], grids[0], *tiles[-1], how.layouts[0].k, how.layouts[0].steps)
-    launch_words(kernel, sum(grids), threads, words, 0, stream)
+    kernel.launch_words(sum(grids), threads, words, 0, stream)
 
 
 def _grid(how: RowPacking, i: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.intrinsics import (
+from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
     device,
@@ -19,7 +19,7 @@ from mixpert_py.runtime.intrinsics import (
 
 
 def float_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into floats: the device functions `item` and `finish` of packing_kernels.
+    """For a splitter into floats: the device functions `item` and `finish` of strip_kernels.
 
     Sums of squares are in units of 4^e, where the row lies below 2^e.
     """

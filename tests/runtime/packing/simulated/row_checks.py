@@ -1,6 +1,6 @@
 """The row kernels in Numba's simulator against the reference backend, bit for bit.
 
-Run by `tests/runtime/test_row_packing.py` in a process of its own.
+Run by `tests/runtime/packing/test_rows.py` in a process of its own.
 """
 
 from dataclasses import replace
@@ -11,13 +11,13 @@ import pytest
 
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.row_packing import Tuning
+from mixpert_py.runtime.packing.rows import Tuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.families import FAMILIES, Array
-from tests.runtime.packing_reference import compare, reference
-from tests.runtime.simulated.row_launches import SMALL, pack
+from tests.runtime.packing.expected import compare, reference
+from tests.runtime.packing.simulated.row_launches import SMALL, pack
 
 INT8X6 = get("int8x6")
 assert isinstance(INT8X6, Scheme)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.packing import Form
-from mixpert_py.runtime.row_packing import Tuning, row_packing, shares, suits
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.rows import Tuning, row_packing, shares, suits
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from tests.runtime.child import run
 from tests.runtime.families import FAMILIES
-from tests.runtime.packing_reference import reference
+from tests.runtime.packing.child import run
+from tests.runtime.packing.expected import reference
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
@@ -18,11 +18,11 @@ SPLITTERS = INT8X6.left, INT8X6.right
 
 
 def test_kernels_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/simulated/row_packing_checks.py", simulated=True)
+    assert "passed" in run("tests/runtime/packing/simulated/row_checks.py", simulated=True)
 
 
 def test_kernels_compile() -> None:
-    assert "passed" in run("tests/runtime/row_compiled_checks.py", simulated=False)
+    assert "passed" in run("tests/runtime/packing/row_compiled_checks.py", simulated=False)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
@@ -89,7 +89,7 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from mixpert_py.runtime.row_packing import pack_rows
+    from mixpert_py.runtime.packing.rows import pack_rows
     from tests.runtime.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
@@ -124,7 +124,7 @@ def test_sizes_of_launches_change_no_bit(across: int, items: int) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from mixpert_py.runtime.row_packing import pack_rows
+    from mixpert_py.runtime.packing.rows import pack_rows
 
     rng = cupy.random.default_rng(1)
     x = rng.standard_normal((300, 3000), dtype=np.float32)
@@ -148,7 +148,7 @@ def test_batches_and_one_operand_on_the_device() -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns
-    from mixpert_py.runtime.row_packing import pack_rows
+    from mixpert_py.runtime.packing.rows import pack_rows
 
     rng = cupy.random.default_rng(2)
     y = rng.standard_normal((3, 500, 200), dtype=np.float32)

@@ -8,24 +8,25 @@ import pytest
 
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing import Form, packing
-from mixpert_py.runtime.packing_layout import HOPPER, KEPT, MOST_THREADS, REDUCTIONS
+from mixpert_py.runtime.packing.layout import HOPPER, KEPT, MOST_THREADS, REDUCTIONS
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.strips import packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from tests.runtime.child import run
 from tests.runtime.families import FAMILIES, Array
-from tests.runtime.packing_reference import compare, reference
+from tests.runtime.packing.child import run
+from tests.runtime.packing.expected import compare, reference
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
 
 
 def test_kernels_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/simulated/packing_checks.py", simulated=True)
+    assert "passed" in run("tests/runtime/packing/simulated/packing_checks.py", simulated=True)
 
 
 def test_kernels_compile() -> None:
-    assert "passed" in run("tests/runtime/compiled_checks.py", simulated=False)
+    assert "passed" in run("tests/runtime/packing/compiled_checks.py", simulated=False)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing import Form
-from mixpert_py.runtime.packing_layout import NONFINITE, OUTLIER
-from mixpert_py.runtime.repair import COLUMNS, LINES, MOST_FLAGS, words
-from tests.runtime.child import run
+from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, words
+from tests.runtime.packing.child import run
 
 
 def test_the_kernel_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/simulated/repair_checks.py", simulated=True)
+    assert "passed" in run("tests/runtime/packing/simulated/repair_checks.py", simulated=True)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int) -> Non
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
-    from mixpert_py.runtime.repair import repair
+    from mixpert_py.runtime.packing.repair import repair
     from mixpert_py.runtime.scheme import Scheme
     from mixpert_py.runtime.schemes import get
 

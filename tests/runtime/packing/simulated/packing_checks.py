@@ -1,6 +1,6 @@
 """The packing kernel in Numba's simulator against the reference backend, bit for bit.
 
-Run by `tests/runtime/test_packing.py` in a process of its own.
+Run by `tests/runtime/packing/test_packing.py` in a process of its own.
 """
 
 from dataclasses import replace
@@ -14,8 +14,8 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices
 from tests.runtime.families import FAMILIES, Array
-from tests.runtime.packing_reference import compare, reference
-from tests.runtime.simulated.launches import pack
+from tests.runtime.packing.expected import compare, reference
+from tests.runtime.packing.simulated.launches import pack
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
