@@ -73,8 +73,7 @@ def matmul(
         and guarantee is None
         and not return_certificate
         and passes(site)
-        and type(a) is ndarray
-        and type(b) is ndarray
+        and type(a) is type(b) is ndarray
         and a.size < MOVES
     ):
         return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
@@ -102,8 +101,7 @@ def dot(
         scheme is None
         and backend is None
         and passes(site)
-        and type(a) is ndarray
-        and type(b) is ndarray
+        and type(a) is type(b) is ndarray
         and a.size < MOVES
     ):
         return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
@@ -126,8 +124,7 @@ def dot_method(
         scheme is None
         and backend is None
         and passes(site)
-        and type(a) is ndarray
-        and type(b) is ndarray
+        and type(a) is type(b) is ndarray
         and a.size < MOVES
     ):
         return a.dot(b) if out is None and not rest else _natively(_call_method, a, b, rest, out)
