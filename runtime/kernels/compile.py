@@ -41,6 +41,7 @@ def numba_kernel(module: str, factory: str, constants: tuple[Any, ...], shared: 
     `factory(*constants)` in `module` gives the Python function and its Numba argument types:
     pointers and scalars only, so that arguments are passed one by one as in C. The function may
     have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for.
+    Raises DeviceError where it does not compile.
     """
     import cupy
 
@@ -106,19 +107,27 @@ def _expanded(file: str) -> str:
 
 
 def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
-    from numba import cuda
-
+    try:
+        from numba import cuda
+        from numba.core.errors import NumbaError
+        from numba.cuda.cudadrv.error import NvvmError
+    except ImportError as error:
+        raise DeviceError(f"kernel {factory!r}: numba-cuda cannot be imported ({error})") from error
     function, signature = getattr(import_module(module), factory)(*constants)
     cc = (int(capability[:-1]), int(capability[-1]))
-    ptx, _ = cuda.compile(
-        function,
-        signature,
-        cc=cc,
-        device=False,
-        abi="numba",
-        output="ptx",
-        launch_bounds=getattr(function, "launch_bounds", None),
-    )
+    try:
+        ptx, _ = cuda.compile(
+            function,
+            signature,
+            cc=cc,
+            device=False,
+            abi="numba",
+            output="ptx",
+            launch_bounds=getattr(function, "launch_bounds", None),
+        )
+    # A library that is missing is a RuntimeError, or an ImportError, depending on which.
+    except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
+        raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
     return ptx if isinstance(ptx, bytes) else ptx.encode()
 
 

@@ -1,0 +1,30 @@
+"""Kernel sources as they are compiled, and compilations that fail."""
+
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.kernels.compile import _compiled, source_text
+
+
+@pytest.mark.parametrize("file", ["gemm_sm80.cu", "gemm_sm90.cu"])
+def test_definitions_come_first_and_nothing_is_included(file: str) -> None:
+    text = source_text(file, (("ELEMENT", 1), ("TERMS", "{0,0}")))
+    assert text.startswith("#define ELEMENT 1\n#define TERMS {0,0}\n")
+    assert "#include" not in text
+    assert text.count("struct Problem {") == 1
+    assert text.index("struct Problem {") < text.index("__global__")
+
+
+def factory() -> tuple[object, tuple[object, ...]]:
+    from numba.cuda import types
+
+    def kernel(x):  # type: ignore[no-untyped-def]
+        return x.nothing_of_the_kind
+
+    return kernel, (types.int64,)
+
+
+def test_what_numba_cannot_compile_is_one_clear_line() -> None:
+    pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
+    with pytest.raises(DeviceError, match=r"^kernel 'factory': .*$"):
+        _compiled(__name__, "factory", (), "90")
