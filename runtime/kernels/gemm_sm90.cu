@@ -53,14 +53,16 @@ typedef float Value;
 #endif
 
 constexpr int CONSUMERS = TILE_M / 64;
-constexpr int STEP = 64;               // bytes of K
+constexpr int STEP = 64;  // bytes of K
 constexpr int A_SLICE = TILE_M * STEP, B_SLICE = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * A_SLICE + COUNT_B * B_SLICE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
 // ---- the walk over tiles and segments of K ----------------------------------------------------
 
-struct Tile { int product, row, column; };
+struct Tile {
+    int product, row, column;
+};
 
 // Tiles of a group of rows are walked column by column, so that what runs at a time is nearly
 // square and its operands stay in L2.
@@ -105,18 +107,22 @@ __device__ __forceinline__ Partial combined(Sum (&acc)[ACCUMULATORS][REGISTERS],
     Partial p = (Partial)acc[0][i];
 #pragma unroll
     for (int g = 1; g < ACCUMULATORS; g++)
-        p = rounded::multiply_add(p, Precision<Partial>::power(weight(g - 1) - weight(g)), (Partial)acc[g][i]);
+        p = rounded::multiply_add(p, Precision<Partial>::power(weight(g - 1) - weight(g)),
+                                  (Partial)acc[g][i]);
     return p;
 }
 
 // A unit g · 2^E in two factors, since 2^(EA + EB) may be no normal number although C is. The first
 // carries g, and gA · gB is exact: so a sum is rounded once, or once more where C is subnormal. The
 // factors of the largest units, E = 113, still have products below 2^128.
-struct Unit { Value one, two; };
+struct Unit {
+    Value one, two;
+};
 
 __device__ __forceinline__ Unit unit(int scale) {
     int e = scale >> 9, half = (e >> 1) - 5;
-    return {(Value)(scale & 511) * Precision<Value>::power(half), Precision<Value>::power(e - half)};
+    return {(Value)(scale & 511) * Precision<Value>::power(half),
+            Precision<Value>::power(e - half)};
 }
 
 // The unit of sums that finish() stores: promotion has scaled those of integers already.
@@ -125,7 +131,8 @@ __device__ __forceinline__ Unit last_unit(const int *scales, int row, int rows) 
 }
 
 __device__ __forceinline__ const int *scales_of(const Operand &x, const Tile &tile, int block) {
-    return (const int *)((const char *)x.scales + tile.product * x.scales_stride) + (u64)block * x.rows;
+    return (const int *)((const char *)x.scales + tile.product * x.scales_stride) +
+           (u64)block * x.rows;
 }
 
 __device__ __forceinline__ Value scaled(Value x, const Unit &a, const Unit &b) {
@@ -140,7 +147,8 @@ struct Destination {
 };
 
 // Adds a pair of neighbours in a row to C.
-__device__ __forceinline__ void store(const Problem &p, const Destination &to, int column, Value x, Value y) {
+__device__ __forceinline__ void store(const Problem &p, const Destination &to, int column, Value x,
+                                      Value y) {
     if (column >= to.columns) return;
     Value *c = to.c + column;
     bool both = column + 1 < to.columns;
@@ -170,10 +178,11 @@ __device__ __forceinline__ void store_pair(Value *c, Value x, Value y) {
 
 // A thread holds of every 8 columns two neighbours, in its row of the upper 8 and of the lower 8.
 template <typename Total>
-__device__ __forceinline__ void finish(const Problem &p, int index, int group, int block, bool first, bool last,
-                                       const Total (&sum)[REGISTERS]) {
+__device__ __forceinline__ void finish(const Problem &p, int index, int group, int block,
+                                       bool first, bool last, const Total (&sum)[REGISTERS]) {
     Tile tile = tile_at(p, index);
-    int row = my_row(tile, group), column = tile.column + (threadIdx.x & 3) * 2, m = p.a.rows, n = p.b.rows;
+    int row = my_row(tile, group), column = tile.column + (threadIdx.x & 3) * 2, m = p.a.rows,
+        n = p.b.rows;
     const int *scales_a = scales_of(p.a, tile, block), *scales_b = scales_of(p.b, tile, block);
     Value *c = (Value *)p.c + tile.product * p.c_stride;
     const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride;
@@ -183,8 +192,8 @@ __device__ __forceinline__ void finish(const Problem &p, int index, int group, i
         Unit a = last_unit(scales_a, r, m);
         Destination to{c + r * p.c_leading, c_in + r * p.c_in_leading, r < m ? n : 0, first, last};
         // The usual case by itself, and free of tests.
-        bool whole = first && last && p.alpha == 1.0 && p.beta == 0.0 && r < m && tile.column + TILE_N <= n &&
-                     ((u64)to.c & (2 * sizeof(Value) - 1)) == 0;
+        bool whole = first && last && p.alpha == 1.0 && p.beta == 0.0 && r < m &&
+                     tile.column + TILE_N <= n && ((u64)to.c & (2 * sizeof(Value) - 1)) == 0;
         if (whole) {
 #pragma unroll
             for (int i = 0; i < REGISTERS; i += 4) {
@@ -247,10 +256,12 @@ __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full,
             wait(empty + 8 * ring.stage, ring.parity ^ 1);
             expect(barrier, STAGE);
 #pragma unroll
-            for (int s = 0; s < COUNT_A; s++, a += a_slice) copy(to + s * A_SLICE, a, A_SLICE, barrier);
+            for (int s = 0; s < COUNT_A; s++, a += a_slice)
+                copy(to + s * A_SLICE, a, A_SLICE, barrier);
             to += COUNT_A * A_SLICE;
 #pragma unroll
-            for (int s = 0; s < COUNT_B; s++, b += b_slice) copy(to + s * B_SLICE, b, B_SLICE, barrier);
+            for (int s = 0; s < COUNT_B; s++, b += b_slice)
+                copy(to + s * B_SLICE, b, B_SLICE, barrier);
         }
     }
 }
@@ -269,8 +280,9 @@ struct Multiplier {
 
     // One half of the stage at `a`, for accumulators GROUP and on. keep: whether it adds to what they hold.
     template <int GROUP, int HELD>
-    __device__ __forceinline__ void issue(Sum (&acc)[HELD][REGISTERS], u32 (&f)[IN_REGISTERS + 1][4], u32 a,
-                                          int half, int keep) const {
+    __device__ __forceinline__ void issue(Sum (&acc)[HELD][REGISTERS],
+                                          u32 (&f)[IN_REGISTERS + 1][4], u32 a, int half,
+                                          int keep) const {
 #pragma unroll
         for (int s = 0; s < IN_REGISTERS; s++)
             load_fragment(f[s], a + s * A_SLICE + (my_fragment ^ half * 32));
@@ -280,10 +292,10 @@ struct Multiplier {
             if (t == term_end(g)) g++;
             int left = term(t).left, add = t == term_end(g - 1) ? keep : 1;
             u64 there = describe(a + COUNT_A * A_SLICE + term(t).right * B_SLICE + half * 32);
-            if (left < IN_REGISTERS)
-                multiply(acc[g - GROUP], f[left], there, add);
+            if (left < IN_REGISTERS) multiply(acc[g - GROUP], f[left], there, add);
             else
-                multiply(acc[g - GROUP], describe(a + left * A_SLICE + group * 64 * STEP + half * 32), there, add);
+                multiply(acc[g - GROUP],
+                         describe(a + left * A_SLICE + group * 64 * STEP + half * 32), there, add);
         }
         commit();
     }
@@ -300,14 +312,18 @@ __device__ __forceinline__ void keep_until_here(u32 (&f)[IN_REGISTERS + 1][4]) {
 
 // Adds a part's sums to those of the tile's other parts. Whether all parts have been added, and then
 // `acc` holds the tile's. Sums of integers do not depend on the order.
-__device__ __forceinline__ bool complete(const Problem &p, int tail, int group, Sum (&acc)[ACCUMULATORS][REGISTERS]) {
+__device__ __forceinline__ bool complete(const Problem &p, int tail, int group,
+                                         Sum (&acc)[ACCUMULATORS][REGISTERS]) {
 #if ELEMENT == 0
     __shared__ int parts_before;
     int threads = 128 * CONSUMERS, thread = threadIdx.x - 128;
-    int *sums = p.parts + (p.tail + 31) / 32 * 32 + (u64)tail * ACCUMULATORS * REGISTERS * threads + thread;
+    int *sums =
+        p.parts + (p.tail + 31) / 32 * 32 + (u64)tail * ACCUMULATORS * REGISTERS * threads + thread;
 #pragma unroll
     for (int i = 0; i < ACCUMULATORS * REGISTERS; i++)
-        asm volatile("red.global.add.s32 [%0], %1;" ::"l"(sums + i * threads), "r"(acc[i / REGISTERS][i % REGISTERS]) : "memory");
+        asm volatile("red.global.add.s32 [%0], %1;" ::"l"(sums + i * threads),
+                     "r"(acc[i / REGISTERS][i % REGISTERS])
+                     : "memory");
     __threadfence();
     asm volatile("bar.sync 1, %0;" ::"n"(128 * CONSUMERS) : "memory");
     if (thread == 0) parts_before = atomicAdd(p.parts + tail, 1);
@@ -315,12 +331,14 @@ __device__ __forceinline__ bool complete(const Problem &p, int tail, int group, 
     if (parts_before != p.split - 1) return false;
     __threadfence();
 #pragma unroll
-    for (int i = 0; i < ACCUMULATORS * REGISTERS; i++) acc[i / REGISTERS][i % REGISTERS] = __ldcg(sums + i * threads);
+    for (int i = 0; i < ACCUMULATORS * REGISTERS; i++)
+        acc[i / REGISTERS][i % REGISTERS] = __ldcg(sums + i * threads);
 #endif
     return true;
 }
 
-__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty, int group) {
+__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
+                                        int group) {
     const Multiplier multiplier(group);
     const int count = tile_count(p);
     Ring ring;
@@ -332,7 +350,8 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
             int end = min(segment_end(p, begin), work.end);
             Sum acc[ACCUMULATORS][REGISTERS];
 #pragma unroll
-            for (int i = 0; i < ACCUMULATORS * REGISTERS; i++) acc[i / REGISTERS][i % REGISTERS] = 0;
+            for (int i = 0; i < ACCUMULATORS * REGISTERS; i++)
+                acc[i / REGISTERS][i % REGISTERS] = 0;
             u32 f[2][IN_REGISTERS + 1][4] = {};
             for (int step = begin; step < end; step++) {
                 wait(full + 8 * ring.stage, ring.parity);
@@ -355,7 +374,8 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
             for (int i = 0; i < REGISTERS; i++) sum[i] = combined(acc, i);
             asm volatile("" ::: "memory");  // nothing of the epilogue earlier: registers are full
             int block = p.blocks > 1 ? begin / p.steps_per_block : 0;
-            finish(p, work.tile, group, block, work.part || begin == 0, work.part || end == p.steps, sum);
+            finish(p, work.tile, group, block, work.part || begin == 0, work.part || end == p.steps,
+                   sum);
             begin = end;
         } while (begin < work.end);
     }
@@ -400,7 +420,9 @@ struct BlockScales {
         return !WIDE && furthest <= 120;
     }
 
-    __device__ __forceinline__ int column(int i) const { return b[GROUPED ? i >> 2 : (i >> 2) * 2 + (i & 1)]; }
+    __device__ __forceinline__ int column(int i) const {
+        return b[GROUPED ? i >> 2 : (i >> 2) * 2 + (i & 1)];
+    }
 };
 
 __device__ __forceinline__ float near_unit(int scale) {
@@ -408,7 +430,8 @@ __device__ __forceinline__ float near_unit(int scale) {
 }
 
 // Adds the sums of one block to those of all before.
-__device__ __forceinline__ void promote(Partial (&total)[REGISTERS], Sum (&acc)[ACCUMULATORS][REGISTERS],
+__device__ __forceinline__ void promote(Partial (&total)[REGISTERS],
+                                        Sum (&acc)[ACCUMULATORS][REGISTERS],
                                         const BlockScales &scales) {
     if (scales.near()) {
         float a[2] = {near_unit(scales.a[0]), near_unit(scales.a[1])};
@@ -416,20 +439,25 @@ __device__ __forceinline__ void promote(Partial (&total)[REGISTERS], Sum (&acc)[
         for (int i = 0; i < REGISTERS; i++) {
             float both = a[i >> 1 & 1] * near_unit(scales.column(i));
             // Units that are powers of two make an exact product: then it is rounded with the sum.
-            if (GROUPED) total[i] = rounded::multiply_add(combined(acc, i), (Partial)both, total[i]);
-            else total[i] = rounded::add(total[i], rounded::multiply(combined(acc, i), (Partial)both));
+            if (GROUPED)
+                total[i] = rounded::multiply_add(combined(acc, i), (Partial)both, total[i]);
+            else
+                total[i] =
+                    rounded::add(total[i], rounded::multiply(combined(acc, i), (Partial)both));
         }
     } else {
         Unit a[2] = {unit(scales.a[0]), unit(scales.a[1])};
 #pragma unroll
         for (int i = 0; i < REGISTERS; i++)
-            total[i] = rounded::add(total[i], scaled(combined(acc, i), a[i >> 1 & 1], unit(scales.column(i))));
+            total[i] = rounded::add(
+                total[i], scaled(combined(acc, i), a[i >> 1 & 1], unit(scales.column(i))));
     }
 }
 
 // One block, of half a step or of INTERVAL / 2 steps. Returns the first step after it.
-__device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier, const Tile &tile,
-                                             int row, int step, Ring &ring, u32 buffers, u32 full, u32 empty,
+__device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
+                                             const Tile &tile, int row, int step, Ring &ring,
+                                             u32 buffers, u32 full, u32 empty,
                                              Partial (&total)[REGISTERS], BlockScales &scales) {
     int group = multiplier.group;
     Sum acc[ACCUMULATORS][REGISTERS];
@@ -499,13 +527,16 @@ __device__ __forceinline__ void consume_groups(const Multiplier &multiplier, u32
     if (HALVES == 2) keep_until_here(f[1]);
 #pragma unroll
     for (int i = 0; i < REGISTERS; i++)
-        total[i] = weight(GROUP) ? rounded::multiply_add(acc[0][i], Precision<float>::power(weight(GROUP)), total[i])
+        total[i] = weight(GROUP) ? rounded::multiply_add(
+                                       acc[0][i], Precision<float>::power(weight(GROUP)), total[i])
                                  : rounded::add(total[i], acc[0][i]);
-    if constexpr (GROUP + 1 < ACCUMULATORS) consume_groups<GROUP + 1, HALVES>(multiplier, a, half, total);
+    if constexpr (GROUP + 1 < ACCUMULATORS)
+        consume_groups<GROUP + 1, HALVES>(multiplier, a, half, total);
 }
 
-__device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier, const Tile &tile,
-                                             int row, int step, Ring &ring, u32 buffers, u32 full, u32 empty,
+__device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
+                                             const Tile &tile, int row, int step, Ring &ring,
+                                             u32 buffers, u32 full, u32 empty,
                                              Partial (&total)[REGISTERS], BlockScales &) {
     wait(full + 8 * ring.stage, ring.parity);
     u32 a = buffers + ring.stage * STAGE;
@@ -522,7 +553,8 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
 
 #endif
 
-__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty, int group) {
+__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
+                                        int group) {
     const Multiplier multiplier(group);
     const int count = tile_count(p);
     Ring ring;
@@ -536,7 +568,8 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
         BlockScales scales;
         scales.fetch(p, tile, row, 0);
         for (int step = 0; step < p.steps;)
-            step = consume_block(p, multiplier, tile, row, step, ring, buffers, full, empty, total, scales);
+            step = consume_block(p, multiplier, tile, row, step, ring, buffers, full, empty, total,
+                                 scales);
         finish(p, index, group, 0, true, true, total);
     }
 }

@@ -15,22 +15,20 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 
 // ---- wgmma: one product of 64 rows, TILE_N columns and 32 bytes of K --------------------------
 
-#define N8(a, b, c, d, e, f, g, h) "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
-#define NAMES_32                                                                                  \
-    N8(0, 1, 2, 3, 4, 5, 6, 7) "," N8(8, 9, 10, 11, 12, 13, 14, 15) "," N8(16, 17, 18, 19, 20, 21, \
-    22, 23) "," N8(24, 25, 26, 27, 28, 29, 30, 31)
-#define NAMES_48                                                                                  \
-    NAMES_32 "," N8(32, 33, 34, 35, 36, 37, 38, 39) "," N8(40, 41, 42, 43, 44, 45, 46, 47)
-#define NAMES_64                                                                                  \
-    NAMES_48 "," N8(48, 49, 50, 51, 52, 53, 54, 55) "," N8(56, 57, 58, 59, 60, 61, 62, 63)
-#define NAMES_96                                                                                  \
-    NAMES_64 "," N8(64, 65, 66, 67, 68, 69, 70, 71) "," N8(72, 73, 74, 75, 76, 77, 78, 79) "," N8( \
-    80, 81, 82, 83, 84, 85, 86, 87) "," N8(88, 89, 90, 91, 92, 93, 94, 95)
-#define NAMES_128                                                                                 \
-    NAMES_96 "," N8(96, 97, 98, 99, 100, 101, 102, 103) "," N8(104, 105, 106, 107, 108, 109, 110,  \
-    111) "," N8(112, 113, 114, 115, 116, 117, 118, 119) "," N8(120, 121, 122, 123, 124, 125, 126, 127)
-#define BIND_8(d, i)                                                                              \
-    BIND(d[i]), BIND(d[i + 1]), BIND(d[i + 2]), BIND(d[i + 3]), BIND(d[i + 4]), BIND(d[i + 5]),    \
+// The names of an accumulator's registers in assembly, ten at a time.
+#define TEN(t) \
+    "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define NAMES_30 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," TEN(1) "," TEN(2)
+#define NAMES_32 NAMES_30 ",%30,%31"
+#define NAMES_48 NAMES_30 "," TEN(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define NAMES_60 NAMES_30 "," TEN(3) "," TEN(4) "," TEN(5)
+#define NAMES_64 NAMES_60 ",%60,%61,%62,%63"
+#define NAMES_90 NAMES_60 "," TEN(6) "," TEN(7) "," TEN(8)
+#define NAMES_96 NAMES_90 ",%90,%91,%92,%93,%94,%95"
+#define NAMES_128 \
+    NAMES_90 "," TEN(9) "," TEN(10) "," TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define BIND_8(d, i)                                                                            \
+    BIND(d[i]), BIND(d[i + 1]), BIND(d[i + 2]), BIND(d[i + 3]), BIND(d[i + 4]), BIND(d[i + 5]), \
         BIND(d[i + 6]), BIND(d[i + 7])
 #define BIND_32(d) BIND_8(d, 0), BIND_8(d, 8), BIND_8(d, 16), BIND_8(d, 24)
 #define BIND_48(d) BIND_32(d), BIND_8(d, 32), BIND_8(d, 40)
@@ -38,6 +36,7 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #define BIND_96(d) BIND_64(d), BIND_8(d, 64), BIND_8(d, 72), BIND_8(d, 80), BIND_8(d, 88)
 #define BIND_128(d) BIND_96(d), BIND_8(d, 96), BIND_8(d, 104), BIND_8(d, 112), BIND_8(d, 120)
 
+// P0 … P5 name what follows the accumulator: descriptors, or registers of A, and a predicate.
 #if TILE_N == 64
 #define SHAPE "m64n64"
 #define NAMES NAMES_32
@@ -113,21 +112,21 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #endif
 
 __device__ __forceinline__ void multiply(Sum (&d)[REGISTERS], const u32 (&a)[4], u64 b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, " P5 ", 0;\n"
-        "wgmma.mma_async.sync.aligned." SHAPE KIND " {" NAMES "}, {" P0 "," P1 "," P2 "," P3 "}, " P4
-        ", p" SCALES LAYOUT_B ";\n}"
-        : BINDINGS(d)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P5
+                 ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." SHAPE KIND " {" NAMES "}, {" P0 "," P1 "," P2
+                 "," P3 "}, " P4 ", p" SCALES LAYOUT_B ";\n}"
+                 : BINDINGS(d)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
 }
 
 __device__ __forceinline__ void multiply(Sum (&d)[REGISTERS], u64 a, u64 b, int keep) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, " P2 ", 0;\n"
-        "wgmma.mma_async.sync.aligned." SHAPE KIND " {" NAMES "}, " P0 ", " P1
-        ", p" SCALES LAYOUT_A LAYOUT_B ";\n}"
-        : BINDINGS(d)
-        : "l"(a), "l"(b), "r"(keep));
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " P2
+                 ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." SHAPE KIND " {" NAMES "}, " P0 ", " P1
+                 ", p" SCALES LAYOUT_A LAYOUT_B ";\n}"
+                 : BINDINGS(d)
+                 : "l"(a), "l"(b), "r"(keep));
 }
 
 __device__ __forceinline__ void fence_registers() {
@@ -136,7 +135,8 @@ __device__ __forceinline__ void fence_registers() {
 __device__ __forceinline__ void commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-template <int PENDING> __device__ __forceinline__ void wait_products() {
+template <int PENDING>
+__device__ __forceinline__ void wait_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
@@ -162,8 +162,8 @@ __device__ __forceinline__ void load_fragment(u32 (&f)[4], u32 address) {
 __device__ __forceinline__ void wait(u32 barrier, int parity) {
     asm volatile(
         "{\n.reg .pred p;\nAGAIN:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}\n" ::"r"(
-            barrier),
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra "
+        "AGAIN;\nDONE:\n}\n" ::"r"(barrier),
         "r"(parity)
         : "memory");
 }
@@ -181,7 +181,8 @@ __device__ __forceinline__ void expect(u32 barrier, int bytes) {
 
 __device__ __forceinline__ void copy(u32 to, const unsigned char *from, int bytes, u32 barrier) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(to),
         "l"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
