@@ -37,8 +37,8 @@ def pack(
 
     block: stretch of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
     `reference.multiply`. measure: 2-norms too. Does not wait for the device.
-    Raises ShapeError where K differs or anything is empty, PlanError on a block length that the
-    scheme, or a GPU, does not take.
+    Raises ShapeError where K differs or anything is empty, PlanError on a block length where the
+    scheme has none.
     """
     if a.k != b.k:
         raise ShapeError(f"cannot multiply rows of {a.k} by columns of {b.k}")

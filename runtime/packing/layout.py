@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from mixpert_py.errors import PlanError
 from mixpert_py.runtime.splitter import TF32, Digits, Splitter
 
 NONFINITE, OUTLIER = 1, 2  # bits of a row's flag
@@ -48,7 +47,7 @@ class Layout:
 
     @property
     def steps_per_block(self) -> int:
-        """0 where a block is part of a step."""
+        """0 where a block is half a step."""
         return self.padded_block * self.size // STEP
 
     @property
@@ -60,16 +59,15 @@ class Layout:
 def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
     """For batch · rows rows of length k, every `block` of which share a scale.
 
-    Raises PlanError for blocks of 1, 2 or 4, of which threads would have to share a word.
+    A block is padded to whole steps, or to half a step if that holds it: what one instruction
+    multiplies has one scale.
     """
     size = _size(splitter)
     in_step = STEP // size
     block = min(block, k)
     blocks = -(-k // block)
-    if blocks > 1 and in_step % block == 0:
-        padded = block
-        if padded < ITEM:
-            raise PlanError(f"block length {block} on a GPU: must be {ITEM} or more")
+    if blocks > 1 and block <= in_step // 2:
+        padded = in_step // 2
     else:
         padded = -(-block // in_step) * in_step
     steps = -(-blocks * padded // in_step)

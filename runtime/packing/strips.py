@@ -39,8 +39,7 @@ def pack_strips(
 ) -> tuple[DevicePacked, ...]:
     """One operand or two, split by one launch on a stream of the current device.
 
-    result: the type of the product. Raises ShapeError where an operand is empty, PlanError on block
-    lengths that a GPU cannot take.
+    result: the type of the product. Raises ShapeError where an operand is empty.
     """
     import cupy
 
@@ -82,7 +81,7 @@ def packing(
     """For one operand or two. shared: bytes of shared memory that the device lets a block have;
     threads: to a block, 0 for what suits them.
 
-    Raises ShapeError where an operand is empty, PlanError on block lengths that a GPU cannot take.
+    Raises ShapeError where an operand is empty.
     """
     for x in forms:
         if x.batch == 0 or x.rows == 0 or x.k == 0:

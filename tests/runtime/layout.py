@@ -41,7 +41,8 @@ def lay_out(packed: Packed, splitter: Digits | FloatSlices, scheme: Scheme, k: i
     block = scheme.lengths(k)[1]
     blocks = packed.exponents.shape[1]
     per_step = 64 // ITEMSIZE[scheme.element.name]
-    padded = block if blocks > 1 and per_step % block == 0 else -(-block // per_step) * per_step
+    half = per_step // 2
+    padded = half if blocks > 1 and block <= half else -(-block // per_step) * per_step
     steps = -(-blocks * padded // per_step)
     spread = np.zeros((count, -(-rows // 8) * 8, steps * per_step), np.float32)
     for t in range(blocks):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.layout import HOPPER, KEPT, MOST_THREADS, REDUCTIONS
 from mixpert_py.runtime.packing.operand import Form
@@ -81,10 +81,15 @@ def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
         packing((INT8X6.left,), (x,), 5, "float32", "loss", False)
 
 
-@pytest.mark.parametrize("block", [1, 2, 4])
-def test_blocks_shorter_than_a_thread_takes_are_refused(block: int) -> None:
-    with pytest.raises(PlanError, match="must be 8 or more"):
-        packing((INT8X6.left,), (form(5, 100),), block, "float32", "loss", False)
+@pytest.mark.parametrize(
+    ("block", "padded", "steps_per_block"),
+    [(1, 32, 0), (20, 32, 0), (32, 32, 0), (33, 64, 1), (100, 128, 2)],
+)
+def test_no_instruction_multiplies_two_blocks(
+    block: int, padded: int, steps_per_block: int
+) -> None:
+    (place,) = packing((INT8X6.left,), (form(5, 250),), block, "float32", "loss", False).layouts
+    assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
 
 
 def on_device(

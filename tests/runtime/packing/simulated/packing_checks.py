@@ -140,7 +140,7 @@ def test_what_one_entry_rules_leaves(scheme: Scheme, k: int, rest: float) -> Non
     assert not left.outlier.all()
 
 
-@pytest.mark.parametrize("block", [8, 32, 64, 100, 256])
+@pytest.mark.parametrize("block", [1, 12, 32, 64, 100, 256])
 @pytest.mark.parametrize("scheme", [INT8X6, INT8X10], ids=["fitted", "bare"])
 def test_blocks_along_k(scheme: Scheme, block: int) -> None:
     a, b = operands("spread 1", 9, 270, 8, seed=3)
