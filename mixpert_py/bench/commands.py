@@ -104,12 +104,12 @@ def bench_gemm(
     save: bool,
 ) -> int:
     """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
-    from mixpert_py.bench import gemm_run
+    from mixpert_py.bench.gemm import run
 
-    wish = gemm_run.Wish(suite, shapes, schemes, modes, families, error_size, samples)
-    gemm_run.check(wish)
-    path = gemm_run.kept(suite) if save else Path(json_path) if json_path else None
-    return gemm_run.run(wish, path, only, resume)
+    wish = run.Wish(suite, shapes, schemes, modes, families, error_size, samples)
+    run.check(wish)
+    path = run.kept(suite) if save else Path(json_path) if json_path else None
+    return run.run(wish, path, only, resume)
 
 
 @bench.command("products")
@@ -137,18 +137,19 @@ def bench_products(
     scheme; NaN, Inf and overflow now and then. Against FP64: the certificate, what slices lost, and
     what was made of them.
     """
-    from mixpert_py.bench import product_backend, product_case, product_examine, products
+    from mixpert_py.bench.products import backend as backends
+    from mixpert_py.bench.products import case, examine, sweep
 
     path = Path(state_path) if state_path else None
-    state = products.load(path, backend, largest)
-    product_backend.backend(backend)
+    state = sweep.load(path, backend, largest)
+    backends.backend(backend)
     if seed is not None:
-        ran, failures = product_examine.examine_seed(backend, seed, largest)
-        click.echo(product_case.draw(seed, largest))
+        ran, failures = examine.examine_seed(backend, seed, largest)
+        click.echo(case.draw(seed, largest))
         click.echo(f"ran {ran}: {'; '.join(failures) or 'holds'}")
         return int(bool(failures))
-    examine = products.one_by_one(backend, largest, workers)
-    products.sweep(examine, state, count, seconds, path, click.echo)
+    judge = sweep.one_by_one(backend, largest, workers)
+    sweep.sweep(judge, state, count, seconds, path, click.echo)
     click.echo(
         f"{state.next} of {count} products in {state.seconds:.0f} s, {len(state.failures)} failed"
     )
@@ -162,20 +163,21 @@ def bench_products(
 def bench_readme(readme: str | None) -> None:
     """The README's tables and pictures, made from the results that --save keeps."""
     from mixpert_py import files
-    from mixpert_py.bench import gemm_readme, pictures
+    from mixpert_py.bench.gemm import pictures
+    from mixpert_py.bench.gemm import readme as gemm
 
-    found = gemm_readme.results()
+    found = gemm.results()
     if not found:
         raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
-    parts = gemm_readme.parts(found)
+    parts = gemm.parts(found)
     if readme is None:
         click.echo("\n".join(parts.values()), nl=False)
         return
     path = Path(readme)
-    text = gemm_readme.updated(path.read_text("utf-8"), parts)
+    text = gemm.updated(path.read_text("utf-8"), parts)
     if "sizes" in found:
         sizes = found["sizes"]
-        folder = path.parent / gemm_readme.PICTURES
+        folder = path.parent / gemm.PICTURES
         pictures.draw(sizes["sections"], sizes["machine"]["device"], folder)
     files.replace(path, text.encode())
 

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench import first_call, gemm, gemm_run, gemm_tables, machine, ours, targets
-from mixpert_py.bench.contender import calls
+from mixpert_py.bench import machine
 from mixpert_py.bench.device_clock import MOST_CALLS, SAMPLE, Sample, in_turn, ratio, timing
-from mixpert_py.bench.first_call import FirstCall
-from mixpert_py.bench.gemm_result import Result, read
+from mixpert_py.bench.gemm import first_call, ours, targets
+from mixpert_py.bench.gemm import run as gemm_run
+from mixpert_py.bench.gemm import sizes as gemm
+from mixpert_py.bench.gemm import tables as gemm_tables
+from mixpert_py.bench.gemm.contender import calls
+from mixpert_py.bench.gemm.first_call import FirstCall
+from mixpert_py.bench.gemm.result import Result, read
+from mixpert_py.bench.gemm.target import Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
-from mixpert_py.bench.target import Target, once
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.fake_bench import FakeClock, bench, weighted

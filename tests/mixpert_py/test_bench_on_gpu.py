@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench import gemm_run, product_examine, vendor
 from mixpert_py.bench.arrays import Numbers, narrow, wide
 from mixpert_py.bench.device_clock import EventClock
-from mixpert_py.bench.gemm_result import read
-from mixpert_py.bench.product_case import NAMES, draw
+from mixpert_py.bench.gemm import run as gemm_run
+from mixpert_py.bench.gemm import vendor
+from mixpert_py.bench.gemm.result import read
+from mixpert_py.bench.products import examine as product_examine
+from mixpert_py.bench.products.case import NAMES, draw
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

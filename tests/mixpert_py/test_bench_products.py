@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench import product_examine, product_slices, products
 from mixpert_py.bench.arrays import Array, Numbers
 from mixpert_py.bench.families import FAMILIES
-from mixpert_py.bench.product_backend import Backend, Made, backend
-from mixpert_py.bench.product_case import LAYOUTS, NAMES, TILES, Case, Side, Way, draw, operands
-from mixpert_py.bench.product_examine import Outcome
-from mixpert_py.bench.product_slices import Slices
+from mixpert_py.bench.products import examine as product_examine
+from mixpert_py.bench.products import slices as product_slices
+from mixpert_py.bench.products import sweep as products
+from mixpert_py.bench.products.backend import Backend, Made, backend
+from mixpert_py.bench.products.case import LAYOUTS, NAMES, TILES, Case, Side, Way, draw, operands
+from mixpert_py.bench.products.examine import Outcome
+from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime import reference
 from mixpert_py.runtime.scheme import Scheme

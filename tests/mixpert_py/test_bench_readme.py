@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.bench import gemm_readme, pictures
-from mixpert_py.bench.gemm_plane import Point, dominated, points, sizes
-from mixpert_py.bench.gemm_result import Result, read
-from mixpert_py.bench.target import Target, once
+from mixpert_py.bench.gemm import pictures
+from mixpert_py.bench.gemm import readme as gemm_readme
+from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
+from mixpert_py.bench.gemm.result import Result, read
+from mixpert_py.bench.gemm.target import Target, once
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 

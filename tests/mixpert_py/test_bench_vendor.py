@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench import vendor
-from mixpert_py.bench.vendor import MODES, Mode
+from mixpert_py.bench.gemm import vendor
+from mixpert_py.bench.gemm.vendor import MODES, Mode
 from tests.runtime.fake_device import FakeGpu
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16}

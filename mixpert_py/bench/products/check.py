@@ -5,7 +5,7 @@ from types import ModuleType
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
-from mixpert_py.bench.product_slices import Slices
+from mixpert_py.bench.products.slices import Slices
 from mixpert_py.runtime.certificate import MEASURING, Certificate
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 

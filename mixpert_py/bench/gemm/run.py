@@ -6,10 +6,13 @@ from pathlib import Path
 
 import click
 
-from mixpert_py.bench import gemm, gemm_tables, machine, targets, vendor
+from mixpert_py.bench import machine
 from mixpert_py.bench.families import FAMILIES
-from mixpert_py.bench.gemm import Section, Shape
-from mixpert_py.bench.gemm_result import Result
+from mixpert_py.bench.gemm import sizes as gemm
+from mixpert_py.bench.gemm import tables as gemm_tables
+from mixpert_py.bench.gemm import targets, vendor
+from mixpert_py.bench.gemm.result import Result
+from mixpert_py.bench.gemm.sizes import Section, Shape
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.schemes import get
 

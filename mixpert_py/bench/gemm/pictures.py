@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from mixpert_py.bench.gemm_plane import Point, Sections, cubes, dominated, points, sizes
+from mixpert_py.bench.gemm.plane import Point, Sections, cubes, dominated, points, sizes
 from mixpert_py.errors import MixPertError
 
 # The text stays text: small files, and the reader's own font. The same result, the same bytes.

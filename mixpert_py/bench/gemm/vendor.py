@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
-from mixpert_py.bench.contender import Contender, Parts
+from mixpert_py.bench.gemm.contender import Contender, Parts
 
 # cublasComputeType_t, cublasOperation_t, cudaDataType_t.
 COMPUTE_32F, COMPUTE_32F_PEDANTIC, COMPUTE_64F = 68, 69, 70

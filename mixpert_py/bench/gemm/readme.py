@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from mixpert_py.bench import gemm_tables, machine
-from mixpert_py.bench.gemm_plane import Sections, cubes, sizes
-from mixpert_py.bench.gemm_result import read
-from mixpert_py.bench.target import Record
+from mixpert_py.bench import machine
+from mixpert_py.bench.gemm import tables as gemm_tables
+from mixpert_py.bench.gemm.plane import Sections, cubes, sizes
+from mixpert_py.bench.gemm.result import read
+from mixpert_py.bench.gemm.target import Record
 from mixpert_py.errors import MixPertError
 
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}

@@ -6,13 +6,13 @@ On random normal float32 operands, packing included, cuBLAS measured in the same
 from collections.abc import Callable
 from functools import partial
 
-from mixpert_py.bench import first_call, ours, vendor
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.contender import calls
 from mixpert_py.bench.device_clock import in_turn, ratio, timing
-from mixpert_py.bench.gemm import Bench, Section, Shape, said, text
+from mixpert_py.bench.gemm import first_call, ours, vendor
+from mixpert_py.bench.gemm.contender import calls
+from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, said, text
+from mixpert_py.bench.gemm.target import Record, Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
-from mixpert_py.bench.target import Record, Target, once
 from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.bench import product_backend
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.product_backend import Backend, Made
-from mixpert_py.bench.product_case import Case, draw, operands
-from mixpert_py.bench.product_check import Checked
+from mixpert_py.bench.products import backend as product_backend
+from mixpert_py.bench.products.backend import Backend, Made
+from mixpert_py.bench.products.case import Case, draw, operands
+from mixpert_py.bench.products.check import Checked
 
 REPEAT = 8  # one product in so many is made twice
 

@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 import mixpert_py
-from mixpert_py.bench import machine, product_slices
+from mixpert_py.bench import machine
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.product_case import Way
-from mixpert_py.bench.product_slices import Slices
+from mixpert_py.bench.products import slices as product_slices
+from mixpert_py.bench.products.case import Way
+from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime import reference
 from mixpert_py.runtime.call import result_shape

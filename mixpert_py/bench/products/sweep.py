@@ -12,8 +12,8 @@ from pathlib import Path
 from time import monotonic
 
 from mixpert_py import files
-from mixpert_py.bench.product_case import draw
-from mixpert_py.bench.product_examine import Outcome, examine_seed
+from mixpert_py.bench.products.case import draw
+from mixpert_py.bench.products.examine import Outcome, examine_seed
 from mixpert_py.errors import MixPertError
 
 WRITE_EVERY = 10.0  # seconds

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py import files
-from mixpert_py.bench.gemm import Section, said
-from mixpert_py.bench.target import Record
+from mixpert_py.bench.gemm.sizes import Section, said
+from mixpert_py.bench.gemm.target import Record
 from mixpert_py.errors import MixPertError
 
 
