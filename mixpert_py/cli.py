@@ -317,7 +317,7 @@ def doctor(measure: bool) -> int:
 
     if measure:
         from mixpert_py import measuring
-        from mixpert_py.runtime.break_even import keep
+        from mixpert_py.runtime.cuda.break_even import keep
 
         click.echo(f"measured: {keep(measuring.measure())}")
     findings = examine()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mixpert_py import __version__, config
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.device import Absent, Device
+    from mixpert_py.runtime.cuda.device import Absent, Device
 
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
 GPU = "products on a GPU (pip install 'mixpert-py[cuda13]')"
@@ -30,7 +30,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at this machine. Imports NumPy, and CuPy where it is; runs nothing of the user's."""
-    from mixpert_py.runtime.device import find
+    from mixpert_py.runtime.cuda.device import find
 
     findings = [
         Finding("mixpert-py", __version__),
@@ -52,8 +52,8 @@ def examine() -> list[Finding]:
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
-    from mixpert_py.runtime.break_even import figures
-    from mixpert_py.runtime.device import Absent
+    from mixpert_py.runtime.cuda.break_even import figures
+    from mixpert_py.runtime.cuda.device import Absent
 
     if isinstance(gpu, Absent):
         single = "native"
@@ -91,7 +91,7 @@ def _blas() -> str:
 
 
 def _gpu(gpu: "Device | Absent") -> str:
-    from mixpert_py.runtime.device import Absent
+    from mixpert_py.runtime.cuda.device import Absent
 
     if isinstance(gpu, Absent):
         return f"none that can be used: {gpu.sentence}"

@@ -10,9 +10,9 @@ import numpy as np
 
 from mixpert_py.bench.device_clock import Clock, EventClock, in_turn
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import transfer
-from mixpert_py.runtime.break_even import BreakEven, Figures
-from mixpert_py.runtime.device import Absent, find
+from mixpert_py.runtime.cuda import transfer
+from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
+from mixpert_py.runtime.cuda.device import Absent, find
 from mixpert_py.runtime.dispatch import matmul
 
 SCHEMES = ("faithful", "int8x10", "int8x8", "int8x6", "int8x3", "int8x1", "fp16x3")

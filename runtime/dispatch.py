@@ -23,7 +23,7 @@ from mixpert_py.runtime.call import (
     matmul_shape,
     name_of,
 )
-from mixpert_py.runtime.foreign import may_be_on_device, on_host, wait_for
+from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
 from mixpert_py.runtime.kept import Kept, unpacked
 from mixpert_py.runtime.route import make

@@ -183,7 +183,7 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
 def require_backend(name: str | None) -> None:
     """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
     if name == "cuda":
-        from mixpert_py.runtime.device import Absent, find
+        from mixpert_py.runtime.cuda.device import Absent, find
 
         found = find()
         if isinstance(found, Absent):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime import foreign
 from mixpert_py.runtime.call import FLOAT_NAMES, Call, Wish, name_of
+from mixpert_py.runtime.cuda import foreign
 from mixpert_py.runtime.in_force import Choice, current
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
@@ -65,7 +65,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
     lent = foreign.lend(place, b, b)
     if isinstance(lent, Reason):
         return Kept(b, name, side)
-    from mixpert_py.runtime.device_product import pack_one, steps
+    from mixpert_py.runtime.cuda.product import pack_one, steps
 
     # `faithful` as for a product with a single row, or column: large ones would make do with less.
     shape = lent.a.shape

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime import break_even, device, emulation, foreign
+from mixpert_py.runtime import emulation
 from mixpert_py.runtime.call import (
     DTYPES,
     FLOAT_NAMES,
@@ -19,6 +19,7 @@ from mixpert_py.runtime.call import (
     name_of,
     result_shape,
 )
+from mixpert_py.runtime.cuda import break_even, device, foreign
 from mixpert_py.runtime.in_force import Choice
 from mixpert_py.runtime.trace import Reason, Shape
 
@@ -94,7 +95,7 @@ def _on_host(
             certificate=wish.certificate,
         )
     else:
-        from mixpert_py.runtime import transfer
+        from mixpert_py.runtime.cuda import transfer
 
         made = transfer.make(
             call.a,
@@ -208,7 +209,7 @@ def _on_device(
     lent = foreign.lend(place, call.a, call.b)
     if isinstance(lent, Reason):
         return lent
-    from mixpert_py.runtime import device_product
+    from mixpert_py.runtime.cuda import product as device_product
 
     with lent.scope() if lent.scope is not None else nullcontext():
         made = device_product.make(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.runtime.device import Absent, find
+from mixpert_py.runtime.cuda.device import Absent, find
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -30,7 +30,7 @@ def machine() -> dict[str, Any]:
 
 def gpu() -> Any:
     """CuPy, where it finds a GPU that the schemes run on. Raises DeviceError where it does not."""
-    from mixpert_py.runtime.device import Absent, find
+    from mixpert_py.runtime.cuda.device import Absent, find
 
     found = find()
     if isinstance(found, Absent):

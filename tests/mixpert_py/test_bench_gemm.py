@@ -23,7 +23,7 @@ from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.fake_bench import FakeClock, bench, weighted
-from tests.runtime.fake_device import FakeGpu
+from tests.runtime.cuda.fake_device import FakeGpu
 
 NATIVE = "int8x6: native (no tensor core)"  # what ours are on NumPy arrays
 MACHINE = {"device": "a GPU"}

@@ -8,7 +8,7 @@ import pytest
 from mixpert_py import measuring
 from mixpert_py.doctor import examine
 from mixpert_py.errors import DeviceError
-from tests.runtime.fake_device import CUDARuntimeError, FakeGpu
+from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu
 
 
 def said(what: str) -> str:

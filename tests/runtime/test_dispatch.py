@@ -12,7 +12,7 @@ from scipy import sparse
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import device
+from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.route import FLOAT32_PAYS

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime import device_product
+from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import Kept, pack
 from mixpert_py.runtime.trace import Trace
-from tests.runtime.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake_device import FakeGpu, ndarray
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:

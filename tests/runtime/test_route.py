@@ -11,12 +11,13 @@ import pytest
 import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import break_even, dispatch
-from mixpert_py.runtime.break_even import BreakEven, Figures
+from mixpert_py.runtime import dispatch
+from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.trace import Reason, SiteTrace, Trace
-from tests.runtime.fake_device import FakeGpu, Stream, ndarray, on_device
+from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray, on_device
 
 SITE = "m:f/matmul~aa#0"
 EDGE = 16  # from here on emulation pays in these tests

@@ -89,7 +89,7 @@ class Backend:
                 product_slices.of_reference(left, scheme.left, k, block, False),
                 product_slices.of_reference(right, scheme.right, k, block, True),
             )
-        from mixpert_py.runtime import cuda_backend
+        from mixpert_py.runtime.cuda import backend as cuda_backend
         from mixpert_py.runtime.packing import by_columns, by_rows
 
         stream: Any = self.xp.cuda.get_current_stream().ptr

@@ -11,8 +11,8 @@ from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.packing.layout import Layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter
+from tests.runtime.cuda.layout import lay_out
 from tests.runtime.families import Array
-from tests.runtime.layout import lay_out
 
 
 def reference(x: Array, splitter: Splitter, scheme: Scheme, rule: OutlierRule) -> Packed:

@@ -90,7 +90,7 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
 
     from mixpert_py.runtime.packing import by_columns, by_rows
     from mixpert_py.runtime.packing.rows import pack_rows
-    from tests.runtime.layout import lay_out
+    from tests.runtime.cuda.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
     a, b = a.astype(dtype), b.astype(dtype)

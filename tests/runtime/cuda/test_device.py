@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import device
-from mixpert_py.runtime.device import Absent, Device, find
+from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.cuda.device import Absent, Device, find
 from mixpert_py.runtime.in_force import precision
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.fake_device import CUDARuntimeError, FakeGpu, on_device
+from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, on_device
 
 
 @pytest.mark.parametrize(

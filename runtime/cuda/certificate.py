@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.certificate import Certificate, certify, joined
-from mixpert_py.runtime.cuda_backend import Product
+from mixpert_py.runtime.cuda.backend import Product
+from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.stacked_certificate import nothing_lost, stacked
-from mixpert_py.runtime.stacks import batches, matrices, stack_sizes
 
 OUTLIER = 2  # of a packed operand's flags
 

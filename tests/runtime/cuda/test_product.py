@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import device_product
 from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.fake_device import CUDADriverError, FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake_device import CUDADriverError, FakeGpu, Stream, ndarray
 
 SHAPES = [
     ((5, 6), (6, 4)),
@@ -275,7 +275,7 @@ def test_a_captured_product_keeps_what_its_graph_uses(
         kept.append((owner, list(used)))
         return SimpleNamespace()
 
-    monkeypatch.setattr("mixpert_py.runtime.cuda_backend.weakref.finalize", finalize)
+    monkeypatch.setattr("mixpert_py.runtime.cuda.backend.weakref.finalize", finalize)
     a = normal(6, 6)
     out: Any = {
         "result": None,

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime import reference
+from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Family
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.tile import HOPPER, PORTABLE, Family
+from tests.runtime.cuda.layout import SLACK, Layout, layouts
 from tests.runtime.emulations import EMULATIONS
-from tests.runtime.layout import SLACK, Layout, layouts
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -55,7 +55,7 @@ def uploaded(it: Layout) -> Uploaded:
 
 
 def product(a: Any, b: Any, scheme: Scheme, family: Family, **more: Any) -> Any:
-    from mixpert_py.runtime.gemm import chip, gemm
+    from mixpert_py.runtime.cuda.gemm import chip, gemm
 
     if family is HOPPER and chip(0).family is not HOPPER:
         pytest.skip("kernels for compute capability 9.0")

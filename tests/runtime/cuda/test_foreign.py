@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import break_even, foreign
-from mixpert_py.runtime.break_even import BreakEven, Figures
+from mixpert_py.runtime.cuda import break_even, foreign
+from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.fake_device import FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray
 
 SITE = "m:f/matmul~aa#0"
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import device_product, transfer
 from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import transfer
+from mixpert_py.runtime.cuda.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.trace import Reason
-from mixpert_py.runtime.transfer import GRANULE, panel_rows
-from tests.runtime.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake_device import FakeGpu, ndarray
 
 
 @pytest.fixture

@@ -7,10 +7,19 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.cuda.tile import (
+    HOPPER,
+    PORTABLE,
+    STEP,
+    Chip,
+    Family,
+    Tile,
+    choose,
+    is_grouped,
+)
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
-from mixpert_py.runtime.tile import HOPPER, PORTABLE, STEP, Chip, Family, Tile, choose, is_grouped
 
 ELEMENTS = {"int8": 0, "float16": 1, "bfloat16": 2, "tf32": 3}
 ITEMSIZES = {"int8": 1, "float16": 2, "bfloat16": 2, "tf32": 4}

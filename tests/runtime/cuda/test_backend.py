@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime import break_even, cuda_backend, device_product
-from mixpert_py.runtime.break_even import BreakEven, Figures
 from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import Scheme

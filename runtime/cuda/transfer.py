@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime import cuda_backend, device_product
 from mixpert_py.runtime.call import Array, Made, result_shape
-from mixpert_py.runtime.device_product import Ready
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.trace import Reason
 

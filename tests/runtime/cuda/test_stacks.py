@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.stacks import batches, matrices, stack_sizes
+from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 
 STACKS = [
     ((), (), 1),

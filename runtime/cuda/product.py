@@ -8,16 +8,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import cuda_backend
 from mixpert_py.runtime.call import Made, result_shape
-from mixpert_py.runtime.cuda_backend import Product
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda.backend import Product
+from mixpert_py.runtime.cuda.stacks import matrices
 from mixpert_py.runtime.faithful import choose
 from mixpert_py.runtime.guarantee import componentwise
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.stacks import matrices
 from mixpert_py.runtime.trace import Reason
 
 T = TypeVar("T")
@@ -181,6 +181,6 @@ def _outliers(product: Product) -> float:
 
 
 def _certificate(product: Product, a: Any, b: Any) -> Any:
-    from mixpert_py.runtime.device_certificate import certificate
+    from mixpert_py.runtime.cuda.certificate import certificate
 
     return certificate(product, a, b)

@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mixpert_py.runtime import cuda_backend, device, device_product, reference
+from mixpert_py.runtime import reference
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.outliers import kept_part, outlier_part
 from mixpert_py.runtime.packing import DevicePacked, Operand

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.stacks import Batch, batches, matrices, stack_sizes
 
 PANEL = 128  # rows or columns: what memory does not hold is divided at multiples of it
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
@@ -50,7 +50,7 @@ def cuda_kernels() -> Kernels:
     """The kernels of this machine's GPUs. Imports CuPy."""
     import cupy
 
-    from mixpert_py.runtime.gemm import gemm
+    from mixpert_py.runtime.cuda.gemm import gemm
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 

@@ -5,8 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import break_even
-from mixpert_py.runtime.break_even import SHIPPED, BreakEven, Figures, figures, keep, moving_pays
+from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda.break_even import (
+    SHIPPED,
+    BreakEven,
+    Figures,
+    figures,
+    keep,
+    moving_pays,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -54,12 +54,14 @@ class Figures:
 def figures(device: str) -> Figures:
     """The figures of a device: the user's own, else those that are shipped."""
     name = _file_name(device)
-    for folder in (_user_folder(), files("mixpert_py.runtime") / "devices"):
+    for folder in (_user_folder(), files("mixpert_py.runtime.cuda") / "devices"):
         try:
             return parse((folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError):
             continue  # not there, or not ours: what is kept here can be measured again
-    return parse((files("mixpert_py.runtime") / "devices" / f"{SHIPPED}.toml").read_text("utf-8"))
+    return parse(
+        (files("mixpert_py.runtime.cuda") / "devices" / f"{SHIPPED}.toml").read_text("utf-8")
+    )
 
 
 def parse(text: str) -> Figures:

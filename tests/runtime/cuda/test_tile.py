@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip, Tile, choose, is_grouped
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.tile import HOPPER, PORTABLE, Chip, Tile, choose, is_grouped
 from tests.runtime.emulations import EMULATIONS
 
 H200 = Chip(HOPPER, 132, 232448)

@@ -1,0 +1,1 @@
+"""Products on NVIDIA GPUs: whose arrays, which device, what pays, and the steps of a product."""
