@@ -1,6 +1,6 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-`strips` packs whatever a scheme may ask for, `rows` what most products are: digits over all of K.
+`strips` packs whatever a scheme may ask for, `rows` what most products are: K as one block.
 Afterwards `repair` puts back what packing took out of the slices.
 """
 
@@ -33,7 +33,7 @@ def pack(
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
     One launch, or up to two where K is one block and operands are large (`rows`): flagged
-    rows then hold anything, in units of zero.
+    rows of digits then hold anything, in units of zero.
 
     block: stretch of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
     `reference.multiply`. measure: 2-norms too. Does not wait for the device.

@@ -23,41 +23,11 @@ def float_item(side: Any) -> tuple[Any, Any]:
 
     Sums of squares are in units of 4^e, where the row lies below 2^e.
     """
-    COUNT, STEP, BITS, SIZE = side.slices, side.step, side.bits, side.size
-    SCALED, MEASURE, TRUNCATE = side.scaled, side.measure, side.truncate
-    HALF = side.element == "float16"
-    SINGLE = side.wide == "float32"
-    WIDE = np.float32 if SINGLE else np.float64
-    SMALLEST = WIDE(side.smallest)
-    EXPONENT = np.uint32(0xFF << 23) if SINGLE else np.uint64(0x7FF << 52)
-    LAST_PLACE = WIDE(2.0 ** (1 - BITS))
-    MAGIC = WIDE(1.5 * 2.0 ** (23 if SINGLE else 52))
+    COUNT, STEP, SIZE = side.slices, side.step, side.size
+    SCALED, MEASURE = side.scaled, side.measure
+    WIDE = np.float32 if side.wide == "float32" else np.float64
     NEXT = WIDE(2.0**STEP)
-    REBIAS = np.float32(2.0**-112)  # from the exponents of float32 to those of float16
-
-    bits_of = bits32 if SINGLE else bits64
-    float_of = float32_of if SINGLE else float64_of
-
-    def rounded(x):
-        """x, within the element's range, rounded to its significand, see float_slices."""
-        power = float_of(bits_of(x) & EXPONENT)
-        unit = max(power * LAST_PLACE, SMALLEST)
-        magic = unit * MAGIC
-        piece = (x + magic) - magic
-        if TRUNCATE and abs(piece) > abs(x):
-            piece -= unit if x > 0 else -unit
-        return piece
-
-    def word(piece):
-        """The bits of the element in the lowest, or for TF32 in all, of a word."""
-        single = np.float32(piece)
-        if HALF:
-            # Dividing by 2^112 turns float16's subnormals into float32's, bit below bit.
-            size = bits32(abs(single) * REBIAS) >> np.uint32(13)
-            return np.uint32(size | ((bits32(single) >> np.uint32(16)) & np.uint32(0x8000)))
-        if SIZE == 2:
-            return np.uint32(bits32(single) >> np.uint32(16))
-        return bits32(single)
+    rounded, word = device(to_element(side)), device(element_bits(side))
 
     def item(
         values, at, alive, one, two, ratio, worth, level, parts, words, rest,
@@ -113,8 +83,48 @@ def float_item(side: Any) -> tuple[Any, Any]:
         half = exponent >> 1
         return root * power_of_two(half) * power_of_two(exponent - half)
 
-    rounded, word = device(rounded), device(word)
     return device(item), device(finish)
+
+
+def to_element(side: Any) -> Any:
+    """For x, within the element's range: x rounded to its significand, see float_slices."""
+    SINGLE = side.wide == "float32"
+    WIDE = np.float32 if SINGLE else np.float64
+    TRUNCATE, SMALLEST = side.truncate, WIDE(side.smallest)
+    EXPONENT = np.uint32(0xFF << 23) if SINGLE else np.uint64(0x7FF << 52)
+    LAST_PLACE = WIDE(2.0 ** (1 - side.bits))
+    MAGIC = WIDE(1.5 * 2.0 ** (23 if SINGLE else 52))
+    bits_of = bits32 if SINGLE else bits64
+    float_of = float32_of if SINGLE else float64_of
+
+    def rounded(x):
+        power = float_of(bits_of(x) & EXPONENT)
+        unit = max(power * LAST_PLACE, SMALLEST)
+        magic = unit * MAGIC
+        piece = (x + magic) - magic
+        if TRUNCATE and abs(piece) > abs(x):
+            piece -= unit if x > 0 else -unit
+        return piece
+
+    return rounded
+
+
+def element_bits(side: Any) -> Any:
+    """The bits of an element, which a float holds, in the lowest of a word, or for TF32 in all."""
+    HALF, SIZE = side.element == "float16", side.size
+    REBIAS = np.float32(2.0**-112)  # from the exponents of float32 to those of float16
+
+    def word(piece):
+        single = np.float32(piece)
+        if HALF:
+            # Dividing by 2^112 turns float16's subnormals into float32's, bit below bit.
+            size = bits32(abs(single) * REBIAS) >> np.uint32(13)
+            return np.uint32(size | ((bits32(single) >> np.uint32(16)) & np.uint32(0x8000)))
+        if SIZE == 2:
+            return np.uint32(bits32(single) >> np.uint32(16))
+        return bits32(single)
+
+    return word
 
 
 @device

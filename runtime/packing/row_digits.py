@@ -34,7 +34,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     store_two,
 )
-from mixpert_py.runtime.packing.layout import ITEM
+from mixpert_py.runtime.packing.layout import ITEM, NONFINITE
 from mixpert_py.runtime.packing.row_intrinsics import product32, product64
 from mixpert_py.runtime.packing.side import Side
 
@@ -140,16 +140,17 @@ def tile_fetch() -> Any:
 
 
 @device
-def place_of(position, swizzle, count, slice_words):
+def place_of(position, size, swizzle, count, slice_words):
     """Words from a row's first, in the highest slice, to where eight elements of K belong."""
-    step = np.int64(np.int32(position >> 6))
-    chunk = np.int32(((position >> 4) & 3) ^ swizzle)
-    return step * (count * slice_words) + np.int32(chunk * 4 + ((position >> 2) & 2))
+    byte = np.int32(position * size)
+    step = np.int64(np.int32(byte >> 6))
+    chunk = np.int32(((byte >> 4) & 3) ^ swizzle)
+    return step * (count * slice_words) + np.int32(chunk * 4 + ((byte >> 2) & 2))
 
 
 def row_units(side: Side) -> Any:
-    """The device function for a row's scale word, and the factors that make digits of it:
-    2^(shift − e), as two, 256 / g, and g / 256.
+    """The device function for a row's scale word, the factors that make digits of it, 2^(shift − e)
+    as two, 256 / g, and g / 256; and its flag, as far as the largest magnitude says.
     """
     SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
     HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
@@ -172,7 +173,8 @@ def row_units(side: Side) -> Any:
         power = min(SHIFT - exponent, HIGHEST_POWER)
         one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SHIFT - exponent - power))
         ratio = WIDE(256) / WIDE(significand)
-        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8)
+        flag = NONFINITE if top >= INFINITE else 0
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8), flag
 
     return device(units)
 

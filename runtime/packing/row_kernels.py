@@ -1,16 +1,18 @@
-"""Packing kernels for digits in units over all of K: nearly every product of the integer schemes.
+"""Packing kernels where K is one block: digits of 8 bits, and all floating-point slices.
 
 `row_kernel`: where K is contiguous, a row is read once, into registers: its threads, THREADS or
 fewer, hold ITEMS times eight neighbours each, find the row's largest magnitude, cut what they hold
-into digits, and decide the row's flags. Where rows are contiguous, it looks for the largest
+into slices, and decide the row's flags. Where rows are contiguous, it looks for the largest
 magnitudes of a tile's rows in a chunk of K.
 
 `tile_kernel`, after it: a tile is 128 contiguous rows and a chunk of K. A thread cuts 4 rows × 8
-positions at a time, so that it reads 16 bytes of each position and writes 8 of each row and slice;
-a warp reads 128 bytes and writes sectors of 32. The last block of a tile's chunks decides flags.
+positions at a time, so that it reads 16 bytes of each position and writes 8 of each row and slice
+of digits, 16 or 32 of floats; a warp reads 128 bytes and writes sectors of 32 or more. The last
+block of a tile's chunks decides flags.
 
 Nothing but the order of threads and chunks decides the order of a sum: two runs give the same bits.
-Rows found to be not finite, or outliers, are not cleared: the significand of their unit is zero.
+Rows found to be not finite, or outliers, have units of zero. Their digits are not cleared. Floats
+are, for zero times what is not finite is no zero: a row's largest magnitude says it all in time.
 """
 
 # The bodies of kernels are Numba's to type.
@@ -24,7 +26,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.layout import ITEM, NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
 from mixpert_py.runtime.packing.row_digits import (
     bits_type,
     facts,
@@ -35,28 +37,31 @@ from mixpert_py.runtime.packing.row_digits import (
     row_units,
     tile_fetch,
 )
+from mixpert_py.runtime.packing.row_floats import float_octet, float_units, words_of
 from mixpert_py.runtime.packing.row_intrinsics import count_one
 from mixpert_py.runtime.packing.side import Side
 
 WARP = 32
-# Threads that a multiprocessor is to have room for: of either kernel, and in double precision.
-RESIDENT_ROWS, RESIDENT_TILES, RESIDENT_DOUBLE = 1024, 768, 512
+# Threads that a multiprocessor is to have room for: rows, tiles of digits, tiles of
+# floats; and of all in double precision.
+RESIDENT_ROWS, RESIDENT_TILES, RESIDENT_FLOATS, RESIDENT_DOUBLE = 1024, 768, 1024, 512
 QUAD = 4  # contiguous rows of a thread
 FEW = 16  # threads that go on where a row's threads have each left something in shared memory
 
 
 def row_kernel(
-    left: Side, right: Side, threads: int, items: int, again: bool, across: int
+    left: Side, right: Side, threads: int, items: int, again: bool, alone: bool, across: int
 ) -> tuple[Any, tuple[Any, ...]]:
     """The first kernel, to be compiled, and the Numba types of its arguments.
 
     items: of eight elements, that a thread holds. again: whether rows are longer than that, and so
-    read twice. across: a tile has 32 times as many rows.
+    read twice. alone: whether all threads of a block share a row. across: a tile has 32 times as
+    many rows.
     """
-    first = _rows(left, threads, items, again), _largest(left, threads, across)
+    first = _rows(left, threads, items, again, alone), _largest(left, threads, across)
     second = first
     if left != right:
-        second = _rows(right, threads, items, again), _largest(right, threads, across)
+        second = _rows(right, threads, items, again, alone), _largest(right, threads, across)
     a_rows, a_largest = first
     b_rows, b_largest = second
     same = left == right
@@ -171,7 +176,9 @@ def tile_kernel(left: Side, right: Side, threads: int, across: int) -> tuple[Any
         pointers = getattr(types, side.memory), *results, types.float32
         return [*map(types.CPointer, pointers), *[types.int64] * 8]
 
-    kernel.launch_bounds = bounds(left, right, threads, RESIDENT_TILES)
+    floats = left.kind == right.kind == "floats"
+    resident = RESIDENT_FLOATS if floats else RESIDENT_TILES
+    kernel.launch_bounds = bounds(left, right, threads, resident)
     return kernel, (*operand(left), types.int64, *operand(right), *[types.int64] * 2)
 
 
@@ -185,23 +192,38 @@ def bounds(left: Side, right: Side, threads: int, resident: int) -> tuple[int, i
     return threads, -(-(resident if single else RESIDENT_DOUBLE) // threads)
 
 
-def _rows(side: Side, threads: int, items: int, again: bool) -> Any:
+def _slicing(side: Side) -> tuple[Any, Any]:
+    """The device functions that cut eight elements, and that say by which factors."""
+    if side.kind == "floats":
+        return float_octet(side), float_units(side)
+    return row_octet(side), row_units(side)
+
+
+def _words(side: Side) -> int:
+    """That a thread makes before it stores them."""
+    return words_of(side) if side.kind == "floats" else ITEM
+
+
+def _twice(side: Side) -> bool:
+    """Whether a second factor is ever needed: 2^(shift − e) may be too large to be one, or clears
+    what is no number.
+    """
+    return side.memory == side.wide or side.kind == "floats"
+
+
+def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any:
     """The device function that packs the rows of a block, K contiguous."""
     it = facts(side)
     MEMORY, WIDE, BITS, MAGNITUDE = it.memory, it.wide, it.bits, it.magnitude
     WIDE_SHARED, BITS_SHARED, SUMS, LOWER = it.in_shared, it.bits_in_shared, it.sums, it.lower
-    HELD, COUNT, LOSS, INFINITE = items * ITEM, side.slices, side.loss, it.infinite
+    HELD, COUNT, LOSS = items * ITEM, side.slices, side.loss
     ROOM, FACTORS, LEFT = threads // 8, threads // 2, max(SUMS, 1) * threads
     TURN_LOG = (threads * HELD).bit_length() - 1
-    FITTED, AGAIN = side.fitted, again
+    FITTED, AGAIN, ALONE = side.fitted, again, alone
     bits_of = bits32 if side.memory == "float32" else bits64
-    fetch, octet, units, fineness = (
-        row_fetch(items),
-        row_octet(side),
-        row_units(side),
-        row_fineness(side, HELD),
-    )
-    SCALED = side.memory == side.wide  # then 2^(shift − e) may be too large to be one factor
+    fetch, fineness = row_fetch(items), row_fineness(side, HELD)
+    octet, units = _slicing(side)
+    SIZE, WORDS, TWICE = side.size, _words(side), _twice(side)
 
     def rows_of(
         index, x, slices, scales, flags,
@@ -216,15 +238,21 @@ def _rows(side: Side, threads: int, items: int, again: bool) -> Any:
         flagged = cuda.shared.array(ROOM, types.int32)
         places = cuda.shared.array(ROOM, types.int64)
         values = cuda.local.array(HELD, MEMORY)
-        digits = cuda.local.array(ITEM, np.uint32)
+        cut = cuda.local.array(WORDS, np.uint32)
         norms = cuda.local.array(2, WIDE)
         squares = cuda.local.array(COUNT, np.int32)
 
         thread = np.int32(cuda.threadIdx.x)
         k = np.int32(k_)
-        lane = thread & np.int32((1 << share_log) - 1)
-        r = np.int32(thread >> share_log)
         share = np.int32(1 << share_log)
+        if not ALONE:
+            # Two neighbouring rows, eight threads each in turn: what a warp stores is whole lines.
+            r = np.int32((thread >> (share_log + 1)) * 2 + ((thread >> 3) & 1))
+            lane = np.int32(((thread & (2 * share - 1)) >> 4) * 8 + (thread & 7))
+        else:
+            r = np.int32(thread >> share_log)
+            lane = np.int32(thread & (share - 1))
+        slot = thread if ALONE else np.int32((r << share_log) + lane)
         few = np.int32(min(share, FEW))
         batch = index // strips
         row = (index - batch * strips) * (np.int32(cuda.blockDim.x) >> share_log) + r
@@ -249,29 +277,29 @@ def _rows(side: Side, threads: int, items: int, again: bool) -> Any:
                 top = BITS(most if most > top else top)
                 if FITTED:
                     fine = max(fine, fineness(values, 0, 1, HELD, either, most))
-        tops[thread] = top
+        tops[slot] = top
         if FITTED:
-            fines[thread] = fine
+            fines[slot] = fine
         cuda.syncthreads()
         if lane < few:
             for other in range(lane + few, share, few):
-                size = tops[thread - lane + other]
+                size = tops[slot - lane + other]
                 top = BITS(size if size > top else top)
                 if FITTED:
-                    fine = np.int32(max(fine, fines[thread - lane + other]))
-            tops[thread] = top
+                    fine = np.int32(max(fine, fines[slot - lane + other]))
+            tops[slot] = top
             if FITTED:
-                fines[thread] = fine
+                fines[slot] = fine
         cuda.syncthreads()
         if lane == 0:
             for other in range(1, few):
-                size = tops[thread + other]
+                size = tops[slot + other]
                 top = BITS(size if size > top else top)
                 if FITTED:
-                    fine = np.int32(max(fine, fines[thread + other]))
-            word, one, two, ratio, worth = units(top, fine)
+                    fine = np.int32(max(fine, fines[slot + other]))
+            word, one, two, ratio, worth, flag = units(top, fine)
             words[r] = word
-            flagged[r] = NONFINITE if top >= INFINITE else 0
+            flagged[r] = flag
             places[r] = batch * rows + row if present else -1
             factors[4 * r] = one
             factors[4 * r + 1] = two
@@ -291,46 +319,46 @@ def _rows(side: Side, threads: int, items: int, again: bool) -> Any:
             slice_words = ((rows + 7) & ~7) * 16
             swizzle = np.int32((row >> 1) & 3)
             base = batch * steps * COUNT * slice_words + row * 16
-            end = np.int32(steps * 64)
-            place = base + place_of(at, swizzle, COUNT, slice_words)
-            advance = np.int64(np.int32(between >> 6)) * (COUNT * slice_words)
+            end = np.int32(steps * (STEP // SIZE))
+            place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
+            advance = np.int64(np.int32((between * SIZE) >> 6)) * (COUNT * slice_words)
             for turn in range(turns):
                 first = np.int32(at + (turn << TURN_LOG))
                 if AGAIN:
                     fetch(values, x, start, first, between, k, vector)
-                if SCALED and two != WIDE(1):
+                if TWICE and two != WIDE(1):
                     for j in range(HELD):
-                        values[j] = MEMORY(values[j] * two)
+                        values[j] = MEMORY(values[j] * two) if two > WIDE(0) else MEMORY(0)
                 for i in range(items):
                     position = np.int32(first + i * between)
                     if position < end:
                         octet(
                             values, i * ITEM, 1, one, ratio, worth,
-                            norms, squares, digits, slices, place, slice_words,
+                            norms, squares, cut, slices, place, slice_words,
                         )  # fmt: skip
                         place += advance
         if SUMS > 0:
             norm = np.float32(norms[0])
-            excesses[thread] = np.float32(norms[1]) - np.float32(LOSS) * norm
+            excesses[slot] = np.float32(norms[1]) - np.float32(LOSS) * norm
             unit = np.float32(worth) * np.float32(worth)
             for p in range(1, SUMS):
-                excesses[p * threads + thread] = (
+                excesses[p * threads + slot] = (
                     np.float32(squares[p]) * unit - np.float32(LOWER * np.float64(k)) * norm
                 )
             cuda.syncthreads()
             if lane < few:
                 for p in range(SUMS):
-                    excess = excesses[p * threads + thread]
+                    excess = excesses[p * threads + slot]
                     for other in range(lane + few, share, few):
-                        excess += excesses[p * threads + thread - lane + other]
-                    excesses[p * threads + thread] = excess
+                        excess += excesses[p * threads + slot - lane + other]
+                    excesses[p * threads + slot] = excess
             cuda.syncthreads()
         if lane == 0 and places[r] >= 0:
             out = False
             for p in range(SUMS):
                 excess = 0.0
                 for other in range(few):
-                    excess += np.float64(excesses[p * threads + thread + other])
+                    excess += np.float64(excesses[p * threads + slot + other])
                 out = out or excess > 0.0
             word, flag = words[r], flagged[r]
             if out and flag == 0:
@@ -421,13 +449,14 @@ def _tile(side: Side, threads: int, across: int) -> Any:
     """The device function that packs a tile: contiguous rows and a chunk of K."""
     it = facts(side)
     MEMORY, WIDE, BITS, WIDE_SHARED = it.memory, it.wide, it.bits, it.in_shared
-    SUMS, LOWER, INFINITE, LOSS = it.sums, it.lower, it.infinite, side.loss
+    SUMS, LOWER, LOSS = it.sums, it.lower, side.loss
     COUNT, FITTED, LEFT = side.slices, side.fitted, max(SUMS, 1) * 4 * threads
     ROWS, FACTORS, ACROSS_LOG = WARP * across, QUAD * WARP * across, across.bit_length() - 1
     PARTS = threads // (8 * across)
     KIND, STRIDE = 4 * threads, 8 * PARTS
-    SCALED = side.memory == side.wide
-    fetch, octet, units = tile_fetch(), row_octet(side), row_units(side)
+    SIZE, WORDS, TWICE = side.size, _words(side), _twice(side)
+    fetch = tile_fetch()
+    octet, units = _slicing(side)
 
     def tile_of(
         index, x, slices, scales, flags, tops, fines, counters, partials,
@@ -440,7 +469,7 @@ def _tile(side: Side, threads: int, across: int) -> Any:
         flagged = cuda.shared.array(ROWS, types.int32)
         places = cuda.shared.array(3, types.int64)
         values = cuda.local.array(32, MEMORY)
-        digits = cuda.local.array(ITEM, np.uint32)
+        cut = cuda.local.array(WORDS, np.uint32)
         norms = cuda.local.array(2, WIDE)
         squares = cuda.local.array(COUNT, np.int32)
 
@@ -465,9 +494,9 @@ def _tile(side: Side, threads: int, across: int) -> Any:
                 top = BITS(size if size > top else top)
                 if FITTED:
                     fine = np.int32(max(fine, fines[place]))
-            word, one, two, ratio, worth = units(top, fine)
+            word, one, two, ratio, worth, flag = units(top, fine)
             words[thread] = word
-            flagged[thread] = NONFINITE if top >= INFINITE else 0
+            flagged[thread] = flag
             factors[4 * thread] = one
             factors[4 * thread + 1] = two
             factors[4 * thread + 2] = ratio
@@ -486,7 +515,7 @@ def _tile(side: Side, threads: int, across: int) -> Any:
         base = batch * steps * COUNT * slice_words + row * 16
         swizzle = np.int32((row >> 1) & 3)
         begin = np.int32(piece * chunk)
-        end = np.int32(min(begin + chunk, steps * 64))
+        end = np.int32(min(begin + chunk, steps * (STEP // SIZE)))
         limit = np.float32(LOWER * np.float64(k))
         # Unsigned, indices of an array need no look at whether they count from its end.
         slot = np.uint32(thread)
@@ -496,15 +525,18 @@ def _tile(side: Side, threads: int, across: int) -> Any:
         if last > 0:
             for at in range(begin + 8 * part, end, STRIDE):
                 fetch(values, x, start, stride, np.int32(at), np.int32(1), k, last, vector)
-                place = base + place_of(np.int32(at), swizzle, COUNT, slice_words)
+                place = base + place_of(np.int32(at), SIZE, swizzle, COUNT, slice_words)
                 # Rows 2 and 3 of the thread's four have the next chunk's place.
-                flipped = base + place_of(np.int32(at), np.int32(swizzle ^ 1), COUNT, slice_words)
+                flipped = base + place_of(
+                    np.int32(at), SIZE, np.int32(swizzle ^ 1), COUNT, slice_words
+                )
                 for i in range(4):
                     if i < last:
-                        if SCALED and extreme != 0:
+                        if TWICE and extreme != 0:
                             two = factors[factor + np.uint32(4 * i + 1)]
                             for j in range(8):
-                                values[4 * j + i] = MEMORY(values[4 * j + i] * two)
+                                value = MEMORY(values[4 * j + i] * two)
+                                values[4 * j + i] = value if two > WIDE(0) else MEMORY(0)
                         norms[0] = WIDE(0)
                         norms[1] = WIDE(0)
                         for p in range(COUNT):
@@ -513,7 +545,7 @@ def _tile(side: Side, threads: int, across: int) -> Any:
                         octet(
                             values, i, 4, factors[factor + np.uint32(4 * i)],
                             factors[factor + np.uint32(4 * i + 2)], worth, norms, squares,
-                            digits, slices, (place if i < 2 else flipped) + 16 * i, slice_words,
+                            cut, slices, (place if i < 2 else flipped) + 16 * i, slice_words,
                         )  # fmt: skip
                         # In registers, the sums of four rows would cost a third of the threads.
                         if SUMS > 0:

@@ -1,4 +1,4 @@
-"""Splitting operands on the device into digits over all of K: one launch, or two where rows are
+"""Splitting operands on the device where K is one block: one launch, or two where rows are
 contiguous.
 """
 
@@ -13,18 +13,20 @@ from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.layout import ITEM, STEP, Layout, layout
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Operand
 from mixpert_py.runtime.packing.side import Side, side
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import FloatSlices, Splitter
 
 KERNELS = "mixpert_py.runtime.packing.row_kernels"
+MOST_FLOATS = 3  # slices that a thread has registers for
 LONGEST = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
 
 
 class Tuning(NamedTuple):
     """Sizes of launches that change no bit of digits and units.
 
-    threads: of a block, more for long rows up to `most_threads`. items: that a thread holds, 0 for
-    as few as do. across: a tile has 32 times as many rows. looks, pieces: blocks that each of the
-    two passes over contiguous rows is cut into at least, if K is long enough.
+    threads: of a block, more up to `most_threads` for long rows, and for `together` of them; items:
+    that a thread holds, 0 for as few as do. across: a tile has 32 times as many rows. looks,
+    pieces: blocks that each of the two passes over contiguous rows is cut into at least, if K is
+    long enough.
     """
 
     threads: int = 256
@@ -34,6 +36,7 @@ class Tuning(NamedTuple):
     tile_threads: int = 256
     looks: int = 512
     pieces: int = 1024
+    together: int = 1
 
 
 DEFAULT = Tuning()
@@ -78,16 +81,17 @@ def suits(
     """Whether `pack_rows` packs these, of which every `block` of K share a unit."""
     return (
         not measure
-        and rule in ("loss", "none")
-        and all(_plain(splitter) for splitter in splitters)
+        and all(_plain(splitter, rule) for splitter in splitters)
         and all(0 < x.k <= min(block, LONGEST) for x in forms)
         and all(x.k_stride == 1 or x.row_stride == 1 for x in forms)
     )
 
 
-def _plain(splitter: Splitter) -> bool:
+def _plain(splitter: Splitter, rule: OutlierRule) -> bool:
+    if isinstance(splitter, FloatSlices):
+        return splitter.count <= MOST_FLOATS
     return (
-        isinstance(splitter, Digits)
+        rule in ("loss", "none")
         and splitter.width == 8
         and splitter.group == 1
         and splitter.count <= 4
@@ -106,9 +110,9 @@ def pack_rows(
 ) -> tuple[DevicePacked, ...]:
     """One operand or two, split as `packing.pack` does, on a stream of the current device.
 
-    For what `suits`. result: the type of the product. Rows that are flagged hold anything: the
-    significand of their unit is zero. Does not wait for the device. Raises ShapeError where an
-    operand is empty.
+    For what `suits`. result: the type of the product. Rows that are flagged hold anything where
+    slices are digits, zeros where they are floats; the significand of their unit is zero. Does not
+    wait for the device. Raises ShapeError where an operand is empty.
     """
     forms = tuple(x.form for x in operands)
     how = _row_packing(splitters, forms, result, rule, tuning)
@@ -180,7 +184,7 @@ def row_packing(
         layouts,
         covers,
         offsets,
-        (threads, items, again, tuning.across),
+        (threads, items, again, share(k, threads, items) == threads, tuning.across),
         tuple(row_words),
         tuple(tile_words),
         tuning,
@@ -198,12 +202,18 @@ def shares(k: int, itemsize: int, tuning: Tuning = DEFAULT) -> tuple[int, int, b
     """
     most = 16 // itemsize
     items = tuning.items or 1
-    while items < most and tuning.threads * items * ITEM < k and not tuning.items:
+    wanted = k * tuning.together
+    while items < most and tuning.threads * items * ITEM < wanted and not tuning.items:
         items *= 2
     threads = tuning.threads
-    while threads < tuning.most_threads and threads * items * ITEM < k:
+    while threads < tuning.most_threads and threads * items * ITEM < wanted:
         threads *= 2
     return threads, items, threads * items * ITEM < k
+
+
+def share(k: int, threads: int, items: int) -> int:
+    """Threads of a row, of those of a block."""
+    return min(threads, max(ITEM, _power(-(-k // (items * ITEM)))))
 
 
 def _cover(x: Form, threads: int, items: int, tuning: Tuning) -> Cover:
@@ -212,9 +222,9 @@ def _cover(x: Form, threads: int, items: int, tuning: Tuning) -> Cover:
     starts = (stride | x.batch_stride) * x.itemsize
     vector = x.aligned and starts % VECTOR == 0
     if along:
-        share = min(threads, max(ITEM, _power(-(-x.k // (items * ITEM)))))
-        strips = -(-x.rows // (threads // share))
-        return Cover(True, vector, strips, share.bit_length() - 1, 0, 0, 0, 0)
+        of_row = share(x.k, threads, items)
+        strips = -(-x.rows // (threads // of_row))
+        return Cover(True, vector, strips, of_row.bit_length() - 1, 0, 0, 0, 0)
     tiles = -(-x.rows // (32 * tuning.across))
     padded = -(-x.k // STEP) * STEP
     look = _chunk(x.k * tiles * x.batch, tuning.looks)

@@ -4,6 +4,7 @@ Run by `tests/runtime/packing/test_rows.py` in a process of its own.
 """
 
 import re
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,9 @@ from tests.runtime.packing.compiled_checks import CAPABILITY, registers
 
 REGISTERS = {"float32": 80, "float64": 128}  # of a thread: three, or two, blocks of 256
 # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill: measured.
-SPILLED = {("rows", "float32"): 112}
+SPILLED = 112
+KERNELS = [*product(["int8x6", "fp16x3"], ["pairs", "alone", "again", "tiles"])]
+KERNELS += [*product(["legemm", "bf16x6", "tf32x3"], ["alone", "tiles"])]
 
 
 @pytest.fixture(autouse=True)
@@ -29,18 +32,18 @@ def no_device_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
 
 
-def one(memory: str) -> Side:
-    scheme = get("int8x6")
+def one(name: str, memory: str) -> Side:
+    scheme = get(name)
     assert isinstance(scheme, Scheme)
     return side(scheme.left, memory, memory, "loss", False)
 
 
 @pytest.mark.parametrize("memory", ["float32", "float64"])
-@pytest.mark.parametrize("kernel", ["rows", "tiles"])
-def test_row_kernels_compile(memory: str, kernel: str, tmp_path: Path) -> None:
-    x = one(memory)
-    made = row_kernel(x, x, 256, 16 // (4 if memory == "float32" else 8), False, 4)
-    function, arguments = made if kernel == "rows" else tile_kernel(x, x, 256, 4)
+@pytest.mark.parametrize(("name", "kernel"), KERNELS)
+def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path) -> None:
+    x = one(name, memory)
+    how = 256, 16 // (4 if memory == "float32" else 8), kernel == "again", kernel != "pairs", 4
+    function, arguments = tile_kernel(x, x, 256, 4) if kernel == "tiles" else row_kernel(x, x, *how)
     found, _ = cuda.compile(
         function,
         arguments,
@@ -52,9 +55,16 @@ def test_row_kernels_compile(memory: str, kernel: str, tmp_path: Path) -> None:
     )
     ptx = found if isinstance(found, str) else found.decode()
     assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
-    assert "st.global.v2.u32" in ptx
-    assert "dp4a" in ptx
+    if x.kind == "digits":
+        assert "st.global.v2.u32" in ptx
+        assert "dp4a" in ptx
+    else:
+        assert "st.global.v4.u32" in ptx
+        rounding = "rz" if x.truncate else "rn"
+        assert (f"cvt.{rounding}.f16x2.f32" in ptx) == (
+            x.element == "float16" and memory == "float32"
+        )
     assert "shfl" not in ptx
     assert not re.search(r"\batom\.\S*\.f(32|64)", ptx)
-    spilled = SPILLED.get((kernel, memory), 0)
-    assert registers(ptx, tmp_path, 48 * 1024, spilled) <= REGISTERS[memory]
+    spilled = SPILLED if x.wide == "float32" and kernel != "tiles" else 0
+    assert registers(ptx, tmp_path, 48 * 1024, spilled) <= REGISTERS[x.wide]

@@ -8,6 +8,7 @@ from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.rows import Tuning, row_packing, shares, suits
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import reference
@@ -17,8 +18,9 @@ INT8X6 = EMULATIONS["int8x6"]
 SPLITTERS = INT8X6.left, INT8X6.right
 
 
-def test_kernels_in_the_simulator() -> None:
-    assert "passed" in run("tests/runtime/packing/simulated/row_checks.py", simulated=True)
+@pytest.mark.parametrize("checks", ["row_checks", "row_float_checks"])
+def test_kernels_in_the_simulator(checks: str) -> None:
+    assert "passed" in run(f"tests/runtime/packing/simulated/{checks}.py", simulated=True)
 
 
 def test_kernels_compile() -> None:
@@ -30,14 +32,20 @@ def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: in
     return Form(memory, batch, rows, k, rows * k, *strides, True)
 
 
-def test_digits_over_all_of_k_suit() -> None:
+FLOATS = {name for name, scheme in EMULATIONS.items() if isinstance(scheme.left, FloatSlices)}
+
+
+def test_all_of_k_as_one_block_suits() -> None:
     forms = form(64, 1000), form(40, 1000, "F")
     suited = {
         name
         for name, scheme in EMULATIONS.items()
         if suits((scheme.left, scheme.right), forms, scheme.lengths(1000)[1], False, "loss")
     }
-    assert suited == {"int8x1", "int8x3", "int8x6", "int8x8"}
+    assert suited == {"int8x1", "int8x3", "int8x6", "int8x8"} | FLOATS
+    halves = EMULATIONS["fp16x3"].left, EMULATIONS["fp16x3"].right
+    assert suits(halves, forms, 1000, False, "ratio")
+    assert not suits(halves, forms, 1000, True, "none")
     assert suits(SPLITTERS, forms, 1000, False, "none")
     assert not suits(SPLITTERS, forms, 1000, True, "loss")
     assert not suits(SPLITTERS, forms, 1000, False, "ratio")
@@ -61,7 +69,7 @@ def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
 def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
     forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
     how = row_packing(SPLITTERS, forms, "float32", "loss")
-    threads, _, _, across = how.constants
+    threads, _, _, _, across = how.constants
     for x, cover, place in zip(forms, how.covers, how.layouts, strict=True):
         if cover.along:
             assert cover.strips * (threads >> cover.share_log) >= x.rows
@@ -72,6 +80,17 @@ def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
             assert (cover.pieces - 1) * cover.piece < place.steps * 64
             assert place.steps * 64 <= cover.pieces * cover.piece
             assert cover.piece % 64 == 0
+
+
+@pytest.mark.parametrize(("k", "alone"), [(1, False), (1024, False), (4096, True), (40000, True)])
+def test_two_rows_to_a_block_where_threads_do(k: int, alone: bool) -> None:
+    forms = form(64, k), form(40, k)
+    how = row_packing(SPLITTERS, forms, "float32", "loss")
+    threads, _, again, found, _ = how.constants
+    assert found == alone == (1 << how.covers[0].share_log == threads)
+    how = row_packing(SPLITTERS, forms, "float32", "loss", Tuning(together=2))
+    assert how.constants[2:4] == (again, again)
+    assert how.covers[0].strips == 64 if again else how.covers[0].strips <= 32
 
 
 @pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
@@ -118,9 +137,50 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", sorted(FLOATS))
+@pytest.mark.parametrize("shape", [(67, 64, 40), (130, 1033, 290), (9, 9001, 60)])
+def test_bits_of_floats_on_the_device(
+    order: str, dtype: type, name: str, shape: tuple[int, int, int]
+) -> None:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns, by_rows
+    from mixpert_py.runtime.packing.rows import pack_rows
+    from tests.runtime.cuda.layout import lay_out
+
+    a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
+    a, b = a.astype(dtype), b.astype(dtype)
+    a[1], b[:, 2] = a[1] * 2.0**-14, b[:, 2] * 2.0**-20  # halves that are subnormal
+    a[2] = np.ldexp(a[2], np.arange(shape[1]) % 60 - 50)
+    a[3, 1::2] = -0.0
+    a[4] = np.rint(a[4] * 1000) * 2.0**-27  # ties among subnormal halves
+    a[5, 7], b[11, 8] = np.nan, -np.inf
+    a[6, 8], b[12, 9] = 1e5, -65504
+    if dtype is np.float64:
+        a[7], b[:, 10] = a[7] * 2.0**-1030, b[:, 10] * 2.0**-1000
+    x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
+    scheme = EMULATIONS[name]
+    packed = pack_rows((by_rows(x), by_columns(y)), (scheme.left, scheme.right), a.dtype.name)
+    for found, wide, splitter in zip(packed, (a, b.T), (scheme.left, scheme.right), strict=True):
+        wanted = reference(wide, splitter, scheme, "loss")
+        flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
+        np.testing.assert_array_equal(found.view("flags").get()[0], flags)
+        laid = lay_out(wanted, splitter, scheme, wide.shape[1])
+        slices = found.view("slices").get()[0][:, :, : len(flags)]
+        np.testing.assert_array_equal(slices, laid.slices[: found.steps, :, : len(flags)])
+        scales = found.view("scales").get()[0, 0]
+        np.testing.assert_array_equal(scales[flags == 0], laid.scales[0][flags == 0])
+        assert not (scales[flags > 0] & 511).any()
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("across", [1, 4])
 @pytest.mark.parametrize("items", [1, 2, 4])
-def test_sizes_of_launches_change_no_bit(across: int, items: int) -> None:
+@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
+def test_sizes_of_launches_change_no_bit(across: int, items: int, together: int, name: str) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
@@ -129,11 +189,12 @@ def test_sizes_of_launches_change_no_bit(across: int, items: int) -> None:
     rng = cupy.random.default_rng(1)
     x = rng.standard_normal((300, 3000), dtype=np.float32)
     y = rng.standard_normal((3000, 200), dtype=np.float32)
-    tuning = Tuning(items=items, across=across, looks=32, pieces=64)
+    tuning = Tuning(items=items, across=across, looks=32, pieces=64, together=together)
     operands = by_rows(x), by_columns(y)
+    splitters = EMULATIONS[name].left, EMULATIONS[name].right
     for one, other in zip(
-        pack_rows(operands, SPLITTERS, "float32"),
-        pack_rows(operands, SPLITTERS, "float32", tuning=tuning),
+        pack_rows(operands, splitters, "float32"),
+        pack_rows(operands, splitters, "float32", tuning=tuning),
         strict=True,
     ):
         for name in ("slices", "scales", "flags"):

@@ -41,10 +41,11 @@ def check(
         for batch in range(place.batch):
             wanted = reference(stack[batch].astype(result), splitter, scheme, rule)
             gone = wanted.nonfinite | wanted.outlier.any(axis=1)
-            # What is flagged is not cleared, but worth nothing.
+            # What is flagged is worth nothing; digits are not cleared.
             assert not (one.scales.reshape(place.batch, -1)[batch][gone] & 511).any()
             cleared = slices.copy()
-            cleared[batch][:, :, np.flatnonzero(gone)] = 0
+            if isinstance(splitter, Digits):
+                cleared[batch][:, :, np.flatnonzero(gone)] = 0
             left = SimpleNamespace(slices=cleared, scales=one.scales, flags=one.flags)
             compare(left, place, batch, wanted, splitter, scheme, False)
             references.append(wanted)
@@ -99,6 +100,14 @@ def test_rows_longer_than_their_threads_hold(k: int, items: int) -> None:
     a, b = operands("normal", 3, k, 2, seed=3)
     check(a, b, INT8X6, tuning=SMALL._replace(items=items))
     check(b.T, a.T, INT8X6, tuning=SMALL._replace(items=items))
+
+
+@pytest.mark.parametrize("k", [65, 200])
+def test_blocks_of_two_rows(k: int) -> None:
+    a, b = operands("normal", 5, k, 3, seed=3)
+    a[3, 2] = np.nan
+    for most, items in ((64, 0), (32, 1)):
+        check(a, b, INT8X6, tuning=SMALL._replace(most_threads=most, items=items, together=2))
 
 
 def test_as_many_threads_as_on_a_device() -> None:

@@ -1,0 +1,128 @@
+"""What `row_kernels` make of elements where slices are floats: scales, flags, and eight at a time.
+
+None of it uses `cuda.…`, as in `intrinsics`.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.float_slices import SCALED_TO
+from mixpert_py.runtime.packing.float_items import element_bits, to_element
+from mixpert_py.runtime.packing.intrinsics import (
+    device,
+    float32_of,
+    float64_of,
+    power_of_two,
+    store_four,
+)
+from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.row_digits import facts
+from mixpert_py.runtime.packing.row_intrinsics import (
+    cut_halves,
+    first_half,
+    nearest_halves,
+    second_half,
+)
+from mixpert_py.runtime.packing.side import Side
+
+
+def words_of(side: Side) -> int:
+    """Words that eight elements take in all slices."""
+    return side.slices * 2 * side.size
+
+
+def float_units(side: Side) -> Any:
+    """The device function for a row's scale word, the power of two that it is multiplied by, as two
+    factors, two numbers that only digits need, and its flag. The second factor of a row that is
+    flagged is 0: its slices are to be zeros, whatever the row holds.
+    """
+    SCALED = side.scaled
+    it = facts(side)
+    WIDE, BITS, INFINITE = it.wide, it.bits, it.infinite
+    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    single = side.memory == "float32"
+    float_of = float32_of if single else float64_of
+    kind: Any = np.float32 if single else np.float64
+    LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
+
+    def units(top, fine):
+        flag = 0
+        if top >= INFINITE:
+            flag = NONFINITE
+        elif top > LIMIT:
+            flag = OUTLIER
+        exponent = SCALED_TO
+        if SCALED:
+            exponent = 0
+            if 0 < top < INFINITE:
+                _, exponent = math.frexp(np.float64(float_of(top)))
+        word = np.int32(((exponent - SCALED_TO - 8) << 9) | 256)
+        power = min(SCALED_TO - exponent, HIGHEST_POWER)
+        one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
+        if flag != 0:
+            two = WIDE(0)
+        return word, one, two, WIDE(0), WIDE(0), flag
+
+    return device(units)
+
+
+def float_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a row into slices and stores them.
+
+    Single precision is enough for float16: a power of two changes no digit but of what it brings
+    below 2^-126, and that is zero in every slice. The machine rounds those, two at a time.
+    """
+    COUNT, STEP, SCALED, SHORT = side.slices, side.step, side.scaled, side.size == 2
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    HALVES = side.element == "float16" and side.wide == "float32"
+    WORDS = 2 * side.size
+    NEXT = WIDE(2.0**STEP)
+    rounded, word = device(to_element(side)), device(element_bits(side))
+    halves = cut_halves if side.truncate else nearest_halves
+
+    def octet(
+        values, at, by, one, ratio, worth, norms, squares, words,
+        slices, index, slice_words,
+    ):  # fmt: skip
+        for j in range(0, 8, 2):
+            x = WIDE(values[at + j * by])
+            y = WIDE(values[at + (j + 1) * by])
+            if SCALED:
+                x *= one
+                y *= one
+            for p in range(COUNT):
+                if HALVES:
+                    both = halves(x, y)
+                    words[WORDS * p + j // 2] = both
+                    x -= first_half(both)
+                    y -= second_half(both)
+                else:
+                    first, second = rounded(x), rounded(y)
+                    x -= first
+                    y -= second
+                    if SHORT:
+                        both = np.uint32(word(second) << np.uint32(16))
+                        words[WORDS * p + j // 2] = np.uint32(word(first) | both)
+                    else:
+                        words[WORDS * p + j] = word(first)
+                        words[WORDS * p + j + 1] = word(second)
+                if STEP:
+                    x *= NEXT
+                    y *= NEXT
+        for p in range(COUNT):
+            i = WORDS * p
+            store_four(slices, index, words[i], words[i + 1], words[i + 2], words[i + 3])
+            if not SHORT:
+                # The other half of a pair of chunks, which the swizzle leaves together.
+                store_four(
+                    slices, index ^ 4, words[i + 4], words[i + 5], words[i + 6], words[i + 7]
+                )
+            index += slice_words
+
+    return device(octet)
