@@ -140,7 +140,7 @@ __device__ __forceinline__ Value scaled(Value x, const Unit &a, const Unit &b) {
 }
 
 struct Destination {
-    Value *c;  // of this row, likewise
+    Value *c;           // the row of C, and of C_in
     const Value *c_in;
     int columns;       // of C; none where this row is past the end
     bool first, last;  // segment of K
@@ -278,7 +278,8 @@ struct Multiplier {
         my_fragment = row * STEP + (((lane >> 4) ^ (row >> 1 & 3)) << 4);
     }
 
-    // One half of the stage at `a`, for accumulators GROUP and on. keep: whether it adds to what they hold.
+    // One half of the stage at `a`, for accumulators GROUP and on. keep: whether it adds to what
+    // they hold.
     template <int GROUP, int HELD>
     __device__ __forceinline__ void issue(Sum (&acc)[HELD][REGISTERS],
                                           u32 (&f)[IN_REGISTERS + 1][4], u32 a, int half,
