@@ -46,13 +46,13 @@ def make(
     share of outliers is read back; that, a guarantee and a certificate wait for the device.
     """
     kernels = cuda_backend.cuda_kernels()
-    if a.dtype != b.dtype or guarantee is not None:
-        left = right = None  # packed for products of one type, under one scheme
+    ready = left or right
+    if a.dtype != b.dtype or guarantee is not None or certificate:
+        left = right = None  # packed for products of one type, under one scheme, and not measured
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if name == "float64":
         return Made(_in_float64(kernels.xp, a, b, out), name)
-    ready = left or right
     scheme = steps(name, block, rows.shape, columns.shape) if ready is None else ready.scheme
     rule: OutlierRule = "loss"
     if guarantee is not None:

@@ -80,7 +80,7 @@ def _operand(x: Any, row_axis: int, k_axis: int) -> Operand:
     if not 2 <= len(shape) <= 3:
         raise ShapeError(f"cannot pack an array of shape {shape}: wanted two or three dimensions")
     batch, batch_stride = 1, 0
-    if len(shape) == 3 and strides[0] != 0:
+    if len(shape) == 3 and (strides[0] != 0 or shape[0] == 0):  # an empty stack has any strides
         batch, batch_stride = shape[0], strides[0] // size
     return Operand(
         x.data.ptr,

@@ -95,6 +95,27 @@ def test_a_pack_of_another_type_of_product_is_not_used(packs: list[str]) -> None
     assert packs == ["right", "left", "right"]
 
 
+def test_a_certificate_needs_what_a_pack_did_not_measure(packs: list[str]) -> None:
+    a, handle = normal(5, 6), pack(normal(6, 4, seed=1), "int8x6")
+    packs.clear()
+    made, certificate = matmul(a, handle, backend="cuda", return_certificate=True)
+    assert packs == ["left", "right"]
+    wanted, bound = matmul(
+        a, handle.array, scheme="int8x6", backend="cuda", return_certificate=True
+    )
+    np.testing.assert_array_equal(made.get(), wanted.get())
+    np.testing.assert_array_equal(certificate.right, bound.right)
+
+
+@pytest.mark.parametrize("shape", [(0, 6, 4), (6, 0), (0, 4)], ids=str)
+def test_nothing_is_packed_of_nothing(packs: list[str], shape: Any) -> None:
+    handle = pack(normal(*shape), "int8x6")
+    assert handle.packed is None
+    assert not packs
+    a = normal(*shape[:-2], 5, shape[-2])
+    assert matmul(a, handle, backend="cuda").shape == (*shape[:-2], 5, shape[-1])
+
+
 @pytest.mark.usefixtures("gpu")
 def test_short_memory_leaves_the_pack_aside(gpu: FakeGpu) -> None:
     a, b = normal(600, 40), normal(40, 300, seed=1)
