@@ -1,0 +1,40 @@
+"""Launches of the tile kernel in Numba's simulator, on NumPy arrays laid out as on the device."""
+
+import numpy as np
+from numba import cuda
+
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing.tile_kernels import pack_kernel
+from mixpert_py.runtime.packing.tiles import NOWHERE, Tuning, suits, tile_packing
+from mixpert_py.runtime.scheme import Scheme
+from tests.runtime.families import Array
+from tests.runtime.packing.simulated.launches import Buffers, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import _buffers as buffers_of
+
+SMALL = Tuning(threads=32)
+
+
+def pack(
+    a: Array,
+    b: Array | None,
+    scheme: Scheme,
+    rule: OutlierRule = "loss",
+    tuning: Tuning = SMALL,
+) -> tuple[Buffers, ...]:
+    """The tile kernel on A by rows and B by columns, or on A alone."""
+    xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
+    splitters = (scheme.left, scheme.right)[: len(xs)]
+    forms = tuple(x.form for x in xs)
+    length = scheme.lengths(xs[0].k)[1]
+    assert suits(splitters, forms, length, False, rule)
+    how = tile_packing(splitters, forms, length, "float32", rule, tuning)
+    found = tuple(
+        buffers_of(place, splitter, x)
+        for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
+    )
+    parts = [(flat(x.owner), *one.arrays[:4]) for x, one in zip(xs, found, strict=True)]
+    others = parts[1] if b is not None else (np.zeros(1),) * len(NOWHERE)
+    function, _ = pack_kernel(*how.constants)
+    with simulation():
+        cuda.jit(function)[how.grid, how.threads](*parts[0], *how.words[0], *others, *how.words[1])
+    return found

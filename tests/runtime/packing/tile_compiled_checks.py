@@ -1,0 +1,63 @@
+"""The tile kernel compiled for a GPU that need not be there: it compiles, and as meant.
+
+Run by `tests/runtime/packing/test_tiles.py` in a process of its own.
+"""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from numba import cuda
+from numba.cuda import dispatcher
+
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.tile_kernels import pack_kernel
+from mixpert_py.runtime.packing.tiles import DEFAULT, tile_packing
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+from tests.runtime.packing.compiled_checks import CAPABILITY, registers
+
+REGISTERS = 65536 // DEFAULT.resident
+MULTIPROCESSOR = 227 * 1024  # bytes of shared memory, of which the driver takes 1024 a block
+
+
+@pytest.fixture(autouse=True)
+def no_device_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions that kernels call are compiled for the device that is there, whatever is asked."""
+    device = SimpleNamespace(compute_capability=CAPABILITY)
+    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+
+
+@pytest.mark.parametrize("rule", ["loss", "none"])
+@pytest.mark.parametrize("name", ["mixpert-II", "mixpert-IV", "mixpert-full"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_tile_kernel_compiles_without_spills(
+    name: str, rule: OutlierRule, alone: bool, tmp_path: Path
+) -> None:
+    scheme = get(name)
+    assert isinstance(scheme, Scheme)
+    x = Form("float32", 1, 64, 128, 0, 128, 1, True)
+    splitters = (scheme.left,) if alone else (scheme.left, scheme.right)
+    forms = (x,) * len(splitters)
+    how = tile_packing(splitters, forms, 32, "float32", rule)
+    function, arguments = pack_kernel(*how.constants)
+    found, _ = cuda.compile(
+        function,
+        arguments,
+        cc=CAPABILITY,
+        device=False,
+        abi="numba",
+        output="ptx",
+        launch_bounds=function.launch_bounds,
+    )
+    ptx = found if isinstance(found, str) else found.decode()
+    assert "ld.global.v4" in ptx
+    assert "st.global.v2.u32" in ptx
+    assert "max.NaN.f32" in ptx
+    assert "bar.warp.sync" in ptx
+    assert "shfl" not in ptx
+    assert not re.search(r"\batom\.|(?<!bar\.)\bred\.", ptx)
+    room = MULTIPROCESSOR * DEFAULT.threads // DEFAULT.resident - 1024
+    assert registers(ptx, tmp_path, min(room, 48 * 1024)) <= REGISTERS
