@@ -13,6 +13,7 @@ from mixpert_py.runtime.cuda.break_even import (
     figures,
     keep,
     moving_pays,
+    small_pays,
 )
 
 
@@ -97,3 +98,21 @@ def test_what_does_not_pay_on_the_device_is_not_moved() -> None:
     a = np.broadcast_to(np.float32(0), (16384, 16384))
     known = Figures("x", 8e9, 1.2e12, {"faithful": BreakEven(1e15, 30)})
     assert not moving_pays(a, a, (16384,) * 3, "int8x6", known, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "a", "b", "pays"),
+    [
+        ("int8x6", (1000, 128, 128), (1000, 128, 128), True),
+        ("int8x6", (128, 128), (4, 10, 128, 128), True),
+        ("int8x6", (1000, 64, 64), (1000, 64, 64), False),
+        ("int8x6", (31, 128, 128), (31, 128, 128), False),
+        ("int8x6", (1000, 128, 128), (1000, 128, 300), False),
+        ("int8x6", (128, 128), (128, 128), False),
+        ("int8x10", (1000, 128, 128), (1000, 128, 128), False),
+    ],
+)
+def test_stacks_of_small_products_have_a_kernel(
+    scheme: str, a: tuple[int, ...], b: tuple[int, ...], pays: bool
+) -> None:
+    assert small_pays(scheme, a, b) is pays
