@@ -12,7 +12,7 @@ SHORT = 128  # below it FP32 sums are nearly exact, and only int8x10 is as good
 SHORT_CUBLAS = 1024  # cuBLAS cuts sums of small products: as good as chains of a sixth of K
 LONG = 2048  # from here on FP32 chains lose more than six terms in blocks of LONG_BLOCK do
 LONG_BLOCK = 1024
-VERY_LONG = 4096  # and from here on more than six terms over all of K
+VERY_LONG = 3072  # and from here on more than six terms over all of K, however C is tiled
 FEW = 1 << 20  # elements of C below which cuBLAS may cut long sums so short that they stay good
 
 

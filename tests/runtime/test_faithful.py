@@ -102,6 +102,8 @@ def test_no_worse_than_cublas(family: str, k: int, dtype: type) -> None:
         (1024, 512, 1024, "cublas", "int8x10", 512),
         (1024, 1024, 1024, "cublas", "int8x8", 1024),
         (2048, 2048, 2048, "cublas", "int8x6", 1024),
+        (2048, 3071, 2048, "cublas", "int8x6", 1024),
+        (1024, 3072, 1024, "cublas", "int8x6", 3072),
         (8192, 8192, 8192, "cublas", "int8x6", 8192),
         (256, 8192, 256, "cublas", "int8x8", 8192),
     ],

@@ -62,16 +62,26 @@ def papers(bench: Bench) -> list[Record]:
 
 
 def kernel(bench: Bench) -> list[Record]:
-    """int8x6's GEMM kernel alone, of the time that the tensor cores' peak rate would take."""
+    """int8x6's GEMM kernel alone, of the time that the tensor cores' peak rate would take.
+
+    In turn with cuBLAS FP32, as the products are that it is part of; and back to back, where the
+    chip's power limit lowers its clock.
+    """
     scheme, at = _scheme("int8x6"), text(CUBE)
     target = Target("kernel", "int8x6, kernel alone, of its bound", at, "≥", 90.0, "%")
-    gemm = bench.contenders["int8x6"].prepare(*bench.operands(*CUBE)).gemm
+    a, b = bench.operands(*CUBE)
+    gemm = bench.contenders["int8x6"].prepare(a, b).gemm
     if gemm is None:
         return [target.missing("the kernel cannot be called alone")]
-    samples = in_turn(bench.clock, {"gemm": gemm}, bench.rounds)["gemm"]
+    vendors = bench.contenders[vendor.FP32.name].prepare(a, b).whole
+    turns = in_turn(bench.clock, {"vendor": vendors, "gemm": gemm}, bench.rounds)["gemm"]
+    alone = in_turn(bench.clock, {"gemm": gemm}, bench.rounds)["gemm"]
     least = scheme.products * 2 * FULL**3 / (INT8_RATE * 1e12)
-    share = summary([100 * least / sample.device for sample in samples])
-    return [target.row(share, f"{1e3 * timing(samples)['median']:.3f} ms")]
+    share, busy = (
+        summary([100 * least / sample.device for sample in samples]) for samples in (turns, alone)
+    )
+    detail = f"{1e3 * timing(turns)['median']:.3f} ms; back to back {busy['median']:.1f} %"
+    return [target.row(share, detail)]
 
 
 def tf32(bench: Bench) -> list[Record]:
