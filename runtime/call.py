@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -78,8 +77,7 @@ class Wish(NamedTuple):
     certificate: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class Made(NamedTuple):
     """A product that a scheme made. outliers: share of the operands' blocks that left its slices.
 
     certificate: only where it was asked for.
@@ -92,7 +90,7 @@ class Made:
 
     def into(self, value: Any) -> "Made":
         """The same product, in another array."""
-        return replace(self, value=value)
+        return self._replace(value=value)
 
 
 def matmul_shape(a: Any, b: Any) -> Shape | Reason:
@@ -104,7 +102,7 @@ def matmul_shape(a: Any, b: Any) -> Shape | Reason:
     if a.ndim <= 2 and b.ndim <= 2:
         return m, k, n
     try:
-        stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        stack = broadcast(a.shape[:-2], b.shape[:-2])
     except ValueError:
         return Reason.SHAPE
     return math.prod(stack) * m, k, n
@@ -123,7 +121,13 @@ def result_shape(a: Any, b: Any) -> tuple[int, ...]:
     columns = b.shape[-1:] if b.ndim > 1 else ()
     if a.ndim <= 2 and b.ndim <= 2:
         return (*rows, *columns)
-    return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *rows, *columns)
+    return (*broadcast(a.shape[:-2], b.shape[:-2]), *rows, *columns)
+
+
+@lru_cache(maxsize=1024)
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """np.broadcast_shapes, which makes arrays to find out. Raises ValueError."""
+    return np.broadcast_shapes(a, b)
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ call that did not take its scheme has a Reason, kept by the trace in force.
 """
 
 import operator
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -147,13 +148,13 @@ def _planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
         call, choice = unpacked(call, wish)
     elif wish.scheme is None:
         choice = force.choice(wish.site)
+        if wish.block is not None:
+            choice = Choice(choice.scheme, wish.block)
     else:
-        get(wish.scheme)
-        choice = Choice(wish.scheme)
-    if wish.block is not None:
-        choice = Choice(choice.scheme, wish.block)
+        choice = _wished(wish.scheme, wish.block)
     backend = wish.backend or force.backend
-    require_backend(backend)
+    if backend is not None:
+        require_backend(backend)
     if wish.guarantee not in GUARANTEES:
         raise PlanError(f"unknown guarantee {wish.guarantee!r}; known: componentwise")
 
@@ -166,6 +167,13 @@ def _planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
         reason = outcome if isinstance(outcome, Reason) else None
         _record(trace, wish.site, call, made, reason, start, result)
     return result, made
+
+
+@lru_cache
+def _wished(scheme: str, block: int | None) -> Choice:
+    """Raises PlanError for an unknown scheme."""
+    get(scheme)
+    return Choice(scheme, block)
 
 
 def _record(

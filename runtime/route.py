@@ -3,7 +3,8 @@
 import math
 import operator
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def _on_device(
     scheme = choice.scheme
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     if scheme is None:
-        if dtypes != ("float32", "float32") or not place.is_full:
+        if dtypes != ("float32", "float32") or not place.is_full():
             return None
         scheme = "faithful"
     if place.lend is not foreign.Lent and call.native is not operator.matmul:
@@ -199,20 +200,23 @@ def _on_device(
     if isinstance(found, device.Absent):
         return found.reason
     if backend is None and scheme != "float64":
+        a, b = call.a.shape, call.b.shape
         packed = 0
         if call.left is not None:
-            packed += math.prod(call.a.shape)
+            packed += math.prod(a)
         if call.right is not None:
-            packed += math.prod(call.b.shape)
-        if not break_even.figures(found.name).of(scheme).pays(shape, packed):
+            packed += math.prod(b)
+        elif len(b) > 2:
+            packed -= math.prod(b) - b[-2] * b[-1]  # the shape counts a stack in m alone
+        known = break_even.figures(found.name).of(scheme)
+        if not known.pays(shape, packed) and not break_even.small_pays(scheme, a, b):
             return Reason.TOO_SMALL
     lent = foreign.lend(place, call.a, call.b)
     if isinstance(lent, Reason):
         return lent
-    from mixpert_py.runtime.cuda import product as device_product
 
-    with lent.scope() if lent.scope is not None else nullcontext():
-        made = device_product.make(
+    def made() -> Made | Reason:
+        return _maker()(
             lent.a,
             lent.b,
             scheme,
@@ -224,9 +228,22 @@ def _on_device(
             certificate=wish.certificate,
             traced=traced,
         )
-        if isinstance(made, Made) and lent.back is not None:
-            return made.into(lent.back(made.value))
-    return made
+
+    if lent.scope is None:
+        return made()
+    with lent.scope():
+        outcome = made()
+        if isinstance(outcome, Made) and lent.back is not None:
+            return outcome.into(lent.back(outcome.value))
+    return outcome
+
+
+@cache
+def _maker() -> Callable[..., Made | Reason]:
+    """Imported when a product needs it: it brings more with it than all that a host needs."""
+    from mixpert_py.runtime.cuda.product import make
+
+    return make
 
 
 def _takes_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:

@@ -63,6 +63,10 @@ class Scheme:
 
     kind = "emulation"
 
+    def __hash__(self) -> int:
+        """By name: caches ask at every product, and little else tells schemes of one name apart."""
+        return hash(self.name)
+
     @property
     def products(self) -> int:
         """Slice products per product."""

@@ -5,16 +5,18 @@ know something of it (a trace, a certificate, a guarantee) reads it back.
 """
 
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.call import broadcast, name_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.packing.layout import of_some
 from mixpert_py.runtime.scheme import Scheme
 
 PANEL = 128  # rows or columns: what memory does not hold is divided at multiples of it
@@ -26,17 +28,20 @@ Packed = Any  # as packing.pack gives it
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """CuPy and the steps of a product; tests put NumPy and the reference engine in their place."""
+    """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
+
+    small: packs and multiplies many small products at once; None where they are not.
+    """
 
     xp: Any
     pack: Callable[..., tuple[Packed, Packed]]
     pack_one: Callable[..., Packed]
-    gemm: Callable[..., None]
+    gemm: Callable[..., Any]
     repair: Callable[..., None]
+    small: Callable[..., tuple[Packed, Packed] | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class Product(NamedTuple):
     """C (…, m, n) and the packed operands it was made of; None where it was made in parts."""
 
     value: Any
@@ -51,10 +56,11 @@ def cuda_kernels() -> Kernels:
     import cupy
 
     from mixpert_py.runtime.cuda.gemm import gemm
+    from mixpert_py.runtime.cuda.small import multiply_if_small
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
-    return Kernels(cupy, pack, pack_one, gemm, repair)
+    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small)
 
 
 def multiply(
@@ -79,9 +85,9 @@ def multiply(
     compile.
     """
     xp = kernels.xp
-    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) if stacked else ()
+    stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
     result = out
     if out is None or not _has_plain_rows(out) or _overlaps(xp, out, a, b):
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
@@ -92,9 +98,11 @@ def multiply(
     if result.size and k == 0:
         result.fill(0)
     elif result.size:
-        batch = batches(stack_sizes(a), stack_sizes(b), stack) if stacked else ONE
-        c = result.reshape(-1, m, n)
-        packed = step.make(matrices(a), matrices(b), c, batch, left, right)
+        c, batch = result, ONE
+        if stacked:
+            batch = batches(stack_sizes(a), stack_sizes(b), stack)
+            a, b, c = matrices(a), matrices(b), c.reshape(-1, m, n)
+        packed = step.make(a, b, c, batch, left, right)
     if result is not out and out is not None:
         out[...] = result
         if used is not None:
@@ -116,8 +124,7 @@ def keep_for_graph(result: Any, used: Any) -> None:
     weakref.finalize(owner, _nothing, used).atexit = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Step:
+class _Step(NamedTuple):
     """The three launches, for matrices or stacks of them.
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
@@ -139,7 +146,7 @@ class _Step:
         left: Packed | None = None,
         right: Packed | None = None,
     ) -> tuple[Packed | None, Packed | None]:
-        """A·B into c (count, m, n): whole, or part by part where memory is short."""
+        """A·B into c (m, n) or (count, m, n): whole, or part by part where memory is short."""
         try:
             return self._whole(a, b, c, batch, left, right)
         except self.kernels.xp.cuda.memory.OutOfMemoryError:
@@ -160,31 +167,46 @@ class _Step:
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed]:
-        given = {"rule": self.rule, "measure": self.measure, "stream": self.stream}
+        kernels, scheme, rule, measure, stream, used = self
+        given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
-            left, right = self.kernels.pack(by_rows(a), by_columns(b), self.scheme, **given)
+            x, y = by_rows(a), by_columns(b)
+            if c.ndim == 3 and len(batch) == 1:
+                made = kernels.small(x, y, scheme, c, **given)
+                if made is not None:
+                    if used is not None:
+                        used.append(made)
+                    kernels.repair(*made, scheme, c, stream=stream)
+                    return made
+            left, right = kernels.pack(x, y, scheme, **given)
         elif left is None:
-            left = self.kernels.pack_one(by_rows(a), self.scheme, "left", c.dtype.name, **given)
+            left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
-            right = self.kernels.pack_one(
-                by_columns(b), self.scheme, "right", c.dtype.name, **given
-            )
-        if self.used is not None:
-            self.used.append((left, right))
-        if len(batch) == 1:
-            self._multiply(left, right, c)
-        else:
-            for some in batch:
-                self._multiply(
-                    part(left, some.a, 1 if some.shares_a else some.count),
-                    part(right, some.b, 1 if some.shares_b else some.count),
-                    c[some.c : some.c + some.count],
-                )
+            right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
+        if used is not None:
+            used.append((left, right))
+        for rows, columns, out in _launches(left, right, c, batch):
+            work = kernels.gemm(rows, columns, scheme, out, stream=stream)
+            if used is not None and work is not None:
+                used.append(work)
+            kernels.repair(rows, columns, scheme, out, stream=stream)
         return left, right
 
-    def _multiply(self, left: Packed, right: Packed, c: Any) -> None:
-        self.kernels.gemm(left, right, self.scheme, c, stream=self.stream)
-        self.kernels.repair(left, right, self.scheme, c, stream=self.stream)
+
+def _launches(
+    left: Packed, right: Packed, c: Any, batch: tuple[Batch, ...]
+) -> Iterable[tuple[Packed, Packed, Any]]:
+    """What each launch multiplies, and into which of c's matrices."""
+    if len(batch) == 1:
+        return ((left, right, c),)
+    return (
+        (
+            part(left, some.a, 1 if some.shares_a else some.count),
+            part(right, some.b, 1 if some.shares_b else some.count),
+            c[some.c : some.c + some.count],
+        )
+        for some in batch
+    )
 
 
 def _nothing(kept: Any) -> None:
@@ -211,14 +233,14 @@ def _parts(a: Any, b: Any, c: Any, batch: tuple[Batch, ...]) -> Iterator[tuple[A
             columns = _some(b, some.b, some.count, some.shares_b)
             yield rows, columns, c[some.c : some.c + some.count], ONE
         return
-    count, m, n = c.shape
+    count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
     if count > 1:
         for part in _two(count, 1):
             yield _matrix(a, part), _matrix(b, part), c[part], ONE
     elif max(m, n) > PANEL:
         for part in _two(max(m, n), PANEL):
             if m >= n:
-                yield a[..., part, :], b, c[:, part], ONE
+                yield a[..., part, :], b, c[..., part, :], ONE
             else:
                 yield a, b[..., part], c[..., part], ONE
 
@@ -242,12 +264,11 @@ def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:
     it, place = packed.operand, packed.layout
     if count == place.batch:
         return packed
-    address = it.address + start * it.batch_stride * it.itemsize
+    address = it.address + start * it.form.batch_stride * it.form.itemsize
     rows = start * place.rows
-    return replace(
-        packed,
-        operand=replace(it, address=address, batch=count),
-        layout=replace(place, batch=count),
+    return packed._replace(
+        operand=it._replace(address=address, form=it.form._replace(batch=count)),
+        layout=of_some(place, count),
         slices=packed.slices + start * place.slices_stride,
         scales=packed.scales + start * place.scales_stride,
         flags=packed.flags + rows,

@@ -54,7 +54,7 @@ def may_be_here() -> bool:
 def find(number: int | None = None) -> Device | Absent:
     """The GPU of that number, None for the current one, or why it cannot be used.
 
-    Imports CuPy where it is installed. A forked child asks anew: CUDA does not survive a fork.
+    Imports CuPy where it is installed.
     """
     try:
         import cupy
@@ -63,13 +63,13 @@ def find(number: int | None = None) -> Device | Absent:
         return Absent(Reason.NO_TENSOR_CORE, f"CuPy cannot be imported ({why})")
     runtime = cupy.cuda.runtime
     try:
-        return _find(runtime, os.getpid(), runtime.getDevice() if number is None else number)
+        return _find(runtime, runtime.getDevice() if number is None else number)
     except runtime.CUDARuntimeError as error:
         return _refused(runtime, error)
 
 
 @cache
-def _find(runtime: Any, process: int, number: int) -> Device | Absent:
+def _find(runtime: Any, number: int) -> Device | Absent:
     try:
         if runtime.getDeviceCount() == 0:
             return Absent(Reason.NO_TENSOR_CORE, "there is no GPU")
@@ -85,6 +85,11 @@ def _find(runtime: Any, process: int, number: int) -> Device | Absent:
             f"{LEAST_CAPABILITY / 10} or later",
         )
     return Device(number, name, capability)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    # A child asks anew: CUDA does not survive a fork.
+    os.register_at_fork(after_in_child=_find.cache_clear)
 
 
 def _refused(runtime: Any, error: Any) -> Absent:

@@ -32,11 +32,11 @@ class Place(NamedTuple):
     """Where two operands are. lend: them as CuPy arrays.
 
     is_full: whether the native product of float32 operands is known to be an FP32 product, and
-    not one of TF32 that somebody asked for.
+    not one of TF32 that somebody asked for; a question that few products ask.
     """
 
     device: int
-    is_full: bool
+    is_full: Callable[[], bool]
     lend: Callable[[Any, Any], Lent]
 
 
@@ -65,7 +65,7 @@ def place(a: Any, b: Any) -> Place | Reason | None:
         here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
         if a.data.device_id != here or b.data.device_id != here:
             return Reason.OTHER_DEVICE
-        return Place(here, not _lowered(cupy), Lent)
+        return Place(here, _cupy_is_full, Lent)
     if not may_be_on_device(kind) or not may_be_on_device(other):
         return None
     if array is not None and (issubclass(kind, array) or issubclass(other, array)):
@@ -125,10 +125,18 @@ def wait_for(x: Any) -> None:
             stream.synchronize()
 
 
-def _lowered(cupy: Any) -> bool:
-    """Whether CuPy has been told to make float32 products on TF32 tensor cores."""
-    linalg = cupy._core._routines_linalg
-    return bool(linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32)
+def _cupy_is_full() -> bool:
+    """Whether nobody has told CuPy to make float32 products on TF32 tensor cores."""
+    linalg = sys.modules["cupy"]._core._routines_linalg
+    return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
+
+
+def _torch_is_full() -> bool:
+    return bool(sys.modules["torch"].get_float32_matmul_precision() == "highest")
+
+
+def _nobody_knows() -> bool:
+    return False
 
 
 def _tensors(torch: Any, a: Any, b: Any) -> Place | Reason | None:
@@ -148,8 +156,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Place | Reason | None:
     tangents = torch.autograd.forward_ad.unpack_dual
     if tangents(a).tangent is not None or tangents(b).tangent is not None:
         return Reason.GRADIENT
-    full = torch.get_float32_matmul_precision() == "highest"
-    return Place(a.device.index, full, _lend_tensors)
+    return Place(a.device.index, _torch_is_full, _lend_tensors)
 
 
 def _lend_tensors(a: Any, b: Any) -> Lent:
@@ -178,7 +185,7 @@ def _by_dlpack(a: Any, b: Any) -> Place | Reason | None:
         return None
     if other[1] != number:
         return Reason.OTHER_DEVICE
-    return Place(number, False, _lend_by_dlpack)
+    return Place(number, _nobody_knows, _lend_by_dlpack)
 
 
 def _lend_by_dlpack(a: Any, b: Any) -> Lent:

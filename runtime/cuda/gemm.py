@@ -1,10 +1,8 @@
 """Products of packed operands on the GPU: choose a kernel and a tile, launch."""
 
-import ctypes
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda.tile import (
@@ -18,7 +16,7 @@ from mixpert_py.runtime.cuda.tile import (
     is_grouped,
 )
 from mixpert_py.runtime.kernels.compile import cuda_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.kernel import Kernel, Signature
 from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
 
 ELEMENTS = {"int8": 0, "float16": 1, "bfloat16": 2, "tf32": 3}
@@ -29,13 +27,15 @@ LEAST_PART = 8  # steps
 GROUP = 8  # rows of tiles walked together
 
 
-class PackedOperand(Protocol):
-    """What of a packed operand the kernels need; addresses on the device, strides in bytes."""
+# As in kernels/problem.cuh.
+OPERAND = "2P2q2i"
+PROBLEM = Signature.of(f"{OPERAND}{OPERAND}2P4q2d6iP2i")
 
-    @property
-    def slices(self) -> int: ...
-    @property
-    def scales(self) -> int: ...
+
+class Sizes(Protocol):
+    """Of a packed operand; strides in bytes. Equal ones should be one object: caches ask for it."""
+
+    def __hash__(self) -> int: ...
     @property
     def slices_stride(self) -> int: ...
     @property
@@ -54,43 +54,15 @@ class PackedOperand(Protocol):
     def steps_per_block(self) -> int: ...
 
 
-class Operand(ctypes.Structure):
-    """As in kernels/problem.cuh."""
+class PackedOperand(Protocol):
+    """What of a packed operand the kernels need: addresses on the device, and sizes."""
 
-    _fields_ = (
-        ("slices", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("slices_stride", ctypes.c_longlong),
-        ("scales_stride", ctypes.c_longlong),
-        ("rows", ctypes.c_int),
-        ("rows8", ctypes.c_int),
-    )
-
-
-class Problem(ctypes.Structure):
-    """As in kernels/problem.cuh."""
-
-    _fields_ = (
-        ("a", Operand),
-        ("b", Operand),
-        ("c", ctypes.c_void_p),
-        ("c_in", ctypes.c_void_p),
-        ("c_stride", ctypes.c_longlong),
-        ("c_in_stride", ctypes.c_longlong),
-        ("c_leading", ctypes.c_longlong),
-        ("c_in_leading", ctypes.c_longlong),
-        ("alpha", ctypes.c_double),
-        ("beta", ctypes.c_double),
-        ("batch", ctypes.c_int),
-        ("steps", ctypes.c_int),
-        ("blocks", ctypes.c_int),
-        ("steps_per_block", ctypes.c_int),
-        ("stretch", ctypes.c_int),
-        ("group", ctypes.c_int),
-        ("parts", ctypes.c_void_p),
-        ("tail", ctypes.c_int),
-        ("split", ctypes.c_int),
-    )
+    @property
+    def slices(self) -> int: ...
+    @property
+    def scales(self) -> int: ...
+    @property
+    def layout(self) -> Sizes: ...
 
 
 def gemm(
@@ -104,70 +76,68 @@ def gemm(
     c: Any = None,
     stream: int = 0,
     family: Family | None = None,
-) -> None:
+) -> Any:
     """out = alpha · A·B + beta · c, A and B packed by `scheme`; enqueued on a stream.
 
-    out: CuPy array (batch, m, n), float32 or float64, any strides but the last, which is one
-    element. Operands have the same batch, or 1 for one that all share. c: of the same type and
+    out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
+    one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
     shape, or None; it may be `out` itself where K is one segment. family: the kernels to use, None
     for the device's best.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
     floating-point slices enter FP32 totals step by step, accumulator by accumulator, the smallest
-    weight first, and tensor cores truncate what they add within half a step. Raises DeviceError
-    where the kernel does not compile.
+    weight first, and tensor cores truncate what they add within half a step. Does not wait for the
+    device. Returns memory that the kernel uses besides, which a graph must keep; None: there is
+    none. Raises DeviceError where the kernel does not compile.
     """
-    batch, m, n = out.shape
-    wide = out.itemsize == 8
-    plan = _planned(
+    memory = out.data
+    how = _prepared(
         scheme,
-        m,
-        n,
-        batch,
-        left.blocks,
-        left.steps_per_block,
-        left.steps,
-        wide,
+        left.layout,
+        right.layout,
+        out.shape,
+        out.strides,
+        out.itemsize,
+        None if c is None else c.strides,
         family,
-        out.data.device_id,
+        memory.device_id,
     )
-    parts = _zeros(plan.part_words, stream) if plan.split else None
-    problem = Problem(
-        _operand(left),
-        _operand(right),
-        out.data.ptr,
-        0 if c is None else c.data.ptr,
-        out.strides[0] // out.itemsize,
-        0 if c is None else c.strides[0] // c.itemsize,
-        out.strides[1] // out.itemsize,
-        0 if c is None else c.strides[1] // c.itemsize,
-        alpha,
-        0.0 if c is None else beta,
-        batch,
-        left.steps,
-        left.blocks,
-        left.steps_per_block,
-        MOST_STEPS,
-        GROUP,
-        0 if parts is None else parts.ptr,
-        plan.tail if plan.split else 0,
-        plan.split,
+    parts = _zeros(how.part_words, stream) if how.part_words else None
+    problem = (
+        *(left.slices, left.scales, *how.a),
+        *(right.slices, right.scales, *how.b),
+        *(memory.ptr, 0 if c is None else c.data.ptr, *how.c),
+        *(alpha, 0.0 if c is None else beta, *how.counts),
+        *(0 if parts is None else parts.ptr, *how.cut),
     )
-    plan.kernel.launch(plan.grid, plan.threads, (problem,), shared=plan.tile.shared, stream=stream)
+    how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
+    return parts
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A product's kernel, tile and grid. tail: tiles of the last wave, cut into `split` parts along
-    K each, if that is not 0: they meet in `part_words` words of memory, zeros at first."""
+class Launch(NamedTuple):
+    """A product, but for addresses and factors. a, b, c, counts, cut: what kernels/problem.cuh has
+    after those, in its order. part_words: of the memory in which parts of tiles meet, zeros at
+    first.
+    """
 
     kernel: Kernel
-    tile: Tile
     grid: int
     threads: int
+    shared: int
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+    counts: tuple[int, ...]
+    cut: tuple[int, int]
+    part_words: int
+
+
+class Cut(NamedTuple):
+    """A grid. tail: tiles of the last wave, of `split` parts along K each, if that is not 0."""
+
+    grid: int
     tail: int = 0
     split: int = 0
-    part_words: int = 0
 
 
 def constants(
@@ -232,38 +202,63 @@ def chip(device: int, family: Family | None = None) -> Chip:
 
 
 @lru_cache(maxsize=4096)
-def _planned(
+def _prepared(
     scheme: Scheme,
-    m: int,
-    n: int,
-    batch: int,
-    blocks: int,
-    steps_per_block: int,
-    steps: int,
-    wide: bool,
+    left: Sizes,
+    right: Sizes,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    c_strides: tuple[int, ...] | None,
     family: Family | None,
     device: int,
 ) -> Launch:
+    """The launch on this device, the current one, for C of this shape, strides and element size."""
     here = chip(device, family)
+    batch, m, n = shape if len(shape) == 3 else (1, *shape)
+    wide, blocks, per_block = itemsize == 8, left.blocks, left.steps_per_block
     tile = choose(
-        scheme, m, n, batch, blocks=blocks, steps_per_block=steps_per_block, wide=wide, chip=here
+        scheme, m, n, batch, blocks=blocks, steps_per_block=per_block, wide=wide, chip=here
     )
-    definitions = constants(scheme, tile, wide=wide, steps_per_block=steps_per_block)
+    definitions = constants(scheme, tile, wide=wide, steps_per_block=per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    cut = _cut(scheme, tile, tiles, left, here)
+    words = -(-cut.tail // 32) * 32 + cut.tail * len(scheme.accumulators()) * tile.m * tile.n
+    stride, leading = _apart(strides, itemsize)
+    stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
+    return Launch(
+        kernel,
+        cut.grid,
+        here.family.threads,
+        tile.shared,
+        _operand(left),
+        _operand(right),
+        (stride, stride_in, leading, leading_in),
+        (batch, left.steps, blocks, per_block, MOST_STEPS, GROUP),
+        (cut.tail, cut.split),
+        words,
+    )
+
+
+def _cut(scheme: Scheme, tile: Tile, tiles: int, left: Sizes, here: Chip) -> Cut:
+    """Thread blocks, and how they share the last tiles."""
     if not here.family.persistent:
-        return Launch(kernel, tile, tiles, here.family.threads)
+        return Cut(tiles)
     count = here.multiprocessors
-    whole = Launch(kernel, tile, min(tiles, count), here.family.threads)
-    if not scheme.exact or tile.promote or blocks > 1 or steps > MOST_STEPS:
+    whole = Cut(min(tiles, count))
+    if not scheme.exact or tile.promote or left.blocks > 1 or left.steps > MOST_STEPS:
         return whole
     tail = tiles % count
-    split = min(count // max(tail, 1), steps // LEAST_PART)
+    split = min(count // max(tail, 1), left.steps // LEAST_PART)
     if tail == 0 or split < LEAST_SPLIT:
         return whole
-    words = -(-tail // 32) * 32 + tail * len(scheme.accumulators()) * tile.m * tile.n
-    grid = count if tiles > count else tail * split
-    return replace(whole, grid=grid, tail=tail, split=split, part_words=words)
+    return Cut(count if tiles > count else tail * split, tail, split)
+
+
+def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """Elements from one matrix to the next, and from one row."""
+    return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
 
 
 def _zeros(words: int, stream: int) -> Any:
@@ -274,13 +269,6 @@ def _zeros(words: int, stream: int) -> Any:
     return memory
 
 
-def _operand(x: PackedOperand) -> Operand:
-    alone = x.batch == 1
-    return Operand(
-        x.slices,
-        x.scales,
-        0 if alone else x.slices_stride,
-        0 if alone else x.scales_stride,
-        x.rows,
-        x.rows8,
-    )
+def _operand(x: Sizes) -> tuple[int, ...]:
+    strides = (0, 0) if x.batch == 1 else (x.slices_stride, x.scales_stride)
+    return *strides, x.rows, x.rows8

@@ -1,7 +1,7 @@
 """Compiled kernels, launched without the checks and conversions of CuPy's own launches."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
@@ -21,32 +21,30 @@ class Kernel:
         self,
         grid: int,
         block: int,
-        arguments: Sequence[Any],
-        *,
-        shared: int = 0,
-        stream: int = 0,
+        signature: "Signature",
+        values: Iterable[float],
+        shared: int,
+        stream: int,
     ) -> None:
-        """Enqueue on a stream. arguments: ctypes values (or structures), as the kernel takes them.
+        """Enqueue on a stream. values: what lies in the arguments, by the signature's format.
 
         A CuPy launch converts and checks each argument, which costs more than the kernel does.
         """
-        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        where = ctypes.addressof(pointers)
+        free = signature.free
+        try:
+            arguments = free.pop()
+        except IndexError:
+            arguments = Arguments.of(signature)
+        arguments.fill(arguments.memory, 0, *values)
+        where = arguments.where
         self.driver.launchKernel(self.handle, grid, 1, 1, block, 1, 1, shared, stream, where, 0)
+        free.append(arguments)
 
     def launch_words(
         self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: int
     ) -> None:
-        """The same for a kernel that takes addresses and 64-bit integers only: one buffer."""
-        pool = _arguments(len(words))
-        try:
-            arguments = pool.pop()
-        except IndexError:
-            arguments = Arguments.of(len(words))
-        arguments.fill(arguments.values, 0, *words)
-        where = arguments.where
-        self.driver.launchKernel(self.handle, grid, 1, 1, block, 1, 1, shared, stream, where, 0)
-        pool.append(arguments)
+        """The same for a kernel that takes addresses and 64-bit integers only."""
+        self.launch(grid, block, _words(len(words)), words, shared, stream)
 
 
 class Arguments(NamedTuple):
@@ -57,19 +55,34 @@ class Arguments(NamedTuple):
     """
 
     fill: Callable[..., None]
-    values: Any
+    memory: Any
     pointers: Any
     where: int
 
     @classmethod
-    def of(cls, count: int) -> "Arguments":
-        values = (ctypes.c_int64 * count)()
-        start = ctypes.addressof(values)
-        pointers = (ctypes.c_void_p * count)(*range(start, start + 8 * count, 8))
-        return cls(Struct(f"{count}q").pack_into, values, pointers, ctypes.addressof(pointers))
+    def of(cls, signature: "Signature") -> "Arguments":
+        memory = ctypes.create_string_buffer(signature.format.size)
+        start = ctypes.addressof(memory)
+        offsets = signature.offsets
+        pointers = (ctypes.c_void_p * len(offsets))(*[start + offset for offset in offsets])
+        return cls(signature.format.pack_into, memory, pointers, ctypes.addressof(pointers))
+
+
+class Signature(NamedTuple):
+    """What a kernel takes. format: of all arguments; offsets: where in it each begins.
+
+    free: memory for arguments that no launch is using.
+    """
+
+    format: Struct
+    offsets: tuple[int, ...]
+    free: list[Arguments]
+
+    @classmethod
+    def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "Signature":
+        return cls(Struct(format), offsets, [])
 
 
 @cache
-def _arguments(count: int) -> list[Arguments]:
-    """Those not in use."""
-    return []
+def _words(count: int) -> Signature:
+    return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))

@@ -1,23 +1,31 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-`strips` packs whatever a scheme may ask for, `rows` what most products are: K as one block.
-Afterwards `repair` puts back what packing took out of the slices.
+`strips` packs whatever a scheme may ask for. Most products take K as one block: `rows` are for
+operands that are contiguous along it, `panels` for the others; `tiles` for exponents of small
+tiles. Afterwards `repair` puts back what packing took out of the slices.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.operand import Operand, by_columns, by_rows
-from mixpert_py.runtime.packing.rows import pack_rows, suits
-from mixpert_py.runtime.packing.strips import pack_strips
+from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
+from mixpert_py.runtime.packing.panels import LONGEST, prepared_panels
+from mixpert_py.runtime.packing.rows import prepared_rows, suits
+from mixpert_py.runtime.packing.strips import prepared_strips
+from mixpert_py.runtime.packing.tiles import prepared_tiles
+from mixpert_py.runtime.packing.tiles import suits as tiles_suit
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 
 __all__ = ["DevicePacked", "Operand", "by_columns", "by_rows", "pack", "pack_one"]
 
-LARGE = 1 << 23  # elements from which a kernel for rows alone outweighs a second launch
+LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
+
+Pack = Callable[[tuple[Operand, ...], int], tuple[DevicePacked, ...]]
 
 
 def pack(
@@ -32,27 +40,25 @@ def pack(
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
-    One launch, or up to two where K is one block and operands are large (`rows`): flagged
-    rows of digits then hold anything, in units of zero.
+    One launch, or two where K is one block and only one operand is contiguous along it. Where it
+    is one block, flagged rows of digits hold anything, in units of zero.
 
     block: stretch of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
     `reference.multiply`. measure: 2-norms too. Does not wait for the device.
     Raises ShapeError where K differs or anything is empty, PlanError on a block length where the
     scheme has none.
     """
-    if a.k != b.k:
-        raise ShapeError(f"cannot multiply rows of {a.k} by columns of {b.k}")
-    result = "float64" if "float64" in (a.memory, b.memory) else "float32"
-    scheme = scheme.with_block(block)
-    splitters = scheme.left, scheme.right
-    left, right = _packed((a, b), splitters, scheme.lengths(a.k)[1], result, rule, measure, stream)
+    forms = a.form, b.form
+    left, right = _prepared(scheme, "both", forms, "", block, rule, measure, a.device)(
+        (a, b), stream
+    )
     return left, right
 
 
 def pack_one(
     x: Operand,
     scheme: Scheme,
-    which: str,
+    which: Literal["left", "right"],
     result: str,
     *,
     block: int | None = None,
@@ -60,30 +66,64 @@ def pack_one(
     measure: bool = False,
     stream: int = 0,
 ) -> DevicePacked:
-    """One operand, `which` "left" or "right", to be kept; result: the type of its products."""
-    scheme = scheme.with_block(block)
-    splitter = scheme.left if which == "left" else scheme.right
-    length = scheme.lengths(x.k)[1]
-    return _packed((x,), (splitter,), length, result, rule, measure, stream)[0]
+    """One operand, to be kept; result: the type of its products."""
+    how = _prepared(scheme, which, (x.form,), result, block, rule, measure, x.device)
+    return how((x,), stream)[0]
 
 
-def _packed(
-    operands: tuple[Operand, ...],
-    splitters: tuple[Splitter, ...],
-    block: int,
+@lru_cache(4096)
+def _prepared(
+    scheme: Scheme,
+    which: Literal["both", "left", "right"],
+    forms: tuple[Form, ...],
     result: str,
+    block: int | None,
     rule: OutlierRule,
     measure: bool,
-    stream: int,
-) -> tuple[DevicePacked, ...]:
-    elements = sum([x.k * x.rows for x in operands])
-    if elements >= LARGE and _by_rows(
-        splitters, tuple([x.form for x in operands]), block, measure, rule
-    ):
-        return pack_rows(operands, splitters, result, rule=rule, stream=stream)
-    return pack_strips(
-        operands, splitters, block, result, rule=rule, measure=measure, stream=stream
+    device: int,
+) -> Pack:
+    """What packs operands of these forms, whatever their addresses, on a stream of this device."""
+    if forms[0].k != forms[-1].k:
+        raise ShapeError(f"cannot multiply rows of {forms[0].k} by columns of {forms[1].k}")
+    if not result:
+        result = "float64" if "float64" in [x.memory for x in forms] else "float32"
+    scheme = scheme.with_block(block)
+    splitters = {
+        "both": (scheme.left, scheme.right),
+        "left": (scheme.left,),
+        "right": (scheme.right,),
+    }[which]
+    length = scheme.lengths(forms[0].k)[1]
+    if result == "float32" and tiles_suit(splitters, forms, length, measure, rule):
+        return prepared_tiles(splitters, forms, length, result, rule, device).pack
+    ways = {
+        _way(splitter, x, length, measure, rule)
+        for splitter, x in zip(splitters, forms, strict=True)
+    }
+    elements = sum(x.batch * x.rows * x.k for x in forms)
+    if "strips" in ways or (len(ways) == 2 and elements < LARGE):
+        return prepared_strips(splitters, forms, length, result, rule, measure, device).pack
+    if ways == {"rows"}:
+        return prepared_rows(splitters, forms, result, rule).pack
+    if ways == {"panels"} and splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory:
+        return prepared_panels(splitters, forms, result, rule, device).pack
+
+    def alone(splitter: Splitter, x: Form) -> Pack:
+        if x.k_stride == 1:
+            return prepared_rows((splitter,), (x,), result, rule).pack
+        return prepared_panels((splitter,), (x,), result, rule, device).pack
+
+    first, second = (alone(*one) for one in zip(splitters, forms, strict=True))
+    return lambda operands, stream: (
+        *first(operands[:1], stream),
+        *second(operands[1:], stream),
     )
 
 
-_by_rows = lru_cache(4096)(suits)
+def _way(splitter: Splitter, x: Form, block: int, measure: bool, rule: OutlierRule) -> str:
+    if suits((splitter,), x.k, block, measure, rule):
+        if x.k_stride == 1:
+            return "rows"
+        if x.row_stride == 1 and x.k <= LONGEST:
+            return "panels"
+    return "strips"

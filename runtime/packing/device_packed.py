@@ -1,18 +1,17 @@
 """A packed operand on the device."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mixpert_py.runtime.packing.layout import STEP, Layout
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.splitter import Splitter
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DevicePacked:
+class DevicePacked(NamedTuple):
     """A packed operand, A by rows or B by columns: `rows` below means either.
 
-    All in one allocation; addresses are the device's. S = 64 / size elements are a step.
+    All in one allocation, which the other operand may share; addresses are the device's. S = 64 /
+    size elements are a step.
 
     slices: (batch, steps, count, rows8, 64) bytes, the highest slice first. Of each row's four
     chunks of 16 bytes, chunk c is at c ^ ((row >> 1) & 3): the 64-byte swizzle of wgmma. Block t of
@@ -45,28 +44,8 @@ class DevicePacked:
         return self.layout.rows
 
     @property
-    def rows8(self) -> int:
-        return self.layout.rows8
-
-    @property
     def steps(self) -> int:
         return self.layout.steps
-
-    @property
-    def blocks(self) -> int:
-        return self.layout.blocks
-
-    @property
-    def steps_per_block(self) -> int:
-        return self.layout.steps_per_block
-
-    @property
-    def slices_stride(self) -> int:
-        return self.layout.slices_stride
-
-    @property
-    def scales_stride(self) -> int:
-        return self.layout.scales_stride
 
     def view(self, name: str) -> Any:
         """A CuPy array of "slices", "scales", "flags", "outliers" or "norms", without a copy.

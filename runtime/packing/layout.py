@@ -1,6 +1,7 @@
 """Where a packed operand lies in its allocation, and how a launch covers it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from mixpert_py.runtime.splitter import TF32, Digits, Splitter
 
@@ -15,9 +16,12 @@ REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reduc
 HOPPER = 227 * 1024  # bytes of shared memory that a block may have
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Sizes, and offsets in bytes into the allocation: see `packing.DevicePacked`."""
+    """Sizes, and offsets in bytes into the allocation: see `packing.DevicePacked`.
+
+    Compared by identity, which costs nothing: `layout` and `of_some` give equal ones once.
+    """
 
     batch: int
     rows: int
@@ -56,6 +60,7 @@ class Layout:
         return self.steps * (STEP // self.size) // self.padded_block
 
 
+@lru_cache(4096)
 def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
     """For batch · rows rows of length k, every `block` of which share a scale.
 
@@ -73,16 +78,23 @@ def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measur
     steps = -(-blocks * padded // in_step)
     rows8 = -(-rows // 8) * 8
     count = splitter.count
-    scales = _up(batch * steps * count * rows8 * STEP + SLACK)
-    norms = _up(scales + 4 * batch * blocks * rows)
-    flags = _up(norms + (8 * batch * (2 + count) * rows if measure else 0))
-    outliers = _up(flags + batch * rows)
+    scales = up(batch * steps * count * rows8 * STEP + SLACK)
+    norms = up(scales + 4 * batch * blocks * rows)
+    flags = up(norms + (8 * batch * (2 + count) * rows if measure else 0))
+    outliers = up(flags + batch * rows)
     end = outliers + (batch * blocks * rows if blocks > 1 else 0)
     shape = batch, rows, rows8, k, block, blocks, padded, steps, count, size
     return Layout(*shape, scales, norms, flags, outliers, end)
 
 
-def _up(offset: int) -> int:
+@lru_cache(4096)
+def of_some(place: Layout, batch: int) -> Layout:
+    """That of some matrices of a stack, which lie in the stack's allocation."""
+    return replace(place, batch=batch)
+
+
+def up(offset: int) -> int:
+    """The next place for something that other threads read than what lies before it."""
     return -(-offset // 256) * 256
 
 

@@ -1,8 +1,8 @@
 """After a product, on the device: rows and columns with NaN or Inf, and outliers."""
 
 import struct
-from functools import cache, lru_cache
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -37,34 +37,58 @@ def repair(
     reference backend adds, and needs neither a second packing nor the host. Always one launch,
     which ends at once where nothing is flagged. Does not wait for the device.
     """
-    import cupy
-
     a, b = left.operand, right.operand
-    size, strides = out.itemsize, out.strides
-    batch, c_batch = (out.shape[0], strides[0] // size) if out.ndim == 3 else (1, 0)
-    if batch == 0:
-        return
     a_flags, b_flags = left.flags, right.flags
-    how = left.layout.block, batch, c_batch, strides[-2] // size
+    memory, shape = out.data, out.shape
+    if 0 in shape:
+        return
     aligned = (a_flags | b_flags) % WIDE == 0
-    kernel, blocks = _kernel(a.memory, b.memory, size, cupy.cuda.runtime.getDevice())
-    grid, lengths, rest = words(a.form, b.form, *how, blocks if aligned else 0)
-    kernel.launch_words(
-        grid,
-        THREADS,
-        (
-            *(a.address, b.address, out.data.ptr),
-            *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
-            *lengths,
-            _bits(alpha),
-            *rest,
-        ),
-        0,
-        stream,
+    device, block = memory.device_id, left.layout.block
+    how = _prepared(a.form, b.form, block, shape, out.strides, out.itemsize, aligned, device)
+    values = (
+        *(a.address, b.address, memory.ptr),
+        *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
+        *how.lengths,
+        _bits(alpha),
+        *how.rest,
     )
+    how.kernel.launch_words(how.grid, THREADS, values, 0, stream)
+
+
+class Launch(NamedTuple):
+    """A launch, but for addresses and alpha, which has `lengths` before it and `rest` after."""
+
+    kernel: Kernel
+    grid: int
+    lengths: tuple[int, ...]
+    rest: tuple[int, ...]
 
 
 @lru_cache(4096)
+def _prepared(
+    a: Form,
+    b: Form,
+    block: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    size: int,
+    aligned: bool,
+    device: int,
+) -> Launch:
+    """On this device, which is the current one. shape, strides, size of an element: of C's.
+
+    aligned: whether flags can be read WIDE bytes at a time.
+    """
+    import cupy
+
+    result = "float32" if size == 4 else "float64"
+    kernel = numba_kernel(KERNELS, "repair_kernel", (a.memory, b.memory, result))
+    batch, c_batch = (shape[0], strides[0] // size) if len(shape) == 3 else (1, 0)
+    # How many blocks share the tiles of a product.
+    most = RESIDENT * cupy.cuda.Device(device).attributes["MultiProcessorCount"] * aligned
+    return Launch(kernel, *words(a, b, block, batch, c_batch, strides[-2] // size, most))
+
+
 def words(
     a: Form, b: Form, block: int, batch: int, c_batch: int, c_row: int, most: int
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -96,20 +120,6 @@ def words(
 def parts_log(x: Form) -> int:
     """Threads to a sum: a warp where K is the nearest direction, else a few."""
     return 5 if abs(x.k_stride) < abs(x.row_stride) else 2
-
-
-@cache
-def _kernel(left: str, right: str, size: int, device: int) -> tuple[Kernel, int]:
-    """The kernel for the current device, and how many of its blocks share the tiles of a product.
-
-    size: bytes of an element of the result.
-    """
-    import cupy
-
-    result = "float32" if size == 4 else "float64"
-    its = cupy.cuda.Device(device).attributes
-    kernel = numba_kernel(KERNELS, "repair_kernel", (left, right, result))
-    return kernel, RESIDENT * its["MultiProcessorCount"]
 
 
 @lru_cache(64)

@@ -35,7 +35,12 @@ from mixpert_py.runtime.packing.intrinsics import (
     store_two,
 )
 from mixpert_py.runtime.packing.layout import ITEM, NONFINITE
-from mixpert_py.runtime.packing.row_intrinsics import product32, product64
+from mixpert_py.runtime.packing.row_intrinsics import (
+    nearest_integer32,
+    nearest_integer64,
+    product32,
+    product64,
+)
 from mixpert_py.runtime.packing.side import Side
 
 FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
@@ -112,29 +117,54 @@ def row_fetch(items: int) -> Any:
     return device(fetch)
 
 
-def tile_fetch() -> Any:
-    """The device function that reads 4 rows × 8 positions of K, `between` apart, into
-    values[4 · position + row]; zeros past the last row and past `end`.
+@device
+def fetch_eight(values, x, start, at, k, vector):
+    """Reads eight neighbours along K into values[0 … 7], zeros past k."""
+    if vector != 0 and at + ITEM <= k:
+        for j in range(0, ITEM, 4):
+            a, b, c, d = load_four(x, start + np.int32(at + j))
+            values[j] = a
+            values[j + 1] = b
+            values[j + 2] = c
+            values[j + 3] = d
+    else:
+        for j in range(ITEM):
+            values[j] = 0.0
+            if at + j < k:
+                values[j] = x[start + np.int32(at + j)]
+
+
+@device
+def fetch_apart(values, x, place, stride, count):
+    """Reads `count` elements, at most eight and `stride` apart, into values[0 …], then zeros."""
+    for j in range(ITEM):
+        values[j] = 0.0
+        if j < count:
+            values[j] = x[place]
+        place += stride
+
+
+def quad_fetch() -> Any:
+    """The device function that reads 4 rows × 8 positions of K into values[4 · position + row];
+    zeros past the last row, of `last`, and past the last position, of `count`.
     """
 
-    def fetch(values, x, start, stride, at, between, end, last, vector):
-        place = start + at * stride
-        further = between * stride
-        if vector != 0 and last == 4 and at + 7 * between < end:
-            for j in range(8):
+    def fetch(values, x, place, stride, count, last, vector):
+        if vector != 0 and last >= 4 and count >= ITEM:
+            for j in range(ITEM):
                 a, b, c, d = load_four(x, place)
-                place += further
+                place += stride
                 values[4 * j] = a
                 values[4 * j + 1] = b
                 values[4 * j + 2] = c
                 values[4 * j + 3] = d
         else:
-            for j in range(8):
+            for j in range(ITEM):
                 for i in range(4):
                     values[4 * j + i] = 0.0
-                    if i < last and at + j * between < end:
+                    if i < last and j < count:
                         values[4 * j + i] = x[place + i]
-                place += further
+                place += stride
 
     return device(fetch)
 
@@ -150,16 +180,24 @@ def place_of(position, size, swizzle, count, slice_words):
 
 def row_units(side: Side) -> Any:
     """The device function for a row's scale word, the factors that make digits of it, 2^(shift − e)
-    as two, 256 / g, and g / 256; and its flag, as far as the largest magnitude says.
+    as two, 256 / g, and g / 256; its flag, as far as the largest magnitude says; and whether the
+    row is plain: sure to stay, whatever its digits are.
+
+    power: about the sum of its squares. A residual is below 1.26 units, and a digit's square at
+    most 2^14: a row that is large beside those neither loses too much nor is crowded.
     """
     SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
     HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
     it = facts(side)
-    WIDE, INFINITE = it.wide, it.infinite
+    WIDE, INFINITE, SUMS = it.wide, it.infinite, it.sums
     HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
+    LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
+    UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
+    FINITE = 1e38
     float_of = float32_of if side.memory == "float32" else float64_of
 
-    def units(top, fine):
+    def units(top, fine, power, k):
         exponent = 0
         significand = 256
         if 0 < top < INFINITE:
@@ -170,27 +208,46 @@ def row_units(side: Side) -> Any:
             else:
                 exponent = raised
         word = np.int32(((exponent - 15) << 9) | significand)
-        power = min(SHIFT - exponent, HIGHEST_POWER)
-        one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SHIFT - exponent - power))
+        split = min(SHIFT - exponent, HIGHEST_POWER)
+        one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
         ratio = WIDE(256) / WIDE(significand)
         flag = NONFINITE if top >= INFINITE else 0
-        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8), flag
+        plain = 0
+        if flag == 0 and two == WIDE(1):
+            plain = 1
+            if SUMS > 0 and top > 0:
+                norm = np.float64(power) * np.float64(one) * np.float64(one)
+                enough = max(np.float64(k) * LOSSLESS, UNCROWDED)
+                plain = 1 if power < np.float32(FINITE) and norm >= enough else 0
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8), flag, plain
 
     return device(units)
 
 
-def row_fineness(side: Side, length: int) -> Any:
-    """The device function for how fine values are: FINEST less the exponent of the lowest bit set
-    in any of them, 0 for zeros.
+def row_coarse(side: Side) -> Any:
+    """The device function for whether elements may be as coarse as two digits hold: their fineness
+    is TOO_FINE where they are not, as normal numbers are with one of their last bits set beside any
+    larger one. either: all bits of the elements, most: the largest.
+    """
+    MANTISSA = 23 if side.memory == "float32" else 52
+    BITS = facts(side).bits
+    LAST = BITS((1 << (MANTISSA + 1 - 8 * min(side.slices, 2) + 1)) - 1)
+    NORMAL = BITS(1 << MANTISSA)
 
-    Only rows that two digits may hold are looked at closely: a normal number with one of its last
-    bits set is too fine beside any larger one. either: all bits of the values, most: the largest.
+    def coarse(either, most):
+        return (either & LAST) == 0 or most < NORMAL
+
+    return device(coarse)
+
+
+def row_fineness(side: Side) -> Any:
+    """The device function for how fine `count` elements are, `stride` apart in memory: FINEST less
+    the exponent of the lowest bit set in any of them, 0 for zeros. Few rows need it: it reads them
+    again, since each register would have code of its own.
     """
     SINGLE = side.memory == "float32"
     BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
     MANTISSA = 23 if SINGLE else 52
-    HELD = 8 * min(side.slices, 2) - 1
-    LAST = BITS((1 << (MANTISSA + 1 - HELD)) - 1)
     NORMAL = BITS(1 << MANTISSA)
     FRACTION = BITS((1 << MANTISSA) - 1)
     HIGHEST = 255 if SINGLE else 2047
@@ -198,22 +255,20 @@ def row_fineness(side: Side, length: int) -> Any:
     FLOAT = np.float32 if SINGLE else np.float64
     BIAS = 127 if SINGLE else 1023
 
-    def fineness(values, at, by, count, either, most):
-        fine = np.int32(TOO_FINE)
-        if (either & LAST) == 0 or most < NORMAL:
-            fine = np.int32(0)
-            for j in range(length):
-                # Not the magnitudes that the caller made: they would all be kept in registers.
-                bits = BITS_OF(values[at + j * by])
-                significand = BITS(bits & FRACTION)
-                field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
-                if field > 0:
-                    significand = BITS(significand | NORMAL)
-                    field -= 1
-                if significand != 0:
-                    lowest = BITS(significand ^ (significand & (significand - BITS(1))))
-                    power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
-                    fine = np.int32(max(fine, ZERO - field - power))
+    def fineness(x, place, stride, count):
+        fine = np.int32(0)
+        for _ in range(count):
+            bits = BITS_OF(x[place])
+            place += stride
+            significand = BITS(bits & FRACTION)
+            field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
+            if field > 0:
+                significand = BITS(significand | NORMAL)
+                field -= 1
+            if significand != 0:
+                lowest = BITS(significand ^ (significand & (significand - BITS(1))))
+                power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
+                fine = np.int32(max(fine, ZERO - field - power))
         return fine
 
     return device(fineness)
@@ -260,26 +315,60 @@ def row_octet(side: Side) -> Any:
                 loss += left * left
         norms[0] = norm
         norms[1] = loss
+        put(words, squares, slices, index, slice_words)
+
+    put = digits_put(COUNT, CROWDED)
+    return device(octet)
+
+
+def plain_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a plain row into digits and stores them.
+
+    A power of two changes no rounding: the integers are those that `row_octet` finds.
+    """
+    COUNT = side.slices
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    integer = nearest_integer32 if side.wide == "float32" else nearest_integer64
+    BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
+
+    def octet(values, at, by, one, ratio, words, squares, slices, index, slice_words):
+        factor = one * ratio
+        for j in range(8):
+            n = integer(WIDE(values[at + j * by]) * factor)
+            words[j] = np.uint32(np.uint32(np.uint32(n) + BIAS) ^ BIAS)
+        put(words, squares, slices, index, slice_words)
+
+    put = digits_put(COUNT, False)
+    return device(octet)
+
+
+def digits_put(count: int, crowded: bool) -> Any:
+    """The device function that stores the bytes of eight words, the highest first, each a slice's;
+    crowded: it adds their squares to sums, but for the first slice's.
+    """
+    COUNT, CROWDED = count, crowded
+
+    def put(words, squares, slices, index, slice_words):
         if COUNT > 2:
             a = high_pairs(words, 0)
             b = high_pairs(words, 2)
             c = high_pairs(words, 4)
             d = high_pairs(words, 6)
             if COUNT > 3:
-                put(slices, index, high_half(a, b), high_half(c, d), squares, 0)
+                one(slices, index, high_half(a, b), high_half(c, d), squares, 0)
                 index += slice_words
-            put(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 3)
+            one(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 3)
             index += slice_words
         a = low_pairs(words, 0)
         b = low_pairs(words, 2)
         c = low_pairs(words, 4)
         d = low_pairs(words, 6)
         if COUNT > 1:
-            put(slices, index, high_half(a, b), high_half(c, d), squares, COUNT - 2)
+            one(slices, index, high_half(a, b), high_half(c, d), squares, COUNT - 2)
             index += slice_words
-        put(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 1)
+        one(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 1)
 
-    def put(slices, index, first, second, squares, p):
+    def one(slices, index, first, second, squares, p):
         store_two(slices, index, first, second)
         if CROWDED and p > 0:
             total = np.int32(0)
@@ -287,5 +376,5 @@ def row_octet(side: Side) -> Any:
                 total += squared(first, j) + squared(second, j)
             squares[p] = np.int32(squares[p] + np.int32(total))
 
-    put = device(put)
-    return device(octet)
+    one = device(one)
+    return device(put)

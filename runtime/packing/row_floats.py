@@ -39,8 +39,9 @@ def words_of(side: Side) -> int:
 
 def float_units(side: Side) -> Any:
     """The device function for a row's scale word, the power of two that it is multiplied by, as two
-    factors, two numbers that only digits need, and its flag. The second factor of a row that is
-    flagged is 0: its slices are to be zeros, whatever the row holds.
+    factors, two numbers that only digits need, its flag, and whether the row is plain: the first
+    factor is enough. The second of a row that is flagged is 0: its slices are to be zeros, whatever
+    the row holds.
     """
     SCALED = side.scaled
     it = facts(side)
@@ -51,7 +52,7 @@ def float_units(side: Side) -> Any:
     kind: Any = np.float32 if single else np.float64
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
 
-    def units(top, fine):
+    def units(top, fine, power, k):
         flag = 0
         if top >= INFINITE:
             flag = NONFINITE
@@ -67,7 +68,7 @@ def float_units(side: Side) -> Any:
         one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
         if flag != 0:
             two = WIDE(0)
-        return word, one, two, WIDE(0), WIDE(0), flag
+        return word, one, two, WIDE(0), WIDE(0), flag, 1 if two == WIDE(1) else 0
 
     return device(units)
 
@@ -86,10 +87,7 @@ def float_octet(side: Side) -> Any:
     rounded, word = device(to_element(side)), device(element_bits(side))
     halves = cut_halves if side.truncate else nearest_halves
 
-    def octet(
-        values, at, by, one, ratio, worth, norms, squares, words,
-        slices, index, slice_words,
-    ):  # fmt: skip
+    def octet(values, at, by, one, ratio, words, squares, slices, index, slice_words):
         for j in range(0, 8, 2):
             x = WIDE(values[at + j * by])
             y = WIDE(values[at + (j + 1) * by])

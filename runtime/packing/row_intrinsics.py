@@ -17,11 +17,25 @@ if SIMULATED:
 
     product32 = product64 = product
 
-    def count_one(x: Any, i: int) -> Any:
-        """x[i] before one is added to it, atomically."""
+    def count(x: Any, i: int, more: int) -> Any:
+        """x[i] before `more` is added to it, atomically."""
         before = x[i]
-        x[i] += 1
+        x[i] += more
         return before
+
+    def fresh(x: Any, i: int) -> Any:
+        """x[i] as memory has it, whoever has written it meanwhile."""
+        return x[i]
+
+    def quotient(x: Any, y: Any) -> Any:
+        """x // y of int32 that are not negative."""
+        return np.int32(x // y)
+
+    def nearest_integer(x: Any) -> Any:
+        """x, below 2^31, to the nearest int32, ties to even."""
+        return np.int32(np.rint(x))
+
+    nearest_integer32 = nearest_integer64 = nearest_integer
 
     def nearest_halves(first: Any, second: Any) -> Any:
         """Two float32 to nearest float16, in the lower and the upper half of a word; no −0."""
@@ -54,13 +68,43 @@ else:
     product32, product64 = libdevice.fmul_rn, libdevice.dmul_rn
 
     @intrinsic
-    def count_one(typing: Any, x: Any, i: Any) -> Any:
+    def count(typing: Any, x: Any, i: Any, more: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             place = builder.gep(arguments[0], [arguments[1]])
-            one = context.get_constant(types.int32, 1)
-            return builder.atomic_rmw("add", place, one, "monotonic")
+            return builder.atomic_rmw("add", place, arguments[2], "monotonic")
 
-        return types.int32(x, i), generate
+        return types.int32(x, i, types.int32), generate
+
+    @intrinsic
+    def fresh(typing: Any, x: Any, i: Any) -> Any:
+        # The names of a register in PTX and in LLVM's constraints.
+        kind, name = {
+            types.int32: ("u32", "r"),
+            types.uint32: ("u32", "r"),
+            types.uint64: ("u64", "l"),
+            types.float32: ("f32", "f"),
+        }[x.dtype]
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.gep(arguments[0], [arguments[1]])
+            load = ir.InlineAsm(
+                ir.FunctionType(context.get_data_type(x.dtype), [place.type]),
+                f"ld.relaxed.gpu.{kind} $0, [$1];",
+                f"={name},l",
+                side_effect=True,
+            )
+            return builder.call(load, [place])
+
+        return x.dtype(x, i), generate
+
+    @intrinsic
+    def quotient(typing: Any, x: Any, y: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.udiv(*arguments)
+
+        return types.int32(types.int32, types.int32), generate
+
+    nearest_integer32, nearest_integer64 = libdevice.float2int_rn, libdevice.double2int_rn
 
     def _halves(rounding: str) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,9 +1,8 @@
 """The general packing kernel's launches: every splitter, any block of K, any strides."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
@@ -18,6 +17,7 @@ from mixpert_py.runtime.packing.layout import (
     covers,
     launch,
     layout,
+    up,
 )
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.side import Side, side
@@ -25,34 +25,7 @@ from mixpert_py.runtime.splitter import Digits, Splitter
 
 KERNELS = "mixpert_py.runtime.packing.strip_kernels"
 POINTERS = 6  # of each operand
-
-
-def pack_strips(
-    operands: tuple[Operand, ...],
-    splitters: tuple[Splitter, ...],
-    block: int,
-    result: str,
-    *,
-    rule: OutlierRule,
-    measure: bool,
-    stream: int,
-) -> tuple[DevicePacked, ...]:
-    """One operand or two, split by one launch on a stream of the current device.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
-    """
-    import cupy
-
-    forms = tuple(x.form for x in operands)
-    device = cupy.cuda.runtime.getDevice()
-    how, kernel = _prepared(splitters, forms, block, result, rule, measure, device)
-    alloc = cupy.cuda.alloc
-    packed = tuple([_allocated(x, how, i, alloc) for i, x in enumerate(operands)])
-    first, second = how.words
-    other = _addresses(packed[1]) if len(packed) > 1 else (0,) * POINTERS
-    words = (*_addresses(packed[0]), *first, *other, *second)
-    kernel.launch_words(how.grid, how.threads, words, how.shared, stream)
-    return packed
+NOWHERE = (0,) * POINTERS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +33,79 @@ class Packing:
     """A launch, but for addresses. words: the integers that follow each operand's addresses."""
 
     sides: tuple[Side, Side]
-    splitters: tuple[Splitter, ...]
     layouts: tuple[Layout, ...]
     grid: int
     threads: int
     shared: int
     words: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Strips(NamedTuple):
+    """The launch that splits one operand or two, but for addresses; all that does not change with
+    them is here, since packing a small product takes less than to find it out.
+
+    sides: of each operand its splitter, layout, and where its parts begin in an allocation of
+    `bytes`, in the order of DevicePacked; None for those that it has not. alloc: CuPy's.
+    """
+
+    kernel: Kernel
+    how: Packing
+    sides: tuple[tuple[Splitter, Layout, tuple[int | None, ...]], ...]
+    bytes: int
+    alloc: Any
+
+    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
+        """On a stream of the device that this was prepared for, which is the current one."""
+        memory = self.alloc(self.bytes)
+        start = memory.ptr
+        packed, addresses = [], []
+        for x, (splitter, place, offsets) in zip(operands, self.sides, strict=True):
+            parts = [0 if offset is None else start + offset for offset in offsets]
+            slices, scales, flags, outliers, norms = parts
+            packed.append(
+                DevicePacked(x, splitter, place, slices, scales, flags, outliers, norms, memory)
+            )
+            addresses.append((x.address, *parts))
+        how = self.how
+        first, second = how.words
+        other = addresses[1] if len(addresses) > 1 else NOWHERE
+        words = (*addresses[0], *first, *other, *second)
+        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream)
+        return tuple(packed)
+
+
+def prepared_strips(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    block: int,
+    result: str,
+    rule: OutlierRule,
+    measure: bool,
+    device: int,
+) -> Strips:
+    """For operands of these forms, on the current device, whose number this is.
+
+    block: stretch of K per scale. result: the type of the product. Raises ShapeError where an
+    operand is empty, DeviceError where the kernel does not compile.
+    """
+    import cupy
+
+    # What a block may have, if it asks.
+    shared = int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
+    how = packing(splitters, forms, block, result, rule, measure, shared)
+    kernel = numba_kernel(KERNELS, "pack_kernel", how.sides, shared - REDUCTIONS)
+    starts = [0, *accumulate(up(place.bytes) for place in how.layouts)]
+    sides = zip(splitters, how.layouts, starts, strict=False)
+    parts = tuple((s, place, _offsets(place, at, measure)) for s, place, at in sides)
+    return Strips(kernel, how, parts, starts[-1], cupy.cuda.alloc)
+
+
+def _offsets(place: Layout, start: int, measure: bool) -> tuple[int | None, ...]:
+    offsets = (
+        *(0, place.scales, place.flags),
+        *(place.outliers if place.blocks > 1 else None, place.norms if measure else None),
+    )
+    return tuple(None if offset is None else start + offset for offset in offsets)
 
 
 def packing(
@@ -110,7 +150,6 @@ def packing(
     common = *lengths, how.share_log, how.cached, how.threads_log
     return Packing(
         (sides[0], sides[-1]),
-        splitters,
         places,
         sum(strips),
         1 << how.threads_log,
@@ -127,43 +166,3 @@ def _most(sides: list[Side]) -> int:
         return MOST_THREADS // 4
     lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not sides[0].measure
     return MOST_THREADS if lean else MOST_THREADS // 2
-
-
-@lru_cache(4096)
-def _prepared(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    block: int,
-    result: str,
-    rule: OutlierRule,
-    measure: bool,
-    device: int,
-) -> tuple[Packing, Kernel]:
-    """The launch on this device, which is the current one, and its kernel."""
-    import cupy
-
-    # What a block may have, if it asks.
-    shared = int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
-    how = packing(splitters, forms, block, result, rule, measure, shared)
-    return how, numba_kernel(KERNELS, "pack_kernel", how.sides, shared - REDUCTIONS)
-
-
-def _allocated(x: Operand, how: Packing, which: int, alloc: Callable[[int], Any]) -> DevicePacked:
-    place = how.layouts[which]
-    memory = alloc(place.bytes)
-    start = memory.ptr
-    return DevicePacked(
-        x,
-        how.splitters[which],
-        place,
-        start,
-        start + place.scales,
-        start + place.flags,
-        start + place.outliers if place.blocks > 1 else 0,
-        start + place.norms if how.sides[which].measure else 0,
-        memory,
-    )
-
-
-def _addresses(it: DevicePacked) -> tuple[int, ...]:
-    return it.operand.address, it.slices, it.scales, it.flags, it.outliers, it.norms

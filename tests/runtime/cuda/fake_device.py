@@ -8,9 +8,9 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,8 +22,8 @@ from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.outliers import kept_part, outlier_part
-from mixpert_py.runtime.packing import DevicePacked, Operand
-from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.packing import Operand
+from mixpert_py.runtime.packing.layout import Layout, layout
 
 
 class OutOfMemoryError(MemoryError):
@@ -164,21 +164,28 @@ class Stream:
 Stream.here = Stream()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FakePacked(DevicePacked):
-    """An operand that is split when somebody looks. `origin`: the packed stack it is of."""
+class FakePacked(NamedTuple):
+    """A DevicePacked that is split when somebody looks. `origin`: the packed stack it is of."""
 
-    scheme: Any = None
-    rule: Any = "loss"
+    operand: Operand
+    splitter: Any
+    layout: Layout
+    slices: int
+    scales: int
+    flags: int
+    outliers: int
+    norms: int
+    scheme: Any
+    rule: Any
     origin: Any = None
 
     def array(self) -> Any:
         """(batch, rows, k) in the operand's own memory."""
-        it, item = self.operand, self.operand.itemsize
+        address, it, item = self.operand.address, self.operand.form, self.operand.form.itemsize
         strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
         low = sum(min(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True))
         high = sum(max(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True)) + item
-        memory = (ctypes.c_byte * (high - low)).from_address(it.address + low)
+        memory = (ctypes.c_byte * (high - low)).from_address(address + low)
         return np.ndarray(self._shape, it.memory, memory, -low, strides)
 
     @property
@@ -188,7 +195,7 @@ class FakePacked(DevicePacked):
     def check(self) -> None:
         """Whether what the kernels would read belongs to this part of the stack."""
         it, whole = self.operand, self.origin
-        apart = it.batch_stride * it.itemsize
+        apart = it.form.batch_stride * it.form.itemsize
         index = (it.address - whole.operand.address) // apart if apart else 0
         place = whole.layout
         each = place.steps * place.count * place.rows8 * 64
@@ -249,9 +256,10 @@ class FakeGpu:
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
         monkeypatch.setattr(device_product, "_refused", {})
-        kernels = cuda_backend.Kernels(
-            cupy, self.pack, self.pack_one, self.gemm, lambda *args, **kwargs: None
-        )
+
+        def nothing(*args: Any, **given: Any) -> None: ...
+
+        kernels = cuda_backend.Kernels(cupy, self.pack, self.pack_one, self.gemm, nothing, nothing)
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
 
@@ -283,8 +291,8 @@ class FakeGpu:
         if place.bytes > (self.memory if within is None else within):
             raise OutOfMemoryError("Out of memory allocating")
         addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
-        packed = FakePacked(x, splitter, place, *addresses, None, scheme, rule)
-        return replace(packed, origin=packed)
+        packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
+        return packed._replace(origin=packed)
 
     def gemm(
         self, left: FakePacked, right: FakePacked, scheme: Any, out: Any, *, stream: int
@@ -293,15 +301,16 @@ class FakeGpu:
         assert left.scheme == right.scheme == scheme
         left.check()
         right.check()
-        count, m, n = out.shape
-        assert out.strides[2] == out.itemsize
+        c = out.x if out.ndim == 3 else out.x[np.newaxis]
+        count, m, n = c.shape
+        assert out.strides[-1] == out.itemsize
         self.launches.append((count, m, n))
         rows, columns = left.array(), right.array()
         assert {len(rows), len(columns)} <= {1, count}
         with np.errstate(all="ignore"):
             for i in range(count):
                 a, b = rows[i % len(rows)], columns[i % len(columns)].T
-                out.x[i] = product(a, b, scheme, left.rule)
+                c[i] = product(a, b, scheme, left.rule)
 
     def _module(self) -> Any:
         cupy: Any = ModuleType("cupy")

@@ -122,7 +122,7 @@ def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatc
         return kernels.pack(left, right, *args, **given)
 
     limited = cuda_backend.Kernels(
-        kernels.xp, short, kernels.pack_one, kernels.gemm, kernels.repair
+        kernels.xp, short, kernels.pack_one, kernels.gemm, kernels.repair, kernels.small
     )
     monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: limited)
     cupy.testing.assert_array_equal(matmul(a, b, scheme=scheme), whole)
@@ -216,8 +216,9 @@ def test_it_runs_on_the_callers_stream() -> None:
 
 
 @pytest.mark.parametrize("given", ["result", "out"])
-def test_a_product_is_captured_in_a_graph(given: str) -> None:
-    a, b, out = normal(512, 700), normal(700, 300, seed=1), cupy.empty((512, 300), "f")
+@pytest.mark.parametrize("k", [700, 4096], ids=["tiles", "parts of tiles"])
+def test_a_product_is_captured_in_a_graph(given: str, k: int) -> None:
+    a, b, out = normal(512, k), normal(k, 300, seed=1), cupy.empty((512, 300), "f")
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         matmul(a, b, scheme="int8x6")  # compiles
@@ -229,7 +230,7 @@ def test_a_product_is_captured_in_a_graph(given: str) -> None:
         graph = stream.end_capture()
         garbage = [cupy.full((1 << 18,), 7.0) for _ in range(20)]  # takes memory that is free
         for seed in range(3):
-            a[...] = normal(512, 700, seed=10 + seed)
+            a[...] = normal(512, k, seed=10 + seed)
             value[...] = 0
             graph.launch(stream)
             stream.synchronize()

@@ -20,12 +20,10 @@ SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 129)]
 FAMILIES = [HOPPER, PORTABLE]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Uploaded:
-    """A layout made by NumPy, on the device."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of one operand."""
 
-    memory: Any
-    scales_memory: Any
     rows: int
     rows8: int
     steps: int
@@ -34,6 +32,15 @@ class Uploaded:
     batch: int = 1
     slices_stride: int = 0
     scales_stride: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uploaded:
+    """An operand laid out by NumPy, on the device."""
+
+    memory: Any
+    scales_memory: Any
+    layout: Sizes
 
     @property
     def slices(self) -> int:
@@ -49,9 +56,8 @@ def uploaded(it: Layout) -> Uploaded:
     memory[: it.slices.size] = cupy.asarray(it.slices.ravel())
     steps, _, rows8, _ = it.slices.shape
     blocks = it.scales.shape[0]
-    return Uploaded(
-        memory, cupy.asarray(it.scales), it.rows, rows8, steps, blocks, it.steps_per_block
-    )
+    sizes = Sizes(it.rows, rows8, steps, blocks, it.steps_per_block)
+    return Uploaded(memory, cupy.asarray(it.scales), sizes)
 
 
 def product(a: Any, b: Any, scheme: Scheme, family: Family, **more: Any) -> Any:

@@ -1,6 +1,7 @@
 """Packing: the kernels in Numba's simulator and compiled, the host's part, and all on a GPU."""
 
 import itertools
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,18 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing.layout import HOPPER, KEPT, MOST_THREADS, REDUCTIONS
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing import strips
+from mixpert_py.runtime.packing.layout import (
+    HOPPER,
+    KEPT,
+    MOST_THREADS,
+    REDUCTIONS,
+    SLACK,
+    STEP,
+    layout,
+    of_some,
+)
+from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.strips import packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
@@ -153,3 +164,59 @@ def test_what_leaves_the_slices_on_the_device(name: str, rule: OutlierRule) -> N
     a[9] = -0.0039375  # a one beside it: all second digits are −128
     a[9, 1] = 1
     on_device(a, b, EMULATIONS[name], rule=rule, measure=True)
+
+
+@pytest.mark.parametrize("measure", [False, True])
+@pytest.mark.parametrize("block", [None, 128], ids=str)
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_packed_lies_in_one_allocation(
+    monkeypatch: pytest.MonkeyPatch, count: int, block: int | None, measure: bool
+) -> None:
+    scheme = INT8X6.with_block(block)
+    forms = (form(70, 900), form(50, 900, "F"))[:count]
+    launches, sizes = [], []
+
+    def alloc(size: int) -> SimpleNamespace:
+        sizes.append(size)
+        return SimpleNamespace(ptr=1 << 20)
+
+    kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
+    device = SimpleNamespace(attributes={"MaxSharedMemoryPerBlockOptin": HOPPER})
+    cuda = SimpleNamespace(Device=lambda number: device, alloc=alloc)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(strips, "numba_kernel", lambda *given: kernel)
+    splitters = (scheme.left, scheme.right)[:count]
+    length = scheme.lengths(900)[1]
+    how = strips.prepared_strips(splitters, forms, length, "float32", "loss", measure, 0)
+    operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
+    packed = how.pack(operands, 7)
+    places = []
+    for one in packed:
+        place = one.layout
+        ends = {
+            "slices": place.batch * place.steps * place.count * place.rows8 * STEP + SLACK,
+            "scales": 4 * place.blocks * place.rows,
+            "flags": place.rows,
+            "outliers": place.blocks * place.rows if block else 0,
+            "norms": 8 * (2 + place.count) * place.rows if measure else 0,
+        }
+        assert all((getattr(one, name) != 0) == (size > 0) for name, size in ends.items())
+        places += [(getattr(one, name), size) for name, size in ends.items() if size]
+    places.sort()
+    for (start, size), (following, _) in itertools.pairwise([*places, ((1 << 20) + sizes[0], 0)]):
+        assert start % 256 == 0
+        assert start + size <= following
+    ((grid, threads, words, shared, stream),) = launches
+    assert (grid, threads, shared, stream) == (how.how.grid, how.how.threads, how.how.shared, 7)
+    for x, one, at in zip(operands, packed, (0, 14), strict=False):
+        assert words[at : at + 6] == (
+            *(x.address, one.slices, one.scales, one.flags, one.outliers, one.norms),
+        )
+    assert len(words) == len(how.how.words[0]) + len(how.how.words[1]) + 12
+
+
+def test_equal_layouts_are_one_object() -> None:
+    places = [layout(one.left, 3, 70, 900, 900, False) for one in (INT8X6, INT8X6.with_block(None))]
+    assert places[0] is places[1]
+    assert of_some(places[0], 2) is of_some(places[1], 2)
+    assert of_some(places[0], 2).batch == 2

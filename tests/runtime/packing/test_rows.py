@@ -4,11 +4,20 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.rows import Tuning, row_packing, shares, suits
+from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.panels import prepared_panels
+from mixpert_py.runtime.packing.rows import (
+    DEFAULT,
+    Tuning,
+    packing,
+    prepared_rows,
+    shares,
+    suits,
+)
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import FloatSlices
+from mixpert_py.runtime.splitter import FloatSlices, Splitter
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import reference
@@ -27,77 +36,79 @@ def test_kernels_compile() -> None:
     assert "passed" in run("tests/runtime/packing/row_compiled_checks.py", simulated=False)
 
 
-def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:
-    strides = (k, 1) if order == "C" else (1, rows)
-    return Form(memory, batch, rows, k, rows * k, *strides, True)
+def form(rows: int, k: int, batch: int = 1) -> Form:
+    return Form("float32", batch, rows, k, rows * k, k, 1, True)
 
 
 FLOATS = {name for name, scheme in EMULATIONS.items() if isinstance(scheme.left, FloatSlices)}
 
 
 def test_all_of_k_as_one_block_suits() -> None:
-    forms = form(64, 1000), form(40, 1000, "F")
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if suits((scheme.left, scheme.right), forms, scheme.lengths(1000)[1], False, "loss")
+        if suits((scheme.left, scheme.right), 1000, scheme.lengths(1000)[1], False, "loss")
     }
     assert suited == {"int8x1", "int8x3", "int8x6", "int8x8"} | FLOATS
     halves = EMULATIONS["fp16x3"].left, EMULATIONS["fp16x3"].right
-    assert suits(halves, forms, 1000, False, "ratio")
-    assert not suits(halves, forms, 1000, True, "none")
-    assert suits(SPLITTERS, forms, 1000, False, "none")
-    assert not suits(SPLITTERS, forms, 1000, True, "loss")
-    assert not suits(SPLITTERS, forms, 1000, False, "ratio")
-    assert not suits(SPLITTERS, forms, 999, False, "loss")
-    apart = form(64, 1000)._replace(row_stride=2000, k_stride=2)
-    assert not suits(SPLITTERS, (apart, forms[1]), 1000, False, "loss")
+    assert suits(halves, 1000, 1000, False, "ratio")
+    assert not suits(halves, 1000, 1000, True, "none")
+    assert suits(SPLITTERS, 1000, 1000, False, "none")
+    assert not suits(SPLITTERS, 1000, 1000, True, "loss")
+    assert not suits(SPLITTERS, 1000, 1000, False, "ratio")
+    assert not suits(SPLITTERS, 1000, 999, False, "loss")
 
 
 @pytest.mark.parametrize("k", [1, 8, 64, 100, 1024, 2049, 8192, 8193, 16384, 40000])
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
     threads, items, again = shares(k, itemsize)
-    assert items * itemsize <= 16
+    assert items * itemsize == 16
     assert again == (threads * items * 8 < k)
     assert threads == 256 or again or threads * items * 4 < k
 
 
 @pytest.mark.parametrize("k", [1, 64, 100, 1024, 8192, 40000])
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
-@pytest.mark.parametrize("orders", ["CF", "FC"])
-def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
-    forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
-    how = row_packing(SPLITTERS, forms, "float32", "loss")
-    threads, _, _, _, across = how.constants
-    for x, cover, place in zip(forms, how.covers, how.layouts, strict=True):
-        if cover.along:
-            assert cover.strips * (threads >> cover.share_log) >= x.rows
-            assert 8 <= 1 << cover.share_log <= threads
-        else:
-            assert (cover.strips - 1) * 32 * across < x.rows <= cover.strips * 32 * across
-            assert (cover.looks - 1) * cover.look < k <= cover.looks * cover.look
-            assert (cover.pieces - 1) * cover.piece < place.steps * 64
-            assert place.steps * 64 <= cover.pieces * cover.piece
-            assert cover.piece % 64 == 0
-
-
-@pytest.mark.parametrize(("k", "alone"), [(1, False), (1024, False), (4096, True), (40000, True)])
-def test_two_rows_to_a_block_where_threads_do(k: int, alone: bool) -> None:
-    forms = form(64, k), form(40, k)
-    how = row_packing(SPLITTERS, forms, "float32", "loss")
-    threads, _, again, found, _ = how.constants
-    assert found == alone == (1 << how.covers[0].share_log == threads)
-    how = row_packing(SPLITTERS, forms, "float32", "loss", Tuning(together=2))
-    assert how.constants[2:4] == (again, again)
-    assert how.covers[0].strips == 64 if again else how.covers[0].strips <= 32
+def test_every_row_is_somebodys(k: int, rows: int) -> None:
+    forms = form(rows, k, batch=2), form(33, k)
+    how = packing(SPLITTERS, forms, "float32", "loss")
+    first, share_log, length, steps = how.lengths
+    assert (length, steps) == (k, how.layouts[0].steps)
+    assert 8 <= 1 << share_log <= how.threads
+    strips = [words[-1] for words in how.words]
+    for x, count in zip(forms, strips, strict=True):
+        assert (count - 1) * (how.threads >> share_log) < x.rows
+        assert x.rows <= count * (how.threads >> share_log)
+    assert (first, how.grid) == (2 * strips[0], 2 * strips[0] + strips[1])
 
 
 @pytest.mark.parametrize("empty", [(0, 5, 1), (5, 0, 1), (5, 5, 0)])
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        row_packing(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
+        packing(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
+
+
+def packed_alike(
+    operands: tuple[Operand, Operand], splitters: tuple[Splitter, Splitter], result: str
+) -> list[DevicePacked]:
+    """Both in one launch if they are contiguous alike, else each in its own."""
+    forms = operands[0].form, operands[1].form
+    along = [x.k_stride == 1 for x in forms]
+    if along[0] == along[1]:
+        if along[0]:
+            return list(prepared_rows(splitters, forms, result, "loss").pack(operands, 0))
+        how = prepared_panels(splitters, forms, result, "loss", operands[0].device)
+        return list(how.pack(operands, 0))
+    found: list[DevicePacked] = []
+    for x, splitter in zip(operands, splitters, strict=True):
+        if x.form.k_stride == 1:
+            found += prepared_rows((splitter,), (x.form,), result, "loss").pack((x,), 0)
+        else:
+            how = prepared_panels((splitter,), (x.form,), result, "loss", x.device)
+            found += how.pack((x,), 0)
+    return found
 
 
 @pytest.mark.gpu
@@ -108,7 +119,6 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from mixpert_py.runtime.packing.rows import pack_rows
     from tests.runtime.cuda.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
@@ -119,8 +129,8 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
     a[6, 1] = 1
     b[:, 9] = a[6]
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
-    name = np.dtype(dtype).name
-    packed = [pack_rows((by_rows(x), by_columns(y)), SPLITTERS, name) for _ in range(2)]
+    operands = by_rows(x), by_columns(y)
+    packed = [packed_alike(operands, SPLITTERS, np.dtype(dtype).name) for _ in range(2)]
     for one, again, wide in zip(*packed, (a, b.T), strict=True):
         wanted = reference(wide, INT8X6.left, INT8X6, "loss")
         flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
@@ -147,7 +157,6 @@ def test_bits_of_floats_on_the_device(
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from mixpert_py.runtime.packing.rows import pack_rows
     from tests.runtime.cuda.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
@@ -162,7 +171,8 @@ def test_bits_of_floats_on_the_device(
         a[7], b[:, 10] = a[7] * 2.0**-1030, b[:, 10] * 2.0**-1000
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     scheme = EMULATIONS[name]
-    packed = pack_rows((by_rows(x), by_columns(y)), (scheme.left, scheme.right), a.dtype.name)
+    splitters = scheme.left, scheme.right
+    packed = packed_alike((by_rows(x), by_columns(y)), splitters, a.dtype.name)
     for found, wide, splitter in zip(packed, (a, b.T), (scheme.left, scheme.right), strict=True):
         wanted = reference(wide, splitter, scheme, "loss")
         flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
@@ -176,46 +186,22 @@ def test_bits_of_floats_on_the_device(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("across", [1, 4])
-@pytest.mark.parametrize("items", [1, 2, 4])
-@pytest.mark.parametrize("together", [1, 2])
+@pytest.mark.parametrize("tuning", [Tuning(items=1), Tuning(items=2), Tuning(512)], ids=str)
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-def test_sizes_of_launches_change_no_bit(across: int, items: int, together: int, name: str) -> None:
+def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
     import cupy
 
-    from mixpert_py.runtime.packing import by_columns, by_rows
-    from mixpert_py.runtime.packing.rows import pack_rows
+    from mixpert_py.runtime.packing import by_rows
 
-    rng = cupy.random.default_rng(1)
-    x = rng.standard_normal((300, 3000), dtype=np.float32)
-    y = rng.standard_normal((3000, 200), dtype=np.float32)
-    tuning = Tuning(items=items, across=across, looks=32, pieces=64, together=together)
-    operands = by_rows(x), by_columns(y)
-    splitters = EMULATIONS[name].left, EMULATIONS[name].right
-    for one, other in zip(
-        pack_rows(operands, splitters, "float32"),
-        pack_rows(operands, splitters, "float32", tuning=tuning),
-        strict=True,
-    ):
-        for name in ("slices", "scales", "flags"):
-            mine, theirs = (packed.view(name).get() for packed in (one, other))
-            if name == "slices":
-                mine, theirs = (slices[..., : one.rows, :] for slices in (mine, theirs))
-            np.testing.assert_array_equal(mine, theirs)
-
-
-@pytest.mark.gpu
-def test_batches_and_one_operand_on_the_device() -> None:
-    import cupy
-
-    from mixpert_py.runtime.packing import by_columns
-    from mixpert_py.runtime.packing.rows import pack_rows
-
-    rng = cupy.random.default_rng(2)
-    y = rng.standard_normal((3, 500, 200), dtype=np.float32)
-    (stack,) = pack_rows((by_columns(y),), SPLITTERS[:1], "float32")
-    assert stack.batch == 3
-    for i in range(3):
-        (one,) = pack_rows((by_columns(y[i]),), SPLITTERS[:1], "float32")
-        for name in ("slices", "scales", "flags"):
-            np.testing.assert_array_equal(one.view(name).get()[0], stack.view(name).get()[i])
+    x = cupy.random.default_rng(1).standard_normal((300, 3000), dtype=np.float32)
+    x[7, 8] = 1e6
+    operand, splitter = by_rows(x), EMULATIONS[name].left
+    one, other = (
+        prepared_rows((splitter,), (operand.form,), "float32", "loss", how).pack((operand,), 0)[0]
+        for how in (DEFAULT, tuning)
+    )
+    for part in ("slices", "scales", "flags"):
+        mine, theirs = (packed.view(part).get() for packed in (one, other))
+        if part == "slices":
+            mine, theirs = (slices[..., : one.rows, :] for slices in (mine, theirs))
+        np.testing.assert_array_equal(mine, theirs)

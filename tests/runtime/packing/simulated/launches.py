@@ -13,6 +13,7 @@ from numba.cuda.simulator.kernel import BlockManager, BlockThread
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.layout import Layout
+from mixpert_py.runtime.packing.operand import VECTOR, Form
 from mixpert_py.runtime.packing.strip_kernels import pack_kernel
 from mixpert_py.runtime.packing.strips import POINTERS, packing
 from mixpert_py.runtime.scheme import Scheme
@@ -120,10 +121,9 @@ def operand(x: Array, columns: bool) -> Operand:
     if batch_stride == 0:
         batch = 1
     address = x.__array_interface__["data"][0]
-    return Operand(
-        address, x.dtype.name, batch, x.shape[row], x.shape[k], batch_stride, strides[row],
-        strides[k], x,
-    )  # fmt: skip
+    shape = batch, x.shape[row], x.shape[k]
+    form = Form(x.dtype.name, *shape, batch_stride, strides[row], strides[k], address % VECTOR == 0)
+    return Operand(address, form, 0, x)
 
 
 def pack(

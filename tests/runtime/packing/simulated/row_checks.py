@@ -11,13 +11,19 @@ import pytest
 
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.packing.rows import Tuning
+from mixpert_py.runtime.packing import panels, rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference
-from tests.runtime.packing.simulated.row_launches import SMALL, pack
+from tests.runtime.packing.simulated.row_launches import (
+    SMALL,
+    SMALL_PANELS,
+    SMALL_ROWS,
+    Tuning,
+    pack,
+)
 
 INT8X6 = get("int8x6")
 assert isinstance(INT8X6, Scheme)
@@ -98,21 +104,39 @@ def test_every_shape(shape: tuple[int, int, int], order: str) -> None:
 @pytest.mark.parametrize("items", [1, 2])
 def test_rows_longer_than_their_threads_hold(k: int, items: int) -> None:
     a, b = operands("normal", 3, k, 2, seed=3)
-    check(a, b, INT8X6, tuning=SMALL._replace(items=items))
-    check(b.T, a.T, INT8X6, tuning=SMALL._replace(items=items))
+    check(a, b, INT8X6, tuning=Tuning(SMALL_ROWS._replace(items=items)))
+    check(b.T, a.T, INT8X6, tuning=Tuning(SMALL_ROWS._replace(items=items)))
 
 
 @pytest.mark.parametrize("k", [65, 200])
-def test_blocks_of_two_rows(k: int) -> None:
+@pytest.mark.parametrize("threads", [64, 128])
+def test_blocks_of_many_rows(k: int, threads: int) -> None:
     a, b = operands("normal", 5, k, 3, seed=3)
     a[3, 2] = np.nan
-    for most, items in ((64, 0), (32, 1)):
-        check(a, b, INT8X6, tuning=SMALL._replace(most_threads=most, items=items, together=2))
+    check(
+        a,
+        b,
+        INT8X6,
+        tuning=Tuning(SMALL_ROWS._replace(threads=threads), SMALL_PANELS._replace(threads=threads)),
+    )
+
+
+@pytest.mark.parametrize("longest", [1, 3])
+@pytest.mark.parametrize("ahead", [1, 3, 100])
+def test_blocks_that_do_not_wait_see_the_same(longest: int, ahead: int) -> None:
+    a, b = operands("spread 1", 70, 200, 40, order="FC", seed=3)
+    a[3, 2] = np.nan
+    a[4], b[:, 5] = np.rint(a[4]), np.rint(b[:, 5] * 10)
+    a[69, :] = -0.0039375
+    a[69, 100] = 1
+    for patience in (0, 1):
+        of_panels = panels.Tuning(32, patience, ahead, longest, 1)
+        check(a, b, INT8X6, tuning=Tuning(SMALL_ROWS, of_panels))
 
 
 def test_as_many_threads_as_on_a_device() -> None:
     a, b = operands("normal", 3, 600, 130, seed=4)
-    check(a, b, INT8X6, tuning=Tuning(256, 256, 0, 4, 256, 4, 3))
+    check(a, b, INT8X6, tuning=Tuning(rows.Tuning(), panels.Tuning(patience=1)))
 
 
 SMALLEST = {"float32": 2.0**-149, "float64": 2.0**-1074}

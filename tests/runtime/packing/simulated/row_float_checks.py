@@ -9,19 +9,19 @@ from itertools import product
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packing import panels, rows
 from mixpert_py.runtime.packing.row_intrinsics import (
     cut_halves,
     first_half,
     nearest_halves,
     second_half,
 )
-from mixpert_py.runtime.packing.rows import Tuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, Element, FloatSlices
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.simulated.row_checks import check, operands
-from tests.runtime.packing.simulated.row_launches import SMALL
+from tests.runtime.packing.simulated.row_launches import SMALL_ROWS, Tuning
 
 EMULATIONS = {
     name: entry
@@ -76,7 +76,7 @@ def test_halves_below_their_normal_range(name: str) -> None:
     a = np.stack(
         [halves, -halves, halves * np.float32(1 + 2.0**-11), halves + np.float32(2.0**-25)]
     )
-    tuning = SMALL._replace(most_threads=128)
+    tuning = Tuning(SMALL_ROWS._replace(most_threads=128))
     check(a, -a.T, EMULATIONS[name], tuning=tuning)
     check(np.asfortranarray(a), np.asfortranarray(a.T), EMULATIONS[name], tuning=tuning)
 
@@ -146,14 +146,14 @@ def test_rows_longer_than_their_threads_hold(k: int) -> None:
     a, b = operands("normal", 3, k, 2, seed=3)
     a[1, k - 3] = np.nan
     for items in (1, 2):
-        check(a, b, FP16X3, tuning=SMALL._replace(items=items))
-        check(b.T, a.T, FP16X3, tuning=SMALL._replace(items=items))
+        check(a, b, FP16X3, tuning=Tuning(SMALL_ROWS._replace(items=items)))
+        check(b.T, a.T, FP16X3, tuning=Tuning(SMALL_ROWS._replace(items=items)))
 
 
 def test_as_many_threads_as_on_a_device() -> None:
     a, b = operands("normal", 3, 600, 130, seed=4)
     b[500, 129] = np.inf
-    check(a, b, FP16X3, tuning=Tuning(256, 256, 0, 4, 256, 4, 3))
+    check(a, b, FP16X3, tuning=Tuning(rows.Tuning(), panels.Tuning(patience=1)))
 
 
 def test_batches_and_operands_of_two_types() -> None:

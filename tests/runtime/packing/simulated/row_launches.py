@@ -1,69 +1,112 @@
-"""Launches of the row kernels in Numba's simulator, on NumPy arrays laid out as on the device."""
+"""Launches of the row and panel kernels in Numba's simulator, on NumPy arrays laid out as on the
+device.
+"""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing.row_kernels import row_kernel, tile_kernel
-from mixpert_py.runtime.packing.rows import RowPacking, Tuning, row_packing, suits
+from mixpert_py.runtime.packing import panels, rows
+from mixpert_py.runtime.packing.operand import Operand
+from mixpert_py.runtime.packing.panel_kernels import panel_kernel
+from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand, simulation
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 
-SMALL = Tuning(32, 32, 0, 1, 32, 4, 3)
+SMALL_ROWS = rows.Tuning(32, 32)
+SMALL_PANELS = panels.Tuning(32, 1, 2, 2, 1)
+SERIAL = 7
+
+
+class Tuning(NamedTuple):
+    of_rows: rows.Tuning = SMALL_ROWS
+    of_panels: panels.Tuning = SMALL_PANELS
+
+
+SMALL = Tuning()
 
 
 def pack(
     a: Array, b: Array | None, scheme: Scheme, rule: OutlierRule = "loss", tuning: Tuning = SMALL
 ) -> tuple[Buffers, ...]:
-    """The row kernels on A by rows and B by columns, or on A alone."""
+    """The kernels on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
-    splitters = (scheme.left, scheme.right)[: len(xs)]
+    splitters = [scheme.left, scheme.right][: len(xs)]
     result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
-    forms = tuple(x.form for x in xs)
-    assert suits(splitters, forms, scheme.lengths(xs[0].k)[1], False, rule)
-    how = row_packing(splitters, forms, result, rule, tuning)
-    found = tuple(
-        buffers_of(place, splitter, x)
-        for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
-    )
-    parts = [
-        (flat(x.owner), *one.arrays[:3], *_between(how, i))
-        for i, (x, one) in enumerate(zip(xs, found, strict=True))
+    k = xs[0].k
+    assert rows.suits(tuple(splitters), k, scheme.lengths(k)[1], False, rule)
+    along = [x.form.k_stride == 1 for x in xs]
+    alike = along[0] == along[-1] and (along[0] or xs[0].memory == xs[-1].memory)
+    some = [(xs, splitters)] if alike else [([x], [s]) for x, s in zip(xs, splitters, strict=True)]
+    found: list[Buffers] = []
+    for ours, theirs in some:
+        if ours[0].form.k_stride == 1:
+            found += _rows(ours, tuple(theirs), result, rule, tuning.of_rows)
+        else:
+            found += _panels(ours, tuple(theirs), result, rule, tuning.of_panels)
+    return tuple(found)
+
+
+def _rows(
+    xs: list[Operand],
+    splitters: tuple[Splitter, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: rows.Tuning,
+) -> list[Buffers]:
+    how = rows.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
+    arguments = [
+        (flat(x.owner), *one.arrays[:3], *words)
+        for x, one, words in zip(xs, found, how.words, strict=True)
     ]
-    grids = [
-        cover.strips * max(cover.looks, 1) * x.batch
-        for cover, x in zip(how.covers, xs, strict=True)
-    ]
-    lengths = xs[0].k, how.layouts[0].steps
-    rows = [(*part[:-1], *words) for part, words in zip(parts, how.row_words, strict=True)]
-    tiled = [i for i, cover in enumerate(how.covers) if not cover.along]
-    last = len(xs) - 1
     # The simulator copies arrays there and back: nothing may be passed twice.
-    nothing = np.zeros(1)
-    none = (nothing,) * 7 + how.row_words[0]
+    other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
     with simulation():
-        function, _ = row_kernel(how.sides[0], how.sides[last], *how.constants)
-        first, second = grids[0], grids[1] if last else 0
-        others = rows[1] if last else none
-        cuda.jit(function)[first + second, how.constants[0]](*rows[0], first, *others, *lengths)
-        if tiled:
-            sides = how.sides[tiled[0]], how.sides[tiled[-1]]
-            function, _ = tile_kernel(*sides, tuning.tile_threads, tuning.across)
-            tiles = [(*parts[i], *how.tile_words[i]) for i in tiled]
-            grids = [how.covers[i].strips * how.covers[i].pieces * xs[i].batch for i in tiled]
-            others = tiles[1] if len(tiled) > 1 else (nothing,) * 8 + how.tile_words[0]
-            arguments = *tiles[0], grids[0], *others, *lengths
-            cuda.jit(function)[sum(grids), tuning.tile_threads](*arguments)
+        function, _ = row_kernel(*how.constants)
+        cuda.jit(function)[how.grid, how.threads](*arguments[0], *other, *how.lengths)
     return found
 
 
-def _between(how: RowPacking, i: int) -> tuple[Any, ...]:
-    sizes = np.diff(how.offsets[i])
-    kinds = "uint32" if how.sides[i].memory == "float32" else "uint64", "int32", "int32", "float32"
-    return tuple(
-        np.full(size, GARBAGE, np.uint8).view(kind) for size, kind in zip(sizes, kinds, strict=True)
-    )
+def _panels(
+    xs: list[Operand],
+    splitters: tuple[Splitter, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: panels.Tuning,
+) -> list[Buffers]:
+    forms = tuple(x.form for x in xs)
+    how = panels.packing(splitters, forms, result, rule, tuning)
+    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
+    between = [_between(how, i) for i in range(len(xs))]
+    arguments = [
+        (flat(x.owner), *one.arrays[:3], *theirs, *words)
+        for x, one, theirs, words in zip(xs, found, between, how.words, strict=True)
+    ]
+    other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 11 + how.words[0])
+    with simulation():
+        function, _ = panel_kernel(how.side, tuning.threads, tuning.patience)
+        launch = cuda.jit(function)[how.grid, tuning.threads]
+        launch(*arguments[0], *other, *how.lengths, SERIAL)
+    for *_, counters in between:
+        looked, made, cut = counters.reshape(-1, 3).T
+        assert not looked.any()  # for the next launch
+        assert (made == SERIAL).all()
+        assert not cut.any()
+    return found
+
+
+def _between(how: panels.Packing, i: int) -> tuple[Any, ...]:
+    """What blocks of a panel leave each other, and their counters."""
+    bits = "uint32" if how.side.memory == "float32" else "uint64"
+    kinds = bits, "int32", "float32", "float32", how.side.wide, "int32"
+    between = [
+        np.full(size, GARBAGE, np.uint8).view(kind)
+        for size, kind in zip(np.diff(how.offsets[i]), kinds, strict=True)
+    ]
+    return *between, np.zeros(3 * (how.panels[i + 1] - how.panels[i]), np.int32)

@@ -1,0 +1,434 @@
+"""The packing kernel where rows are contiguous, not K, and K is one block.
+
+A panel is 32 rows and all of K, a piece of it as many positions of K as a block has threads, a run
+one piece after the other. A thread holds 4 rows × 8 positions of a piece in registers, so that it
+reads 16 bytes of each position and writes 8 of each row and slice of digits, 16 or 32 of floats; a
+warp reads lines of 128 bytes and writes sectors of 32 or more.
+
+A row's unit follows from its largest magnitude, so runs are read twice, the second time from the L2
+cache: blocks look at the runs of some panels, those after them at the runs of the next panels, and
+only then do blocks cut the runs of the first ones into slices, and so on. Whoever is the last to
+look at a run of a panel makes the units of its rows, and says so. Where that has not happened yet,
+a block that is to cut waits a while; then it looks at the other runs itself. So nothing can hang,
+whatever else the device does.
+
+counters: of each panel, three: runs that have been looked at; the number of the launch when units
+are made; runs cut, if rows of it may leave: whoever cuts the last one decides. The first and the
+last are zero before and after a launch. Flags and digits are as `row_kernels` says.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
+from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
+from mixpert_py.runtime.packing.row_digits import (
+    TOO_FINE,
+    facts,
+    fetch_apart,
+    place_of,
+    quad_fetch,
+    row_coarse,
+    row_fineness,
+)
+from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
+from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
+from mixpert_py.runtime.packing.side import Side
+
+PANEL = 32  # rows
+QUAD = 4  # contiguous rows of a thread
+ACROSS = PANEL // QUAD  # threads next to each other along the rows
+APART = PANEL + 1  # from a part's rows to the next's in shared memory: no two in one bank
+# Threads that a multiprocessor is to have room for, and in double precision.
+RESIDENT, RESIDENT_DOUBLE = 1024, 512
+
+
+def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[Any, ...]]:
+    """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
+    that are split alike.
+
+    patience: how often a block looks whether all the others have come.
+    """
+    it = facts(side)
+    MEMORY, WIDE, BITS, MAGNITUDE = it.memory, it.wide, it.bits, it.magnitude
+    WIDE_SHARED, BITS_SHARED, SUMS, LOWER = it.in_shared, it.bits_in_shared, it.sums, it.lower
+    COUNT, LOSS, FITTED = side.slices, side.loss, side.fitted
+    PARTS, GROUPS = threads // ACROSS, threads // PANEL
+    ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
+    FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
+    SIZE, WORDS = side.size, words_made(side)
+    bits_of = bits32 if side.memory == "float32" else bits64
+    fetch, coarse, fineness = quad_fetch(), row_coarse(side), row_fineness(side)
+    units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
+
+    def look(
+        values, x, place, stride, count_, length, last, vector,
+        tops, fines, powers, slot, either, most, power,
+    ):  # fmt: skip
+        for i in range(QUAD):
+            either[i] = BITS(0)
+            most[i] = BITS(0)
+            power[i] = np.float32(0)
+        further = threads * stride
+        at = place
+        for piece in range(length):
+            fetch(values, x, at, stride, np.int32(count_ - piece * threads), last, vector)
+            at += further
+            for i in range(QUAD):
+                for j in range(ITEM):
+                    value = values[QUAD * j + i]
+                    bits = bits_of(value)
+                    either[i] = BITS(either[i] | bits)
+                    size = BITS(bits & MAGNITUDE)
+                    most[i] = BITS(size if size > most[i] else most[i])
+                    if SUMS > 0:
+                        power[i] = fused(np.float32(value), np.float32(value), power[i])
+        closely = np.int32(0)
+        for i in range(QUAD):
+            tops[slot + i] = most[i]
+            if SUMS > 0:
+                powers[slot + i] = power[i]
+            if FITTED:
+                fines[slot + i] = TOO_FINE
+                if i < last and coarse(either[i], most[i]):
+                    closely |= np.int32(1 << i)
+        if FITTED and closely != 0:
+            for i in range(QUAD):
+                if (closely >> i) & 1:
+                    fine = np.int32(0)
+                    at = place + i
+                    for piece in range(length):
+                        rest = np.int32(min(count_ - piece * threads, ITEM))
+                        fine = np.int32(max(fine, fineness(x, at, stride, rest)))
+                        at += further
+                    fines[slot + i] = fine
+
+    def leave(
+        top_of, fine_of, power_of, group, own, parts, tops, fines, powers, place,
+    ):  # fmt: skip
+        # Three warps, one for each.
+        for task in range(group, 3, GROUPS):
+            if task == 0:
+                top = BITS(0)
+                for part in range(parts):
+                    size = top_of[APART * part + own]
+                    top = BITS(size if size > top else top)
+                tops[place] = top
+            if FITTED and task == 1:
+                fine = np.int32(0)
+                for part in range(parts):
+                    fine = np.int32(max(fine, fine_of[APART * part + own]))
+                fines[place] = fine
+            if SUMS > 0 and task == 2:
+                power = np.float32(0)
+                for part in range(parts):
+                    power += power_of[APART * part + own]
+                powers[place] = power
+
+    def left_by_all(first, group, runs, tops, fines, powers):
+        top = BITS(0)
+        fine = np.int32(0)
+        power = np.float32(0)
+        for run in range(group, runs, GROUPS):
+            size = tops[first + run * PANEL]
+            top = BITS(size if size > top else top)
+            if FITTED:
+                fine = np.int32(max(fine, fines[first + run * PANEL]))
+            if SUMS > 0:
+                power += powers[first + run * PANEL]
+        return top, fine, power
+
+    def seen_alone(x, start, stride, k, group, runs, length):
+        # The same numbers, added in the same order, as the others would have left.
+        top = BITS(0)
+        fine = np.int32(0)
+        power = np.float32(0)
+        for run in range(group, runs, GROUPS):
+            whole = np.float32(0)
+            for part in range(PARTS):
+                either = BITS(0)
+                most = BITS(0)
+                its = np.float32(0)
+                begin = np.int32(run * length * threads + part * ITEM)
+                end = np.int32(min((run + 1) * length * threads, k))
+                for at in range(begin, end, threads):
+                    for j in range(min(end - at, ITEM)):
+                        value = x[start + (at + j) * stride]
+                        bits = bits_of(value)
+                        either = BITS(either | bits)
+                        size = BITS(bits & MAGNITUDE)
+                        most = BITS(size if size > most else most)
+                        if SUMS > 0:
+                            its = fused(np.float32(value), np.float32(value), its)
+                top = BITS(most if most > top else top)
+                if FITTED:
+                    close = np.int32(TOO_FINE)
+                    if coarse(either, most):
+                        close = np.int32(0)
+                        for at in range(begin, end, threads):
+                            rest = np.int32(min(end - at, ITEM))
+                            next_ = np.int32(fineness(x, start + at * stride, stride, rest))
+                            close = np.int32(max(close, next_))
+                    fine = np.int32(max(fine, close))
+                whole += its
+            power += whole
+        return top, fine, power
+
+    def unite(
+        own, group, top, fine, power, k,
+        top_of, fine_of, sums, factors, numbers,
+    ):  # fmt: skip
+        # Of what the groups of threads have found.
+        top_of[APART * group + own] = top
+        if FITTED:
+            fine_of[APART * group + own] = fine
+        if SUMS > 0:
+            sums[APART * group + own] = power
+        cuda.syncthreads()
+        if group == 0:
+            for other in range(1, GROUPS):
+                size = top_of[APART * other + own]
+                top = BITS(size if size > top else top)
+                if FITTED:
+                    fine = np.int32(max(fine, fine_of[APART * other + own]))
+                if SUMS > 0:
+                    power += sums[APART * other + own]
+            word, one, two, ratio, worth, flag, is_plain = units(top, fine, power, k)
+            numbers[own] = word
+            numbers[PANEL + own] = 2 * flag + is_plain
+            factors[own] = one
+            factors[PANEL + own] = two
+            factors[2 * PANEL + own] = ratio
+            factors[3 * PANEL + own] = worth
+        cuda.syncthreads()
+
+    look, leave = device(look), device(leave)
+    left_by_all, seen_alone = device(left_by_all), device(seen_alone)
+    unite = cuda.jit(device=True)(unite)  # it uses `cuda`: the simulator is to know
+
+    def kernel(
+        a, a_slices, a_scales, a_flags, a_tops, a_fines, a_powers, a_partials,
+        a_factors, a_numbers, a_counters, a_rows, a_batch, a_stride, a_vector, a_panels,
+        b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials,
+        b_factors, b_numbers, b_counters, b_rows, b_batch, b_stride, b_vector, b_panels,
+        a_total, total, ahead, runs_, length_, k_, steps, serial,
+    ):  # fmt: skip
+        top_of = cuda.shared.array(ROOM, BITS_SHARED)
+        fine_of = cuda.shared.array(ROOM, types.int32)
+        sums = cuda.shared.array(LEFT, types.float32)
+        factors = cuda.shared.array(FACTORS, WIDE_SHARED)
+        numbers = cuda.shared.array(NUMBERS, types.int32)
+        values = cuda.local.array(HELD, MEMORY)
+        either = cuda.local.array(QUAD, BITS)
+        most = cuda.local.array(QUAD, BITS)
+        power_of = cuda.local.array(QUAD, np.float32)
+        cut = cuda.local.array(WORDS, np.uint32)
+        norms = cuda.local.array(2, WIDE)
+        squares = cuda.local.array(COUNT, np.int32)
+
+        # `ahead` panels are looked at, then as many more; then the first ones are cut, and so on.
+        thread = np.int32(cuda.threadIdx.x)
+        runs, length = np.int32(runs_), np.int32(length_)
+        of_group = np.int32(np.int32(ahead) * runs)
+        turn = quotient(np.int32(cuda.blockIdx.x), of_group)
+        offset = np.int32(np.int32(cuda.blockIdx.x) - turn * of_group)
+        last_group = quotient(np.int32(total - 1), np.int32(ahead))
+        cuts = np.int32(turn > 0 and (turn & 1 == 0 or turn == 2 * last_group + 1))
+        # Neighbouring panels at a time: what they read lies side by side in memory.
+        run = quotient(offset, np.int32(ahead))
+        which = np.int32(offset - run * np.int32(ahead))
+        which += np.int32(((turn - 1) >> 1 if cuts != 0 else (turn + 1) >> 1) * np.int32(ahead))
+        if which >= total:
+            return
+        if which < a_total:
+            x, slices, scales, flags = a, a_slices, a_scales, a_flags
+            tops, fines, powers, partials = a_tops, a_fines, a_powers, a_partials
+            factors_, numbers_, counters = a_factors, a_numbers, a_counters
+            rows, batch_stride, stride, vector = a_rows, a_batch, a_stride, a_vector
+            panels = np.int32(a_panels)
+        else:
+            which -= np.int32(a_total)
+            x, slices, scales, flags = b, b_slices, b_scales, b_flags
+            tops, fines, powers, partials = b_tops, b_fines, b_powers, b_partials
+            factors_, numbers_, counters = b_factors, b_numbers, b_counters
+            rows, batch_stride, stride, vector = b_rows, b_batch, b_stride, b_vector
+            panels = np.int32(b_panels)
+        k = np.int32(k_)
+        batch = quotient(which, panels)
+        panel_row = np.int64((which - batch * panels) * PANEL)
+        lane = np.int32(thread & (ACROSS - 1))
+        part = np.int32(thread // ACROSS)
+        slot = np.int32(APART * part + QUAD * lane)
+        # What a thread adds up for one row: of every GROUPS-th run, or part.
+        own = np.int32(thread & (PANEL - 1))
+        group = np.int32(thread // PANEL)
+        row = panel_row + QUAD * lane
+        last = np.int32(min(rows - row, QUAD))
+        at = np.int32(run * length * threads + ITEM * part)
+        source = batch * batch_stride + row + at * stride
+        first = np.int64(which) * runs * PANEL + own  # where its first run leaves a row's
+
+        if cuts == 0:
+            look(
+                values, x, source, stride, np.int32(k - at), length, last, vector,
+                top_of, fine_of, sums, slot, either, most, power_of,
+            )  # fmt: skip
+            cuda.syncthreads()
+            leave(
+                top_of, fine_of, sums, group, own, np.int32(cuda.blockDim.x // ACROSS),
+                tops, fines, powers, first + run * PANEL,
+            )  # fmt: skip
+            cuda.syncthreads()
+            done = np.int32(0)
+            if thread == 0:
+                # What the block has written comes before what it says, and so on.
+                cuda.threadfence()
+                done = np.int32(count(counters, 3 * which, np.int32(1)) == runs - 1)
+                cuda.threadfence()
+            if cuda.syncthreads_or(done) == 0:
+                return
+            top, fine, power = left_by_all(first, group, runs, tops, fines, powers)
+            unite(
+                own, group, top, fine, power, k,
+                top_of, fine_of, sums, factors, numbers,
+            )  # fmt: skip
+            if thread < PANEL:
+                flag = numbers[PANEL + own] >> 1
+                word = numbers[own]
+                numbers_[which * NUMBERS + own] = word
+                numbers_[which * NUMBERS + PANEL + own] = numbers[PANEL + own]
+                for i in range(4):
+                    factors_[which * FACTORS + i * PANEL + own] = factors[i * PANEL + own]
+                if panel_row + own < rows:
+                    whose = np.int64(batch) * rows + panel_row + own
+                    scales[whose] = word if flag == 0 else word & ~511
+                    flags[whose] = flag
+            cuda.syncthreads()
+            if thread == 0:
+                counters[3 * which] = np.int32(0)
+                cuda.threadfence()
+                counters[3 * which + 1] = np.int32(serial)
+            return
+
+        here = np.int32(0)
+        if thread == 0:
+            for _ in range(patience):
+                here = np.int32(fresh(counters, 3 * which + 1) == np.int32(serial))
+                if here != 0:
+                    break
+            cuda.threadfence()
+        if cuda.syncthreads_or(here) != 0:
+            for i in range(thread, FACTORS, threads):
+                factors[i] = factors_[which * FACTORS + i]
+            for i in range(thread, NUMBERS, threads):
+                numbers[i] = numbers_[which * NUMBERS + i]
+            cuda.syncthreads()
+        else:
+            top, fine, power = BITS(0), np.int32(0), np.float32(0)
+            if panel_row + own < rows:
+                start = batch * batch_stride + panel_row + own
+                top, fine, power = seen_alone(x, start, stride, k, group, runs, length)
+            unite(
+                own, group, top, fine, power, k,
+                top_of, fine_of, sums, factors, numbers,
+            )  # fmt: skip
+
+        # Of a panel's runs all or none: what is plain does not depend on the run.
+        any_hard = np.int32(0)
+        if thread < PANEL and panel_row + own < rows:
+            any_hard = np.int32(1 - (numbers[PANEL + own] & 1))
+        any_hard = np.int32(cuda.syncthreads_or(any_hard))
+        if SUMS > 0 and any_hard != 0:
+            for i in range(QUAD):
+                for p in range(SUMS):
+                    sums[ROOM * p + slot + i] = np.float32(0)
+        end = np.int32(steps * (STEP // SIZE))
+        slice_words = ((rows + 7) & ~7) * 16
+        swizzle = np.int32((np.int32(row) >> 1) & 3)
+        base = np.int64(batch) * steps * COUNT * slice_words + row * 16
+        for _ in range(length):
+            if at >= end:
+                break
+            fetch(values, x, source, stride, np.int32(k - at), last, vector)
+            place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
+            # Rows 2 and 3 of the thread's four have the next chunk's place.
+            flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
+            for i in range(QUAD):
+                r = np.int32(QUAD * lane + i)
+                if i < last and numbers[PANEL + r] & 1:
+                    cut_plain(
+                        values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
+                        slices, (place if i < 2 else flipped) + 16 * i, slice_words,
+                    )  # fmt: skip
+            if any_hard != 0:
+                for i in range(last):
+                    r = np.int32(QUAD * lane + i)
+                    if numbers[PANEL + r] & 1 == 0:
+                        fetch_apart(values, x, source + i, stride, np.int32(k - at))
+                        norms[0] = WIDE(0)
+                        norms[1] = WIDE(0)
+                        for p in range(COUNT):
+                            squares[p] = np.int32(0)
+                        worth = factors[3 * PANEL + r]
+                        cut_hard(
+                            values, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
+                            worth, norms, squares, cut, slices,
+                            (place if i < 2 else flipped) + 16 * i, slice_words,
+                        )  # fmt: skip
+                        if SUMS > 0:
+                            norm = np.float32(norms[0])
+                            unit = np.float32(worth) * np.float32(worth)
+                            sums[slot + i] += np.float32(norms[1]) - np.float32(LOSS) * norm
+                            limit = np.float32(LOWER * np.float64(k)) * norm
+                            for p in range(1, SUMS):
+                                sums[ROOM * p + slot + i] += np.float32(squares[p]) * unit - limit
+            at += np.int32(threads)
+            source += threads * stride
+        if SUMS == 0 or any_hard == 0:
+            return
+        cuda.syncthreads()
+        for p in range(group, SUMS, GROUPS):
+            excess = np.float32(0)
+            for i in range(PARTS):
+                excess += sums[ROOM * p + APART * i + own]
+            partials[SUMS * (first - own) + (p * runs + run) * PANEL + own] = excess
+        cuda.syncthreads()
+        done = np.int32(0)
+        if thread == 0:
+            cuda.threadfence()
+            done = np.int32(count(counters, 3 * which + 2, np.int32(1)) == runs - 1)
+            if done != 0:
+                counters[3 * which + 2] = np.int32(0)
+            cuda.threadfence()
+        if cuda.syncthreads_or(done) == 0:
+            return
+        if thread < PANEL and panel_row + own < rows and numbers[PANEL + own] == 0:
+            out = False
+            for p in range(SUMS):
+                whole = 0.0
+                start = SUMS * (first - own) + p * runs * PANEL + own
+                for i in range(runs):
+                    whole += np.float64(partials[start + i * PANEL])
+                out = out or whole > 0.0
+            if out:
+                whose = np.int64(batch) * rows + panel_row + own
+                scales[whose] = numbers[own] & ~511
+                flags[whose] = OUTLIER
+
+    def operand() -> list[Any]:
+        packed = types.uint32, types.int32, types.uint8
+        between = BITS_SHARED, types.int32, types.float32, types.float32
+        made = WIDE_SHARED, types.int32, types.int32
+        pointers = getattr(types, side.memory), *packed, *between, *made
+        return [*map(types.CPointer, pointers), *[types.int64] * 5]
+
+    resident = RESIDENT if side.wide == side.memory == "float32" else RESIDENT_DOUBLE
+    kernel.launch_bounds = threads, max(resident // threads, 1)
+    return kernel, (*operand(), *operand(), *[types.int64] * 8)

@@ -1,0 +1,197 @@
+"""Splitting operands on the device where rows are contiguous, and K is one block."""
+
+import threading
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mixpert_py.runtime.kernels.compile import numba_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import STEP, Layout, up
+from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.rows import has_vectors, places
+from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.splitter import Splitter
+
+KERNELS = "mixpert_py.runtime.packing.panel_kernels"
+LONGEST = 1 << 15  # of K, so that some panels fit the L2 cache
+ROWS = 32  # of a panel
+COUNTERS = 3  # of a panel
+LEAST_PANELS = 512  # that counters are made for at a time
+LAST = (1 << 31) - 1  # number of a launch
+LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+PER_THREAD = 2  # the address of a stream that every thread has one of
+
+
+class Tuning(NamedTuple):
+    """Sizes of launches that change no bit.
+
+    threads: of a block. patience: how often a block looks whether units are made. ahead: blocks
+    that look at runs before others cut those before them, at least. longest: pieces of a run;
+    blocks: that there are to be before runs are longer than one.
+    """
+
+    threads: int = 256
+    patience: int = 4096
+    ahead: int = 528
+    longest: int = 8
+    blocks: int = 1024
+
+
+DEFAULT = Tuning()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """A launch, but for addresses.
+
+    offsets: of an operand's working memory past its start in one allocation, and then the next
+    one's start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors,
+    and numbers. panels: before each operand's. words: the integers that follow each operand's
+    addresses.
+    """
+
+    side: Side
+    layouts: tuple[Layout, ...]
+    offsets: tuple[tuple[int, ...], ...]
+    panels: tuple[int, ...]
+    words: tuple[tuple[int, ...], ...]
+    lengths: tuple[int, ...]
+    grid: int
+
+
+class Panels(NamedTuple):
+    """The launch that splits one operand or two, but for addresses; `cuda` is CuPy's module."""
+
+    kernel: Kernel
+    how: Packing
+    splitters: tuple[Splitter, ...]
+    threads: int
+    device: int
+    cuda: Any
+
+    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
+        """As `Rows.pack`."""
+        how, cuda = self.how, self.cuda
+        end = sum([offsets[-1] for offsets in how.offsets])
+        panels = how.panels[-1]
+        if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
+            # A graph may run beside what is enqueued later: it has counters of its own.
+            memory = cuda.alloc(end + 4 * COUNTERS * panels)
+            counters, serial = memory.ptr + end, 1
+            cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
+        else:
+            memory = cuda.alloc(end)
+            counters, serial = _counters(panels, self.device, stream, cuda)
+        packed = []
+        words: tuple[int, ...] = ()
+        start = memory.ptr
+        for i, (x, splitter) in enumerate(zip(operands, self.splitters, strict=True)):
+            place, offsets = how.layouts[i], how.offsets[i]
+            scales, flags = start + place.scales, start + place.flags
+            packed.append(DevicePacked(x, splitter, place, start, scales, flags, 0, 0, memory))
+            between = [start + offset for offset in offsets[:-1]]
+            its = counters + 4 * COUNTERS * how.panels[i]
+            words += (x.address, start, scales, flags, *between, its, *how.words[i])
+            start += offsets[-1]
+        if len(packed) == 1:
+            words += words
+        words += (*how.lengths, serial)
+        self.kernel.launch_words(how.grid, self.threads, words, 0, stream)
+        return tuple(packed)
+
+
+def prepared_panels(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    device: int,
+    tuning: Tuning = DEFAULT,
+) -> Panels:
+    """For operands of these forms whose rows are contiguous, on the current device, whose number
+    this is; two of one type and splitter, K up to LONGEST, and what `rows.suits`.
+
+    result: the type of the product. Raises ShapeError where an operand is empty, DeviceError where
+    the kernel does not compile.
+    """
+    import cupy
+
+    how = packing(splitters, forms, result, rule, tuning)
+    kernel = numba_kernel(KERNELS, "panel_kernel", (how.side, tuning.threads, tuning.patience))
+    return Panels(kernel, how, splitters, tuning.threads, device, cupy.cuda)
+
+
+def packing(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: Tuning = DEFAULT,
+) -> Packing:
+    """For one operand or two. Raises ShapeError where an operand is empty."""
+    layouts, sides = places(splitters, forms, result, rule)
+    assert sides[0] == sides[-1]
+    k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
+    pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
+    of_matrix = [-(-x.rows // ROWS) for x in forms]
+    total = sum([x.batch * count for x, count in zip(forms, of_matrix, strict=True)])
+    length = min(max(total * pieces // tuning.blocks, 1), tuning.longest, pieces)
+    runs = -(-pieces // length)
+    panels, offsets = [0], []
+    for x, count, place in zip(forms, of_matrix, layouts, strict=True):
+        here = x.batch * count
+        panels.append(panels[-1] + here)
+        rows = here * ROWS
+        between = [up(place.bytes)]
+        for size in (
+            *(itemsize * rows * runs, 4 * rows * runs, 4 * rows * runs),
+            *(4 * sides[0].slices * rows * runs, 4 * wide * rows, 8 * rows),
+        ):
+            between.append(up(between[-1] + size))
+        offsets.append(tuple(between))
+    ahead = min(-(-tuning.ahead // runs), panels[-1])
+    groups = -(-panels[-1] // ahead)
+    return Packing(
+        sides[0],
+        layouts,
+        tuple(offsets),
+        tuple(panels),
+        tuple(
+            (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+            for x, count in zip(forms, of_matrix, strict=True)
+        ),
+        (panels[1], panels[-1], ahead, runs, length, k, layouts[0].steps),
+        2 * groups * ahead * runs,
+    )
+
+
+class Counters:
+    """Of a stream's launches: memory for so many panels, and the number of the last launch."""
+
+    __slots__ = ("memory", "panels", "serial")
+
+    def __init__(self, memory: Any, panels: int) -> None:
+        self.memory, self.panels, self.serial = memory, panels, 0
+
+
+_kept: dict[tuple[int, int], Counters] = {}
+
+
+def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[int, int]:
+    """Where a launch on the stream has its counters, and its number."""
+    key = device, -threading.get_ident() if stream == PER_THREAD else stream
+    kept = _kept.get(key)
+    if kept is None or kept.panels < panels or kept.serial == LAST:
+        room = max(panels, LEAST_PANELS)
+        size = 4 * COUNTERS * room
+        try:
+            # Not out of a pool, of which it would keep a large piece in use for ever.
+            memory = cuda.MemoryPointer(cuda.Memory(size), 0)
+        except cuda.runtime.CUDARuntimeError as error:
+            raise cuda.memory.OutOfMemoryError(size, 0) from error
+        cuda.runtime.memsetAsync(memory.ptr, 0, size, stream)
+        kept = _kept[key] = Counters(memory, room)
+    kept.serial += 1
+    return int(kept.memory.ptr), kept.serial

@@ -1,0 +1,58 @@
+"""The GEMM's launch, without a GPU: the structure it fills, and how the last tiles are shared."""
+
+import re
+
+import pytest
+
+from mixpert_py.runtime.cuda.gemm import LEAST_PART, PROBLEM, Cut, _cut
+from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip, Tile
+from mixpert_py.runtime.kernels.compile import source_text
+from mixpert_py.runtime.packing.layout import Layout, layout
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+
+COUNT = 132
+TILE = Tile(128, 192, 4, 1 << 17, promote=False)
+
+
+def scheme(name: str) -> Scheme:
+    entry = get(name)
+    assert isinstance(entry, Scheme)
+    return entry
+
+
+def packed(k: int, block: int | None = None, name: str = "int8x6") -> Layout:
+    return layout(scheme(name).left, 1, 300, k, block or k, False)
+
+
+def cut(tiles: int, left: Layout, name: str = "int8x6", chip: Chip | None = None) -> Cut:
+    return _cut(scheme(name), TILE, tiles, left, chip or Chip(HOPPER, COUNT, 227 * 1024))
+
+
+def test_the_structure_is_as_long_as_the_kernels_say() -> None:
+    said = re.search(r"Passed by value, (\d+) bytes", source_text("problem.cuh", ()))
+    assert said is not None
+    assert PROBLEM.format.size == int(said[1])
+
+
+@pytest.mark.parametrize("tiles", [1, 9, 44, 45, 132, 141, 264, 300])
+@pytest.mark.parametrize("k", [64, 1024, 4096])
+def test_parts_of_tiles_fill_the_last_wave(tiles: int, k: int) -> None:
+    left = packed(k)
+    found = cut(tiles, left)
+    assert found.grid <= COUNT
+    if found.split:
+        assert found.tail == tiles % COUNT
+        assert found.tail * found.split <= COUNT
+        assert left.steps // found.split >= LEAST_PART
+        assert found.grid == (COUNT if tiles > COUNT else found.tail * found.split)
+    else:
+        assert found == Cut(min(tiles, COUNT))
+        assert 3 * (tiles % COUNT or COUNT) > COUNT or left.steps < 3 * LEAST_PART
+
+
+def test_only_exact_sums_of_one_block_are_cut() -> None:
+    assert cut(9, packed(4096)).split
+    assert not cut(9, packed(4096, 1024)).split
+    assert not cut(9, packed(4096, name="fp16x3"), "fp16x3").split
+    assert cut(900, packed(4096), chip=Chip(PORTABLE, COUNT, 99 * 1024)) == Cut(900)

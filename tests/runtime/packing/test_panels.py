@@ -1,0 +1,128 @@
+"""Packing where rows are contiguous: the host's part, and on a GPU what launches may change.
+
+Bits are `test_rows`' matter, which packs operands of any layout, and its checks in the simulator.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.panels import DEFAULT, Tuning, packing, prepared_panels
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import SCHEMES
+
+EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
+SPLITTER = EMULATIONS["int8x6"].left
+
+
+def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
+    return Form(memory, batch, rows, k, rows * k, 1, rows, True)
+
+
+@pytest.mark.parametrize("k", [1, 64, 100, 1024, 8192, 30000])
+@pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
+def test_every_piece_is_somebodys(k: int, rows: int) -> None:
+    forms = form(rows, k, 2), form(33, k)
+    how = packing((SPLITTER,) * 2, forms, "float32", "loss")
+    first, total, ahead, runs, length, whole, steps = how.lengths
+    assert (whole, steps) == (k, how.layouts[0].steps)
+    assert (runs - 1) * length * 256 < steps * 64 <= runs * length * 256
+    assert length == 1 or total * runs >= 1024
+    of_matrix = [words[-1] for words in how.words]
+    for x, count in zip(forms, of_matrix, strict=True):
+        assert (count - 1) * 32 < x.rows <= count * 32
+    assert how.panels == (0, first, total) == (0, 2 * of_matrix[0], 2 * of_matrix[0] + of_matrix[1])
+    assert ahead <= total
+    # Each group of panels is looked at, and cut.
+    assert (how.grid - 2 * ahead * runs) / 2 < total * runs <= how.grid / 2
+
+
+@pytest.mark.parametrize("memory", ["float32", "float64"])
+def test_memory_is_nobody_elses(memory: str) -> None:
+    forms = form(100, 300, 3, memory), form(40, 300, 1, memory)
+    how = packing((SPLITTER,) * 2, forms, memory, "loss")
+    for x, place, offsets, words in zip(forms, how.layouts, how.offsets, how.words, strict=True):
+        assert place.bytes <= offsets[0]
+        assert all(offset % 256 == 0 for offset in offsets)
+        rows = x.batch * words[-1] * 32
+        left = rows * how.lengths[3]  # by all runs
+        sizes = [end - start for start, end in itertools.pairwise(offsets)]
+        size = x.itemsize
+        wanted = [size * left, 4 * left, 4 * left, 3 * 4 * left, 4 * size * rows, 8 * rows]
+        assert all(size >= want for size, want in zip(sizes, wanted, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "tuning",
+    [Tuning(128), Tuning(512), Tuning(patience=0), Tuning(ahead=1), Tuning(longest=3, blocks=1)],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
+def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns
+
+    y = cupy.random.default_rng(1).standard_normal((3000, 5000), dtype=np.float32)
+    y[9, 10] = 1e6
+    operand, splitter = by_columns(y), EMULATIONS[name].left
+    ways = [
+        prepared_panels((splitter,), (operand.form,), "float32", "loss", operand.device, how)
+        for how in (DEFAULT, tuning)
+    ]
+    _same(*[way.pack((operand,), 0)[0] for way in (ways[0], ways[1], ways[1])])
+
+
+@pytest.mark.gpu
+def test_batches_on_the_device() -> None:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns, pack_one
+
+    scheme = EMULATIONS["int8x6"]
+    y = cupy.random.default_rng(2).standard_normal((3, 500, 200), dtype=np.float32)
+    stack = pack_one(by_columns(y), scheme, "right", "float32")
+    assert stack.batch == 3
+    for i in range(3):
+        one = pack_one(by_columns(y[i]), scheme, "right", "float32")
+        for name in ("slices", "scales", "flags"):
+            mine, theirs = one.view(name).get()[0], stack.view(name).get()[i]
+            if name == "slices":
+                mine, theirs = mine[..., :200, :], theirs[..., :200, :]
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.gpu
+def test_a_graph_has_counters_of_its_own() -> None:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns, pack_one
+
+    scheme = EMULATIONS["int8x6"]
+    y = cupy.random.default_rng(3).standard_normal((700, 300), dtype=np.float32)
+    wanted = pack_one(by_columns(y), scheme, "right", "float32")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        pack_one(by_columns(y), scheme, "right", "float32", stream=stream.ptr)
+        stream.begin_capture()
+        found = pack_one(by_columns(y), scheme, "right", "float32", stream=stream.ptr)
+        graph = stream.end_capture()
+        for _ in range(3):
+            graph.launch(stream)
+            pack_one(by_columns(y), scheme, "right", "float32", stream=stream.ptr)
+    stream.synchronize()
+    _same(wanted, found)
+
+
+def _same(*packed: Any) -> None:
+    for name in ("slices", "scales", "flags"):
+        first, *others = (one.view(name).get() for one in packed)
+        for other in others:
+            if name == "slices":
+                first, other = (x[..., : packed[0].rows, :] for x in (first, other))
+            np.testing.assert_array_equal(first, other)
