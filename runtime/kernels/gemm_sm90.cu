@@ -455,6 +455,13 @@ __device__ __forceinline__ void promote(Partial (&total)[REGISTERS],
     }
 }
 
+#if INTERVAL > 1
+// Steps that a consumer takes in one turn. Stages are free again when both have read them, and the
+// last of a turn that does not end a block only when the next begins: a consumer that took more
+// would wait for stages that the other cannot free before its own turn.
+constexpr int MOST_STEPS = INTERVAL / 2 <= STAGES ? INTERVAL / 2 : STAGES - 1;
+#endif
+
 // One block, of half a step or of INTERVAL / 2 steps. Returns the first step after it.
 __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
                                              const Tile &tile, int row, int step, Ring &ring,
@@ -483,20 +490,23 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
     return step + 1;
 #else
     const int begin = step, end = min(begin + INTERVAL / 2, p.steps);
-    wait_turn(group);
-    for (; step < end; step++) {
-        wait(full + 8 * ring.stage, ring.parity);
-        u32 a = buffers + ring.stage * STAGE;
-        multiplier.issue<0>(acc, f[0], a, 0, step != begin);
-        wait_products<1>();  // all but those just issued: the stage before this is free
-        keep_until_here(f[1]);
-        if (step != begin) release(empty + 8 * ring.before());
-        multiplier.issue<0>(acc, f[1], a, 1, 1);
-        wait_products<1>();
-        keep_until_here(f[0]);
-        ring.advance();
-    }
-    pass_turn(group);
+    do {
+        const int stop = min(step + MOST_STEPS, end);
+        wait_turn(group);
+        for (; step < stop; step++) {
+            wait(full + 8 * ring.stage, ring.parity);
+            u32 a = buffers + ring.stage * STAGE;
+            multiplier.issue<0>(acc, f[0], a, 0, step != begin);
+            wait_products<1>();  // all but those just issued: the stage before this is free
+            keep_until_here(f[1]);
+            if (step != begin) release(empty + 8 * ring.before());
+            multiplier.issue<0>(acc, f[1], a, 1, 1);
+            wait_products<1>();
+            keep_until_here(f[0]);
+            ring.advance();
+        }
+        pass_turn(group);
+    } while (MOST_STEPS < INTERVAL / 2 && step < end);
     wait_products<0>();
     keep_until_here(f[1]);
     release(empty + 8 * ring.before());

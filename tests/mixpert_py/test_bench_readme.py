@@ -107,6 +107,20 @@ def test_tables() -> None:
     assert "| int8x6 over cuBLAS FP32 | 8192³ | 5.5 × | ≥ 5.3 × | met |" in made["targets"]
 
 
+def test_speeds_alone(tmp_path: Path) -> None:
+    """As a run that was cut short leaves them."""
+    found = suites()
+    speeds = {name: rows for name, rows in sections().items() if name.startswith("speed")}
+    found["sizes"]["sections"] = speeds
+    made = gemm_readme.parts(found)["gemm"]
+    assert "|  | 4096³ | 8192³ |\n" in made
+    assert "| int8x6 | 260 (5.1×) | 280 (5.5×) |\n" in made
+    assert "error" not in made
+    assert "accuracy" not in made
+    pytest.importorskip("matplotlib")
+    assert [path.name for path in pictures.draw(speeds, "x", tmp_path)] == ["gemm-speed.svg"]
+
+
 def test_parts_are_put_where_the_marks_are() -> None:
     text = "a\n<!-- bench gemm -->\nold\n<!-- end -->\nb\n<!-- bench targets -->\n<!-- end -->\n"
     made = {"gemm": "new \\1\n"}

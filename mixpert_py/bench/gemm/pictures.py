@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from mixpert_py.bench.gemm.plane import Point, Sections, cubes, dominated, points, sizes
+from mixpert_py.bench.gemm.plane import Point, Sections, cubes, dominated, is_judged, points, sizes
 from mixpert_py.errors import MixPertError
 
 # The text stays text: small files, and the reader's own font. The same result, the same bytes.
@@ -18,19 +18,25 @@ OURS, VENDOR, QUIET = "#0b6e4f", "#b03a2e", "#9a9a9a"
 
 
 def draw(sections: Sections, device: str, folder: Path) -> list[Path]:
-    """gemm-speed.svg and gemm-accuracy.svg in a folder. Raises MixPertError without matplotlib."""
+    """gemm-speed.svg and, where errors were judged, gemm-accuracy.svg in a folder.
+
+    Raises MixPertError without matplotlib.
+    """
     if importlib.util.find_spec("matplotlib") is None:
         raise MixPertError("pictures need matplotlib: pip install 'mixpert-py[report]'")
     import matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "gemm-speed.svg", folder / "gemm-accuracy.svg"]
+    makers = {"gemm-speed.svg": _speed}
+    if is_judged(sections):
+        makers["gemm-accuracy.svg"] = _plane
     with matplotlib.rc_context(SETTINGS):
-        for path, figure in zip(
-            paths, (_speed(sections, device), _plane(sections, device)), strict=True
-        ):
-            figure.savefig(path, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    return paths
+        for name, make in makers.items():
+            figure = make(sections, device)
+            figure.savefig(
+                folder / name, format="svg", metadata={"Date": None}, bbox_inches="tight"
+            )
+    return [folder / name for name in makers]
 
 
 def _speed(sections: Sections, device: str) -> Any:

@@ -19,6 +19,11 @@ class Point:
     error: float
 
 
+def is_judged(sections: Sections) -> bool:
+    """Whether there are errors among the results, and not speeds alone."""
+    return any(name.startswith("accuracy") for name in sections)
+
+
 def points(sections: Sections, size: int) -> list[Point]:
     """What both a time and an error are known of at size³; an error of 0 is the reference's own."""
     errors = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mixpert_py.bench import machine
 from mixpert_py.bench.gemm import tables as gemm_tables
-from mixpert_py.bench.gemm.plane import Sections, cubes, sizes
+from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.gemm.target import Record
 from mixpert_py.errors import MixPertError
@@ -29,14 +29,18 @@ def parts(found: Mapping[str, Record]) -> dict[str, str]:
     made = {}
     if "sizes" in found:
         sections, where = found["sizes"]["sections"], machine_text(found["sizes"]["machine"])
-        made["gemm"] = (
-            f"![Speed over size]({PICTURES}/gemm-speed.svg)\n"
-            f"![Accuracy against speed]({PICTURES}/gemm-accuracy.svg)\n\n"
-            f"{speed_table(sections)}\n\n"
-            f"TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
-            f"included; relative Frobenius error on normal data; the grades held on every family "
-            f"of operands. {where}\n{MADE}\n"
+        pictures = f"![Speed over size]({PICTURES}/gemm-speed.svg)\n"
+        said = (
+            "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
+            "included"
         )
+        if is_judged(sections):
+            pictures += f"![Accuracy against speed]({PICTURES}/gemm-accuracy.svg)\n"
+            said += (
+                "; relative Frobenius error on normal data; the grades held on every family of "
+                "operands"
+            )
+        made["gemm"] = f"{pictures}\n{speed_table(sections)}\n\n{said}. {where}\n{MADE}\n"
     if "targets" in found:
         rows = [row for rows in found["targets"]["sections"].values() for row in rows]
         table = gemm_tables.markdown(gemm_tables.TARGETS, gemm_tables.target_rows(rows))
@@ -56,7 +60,9 @@ def updated(text: str, made: Mapping[str, str]) -> str:
 
 
 def speed_table(sections: Sections) -> str:
-    """Contenders by sizes, the error at the largest size up to 8192, and the grades."""
+    """Contenders by sizes; where errors were judged, that at the largest size up to 8192, and the
+    grades.
+    """
     found = sizes(sections)
     middle = max((size for size in found if size <= 8192), default=max(found))
     errors = {
@@ -67,19 +73,14 @@ def speed_table(sections: Sections) -> str:
     at = {size: {row["name"]: row for row in cubes(sections, "speed", size)} for size in found}
     names = dict.fromkeys(name for rows in at.values() for name in rows)
     held = _grades(sections)
-    columns = ["", *(f"{size}³" for size in found), f"error at {middle}³", "grades"]
-    return gemm_tables.markdown(
-        columns,
-        [
-            [
-                name,
-                *(_cell(at[size].get(name)) for size in found),
-                f"{errors[name]:.1e}" if errors.get(name) else "–",
-                held.get(name, "–") or "–",
-            ]
-            for name in names
-        ],
-    )
+    columns = ["", *(f"{size}³" for size in found)]
+    rows = [[name, *(_cell(at[size].get(name)) for size in found)] for name in names]
+    if is_judged(sections):
+        columns += [f"error at {middle}³", "grades"]
+        for row in rows:
+            error = errors.get(row[0])
+            row += [f"{error:.1e}" if error else "–", held.get(row[0], "–") or "–"]
+    return gemm_tables.markdown(columns, rows)
 
 
 def machine_text(facts: Record) -> str:
