@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -354,3 +355,15 @@ class TestCommand:
         said = mixpert("bench", "products", CUDA_VISIBLE_DEVICES="")
         assert said.code == 2
         assert "runs on a GPU" in said.one_clear_line()
+
+
+def stuck_at_two(seed: int) -> Outcome:
+    if seed == 2:
+        sleep(600)
+    return Outcome(str(seed), [])
+
+
+def test_a_product_that_never_comes_fails_and_the_others_go_on() -> None:
+    found = list(products.in_processes(stuck_at_two, iter(range(6)), 2, patience=6))
+    assert [outcome.ran for outcome in found] == ["0", "1", "failed", "3", "4", "5"]
+    assert found[2].failures == ["no product after 6 s"]

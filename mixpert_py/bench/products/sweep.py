@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from time import monotonic
@@ -17,6 +18,7 @@ from mixpert_py.bench.products.examine import Outcome, examine_seed
 from mixpert_py.errors import MixPertError
 
 WRITE_EVERY = 10.0  # seconds
+PATIENCE = 120.0  # seconds, of which compiling a new kernel takes some
 GIVE_UP = 25  # failures in a row: a device that is lost fails every product after it
 
 
@@ -89,27 +91,63 @@ def one_by_one(
     backend: str, largest: int, workers: int
 ) -> Callable[[Iterator[int]], Iterator[Outcome]]:
     """Examine seeds in this process, or in several: compiling kernels is most of a first sweep."""
+    work = partial(_examined, backend, largest)
+    if workers == 1:
+        return lambda seeds: map(work, seeds)
+    return lambda seeds: in_processes(work, seeds, workers)
 
-    def here(seeds: Iterator[int]) -> Iterator[Outcome]:
-        return (examine_seed(backend, seed, largest) for seed in seeds)
 
-    def elsewhere(seeds: Iterator[int]) -> Iterator[Outcome]:
+def _examined(backend: str, largest: int, seed: int) -> Outcome:
+    return examine_seed(backend, seed, largest)
+
+
+def in_processes(
+    work: Callable[[int], Outcome], seeds: Iterator[int], workers: int, patience: float = PATIENCE
+) -> Iterator[Outcome]:
+    """The outcomes of seeds in their order, from several processes.
+
+    work: what a process can import. patience: seconds after which a product that has not come has
+    failed: its process is ended, and with it those of the others, which begin again.
+    """
+
+    def started() -> ProcessPoolExecutor:
         # CUDA does not survive a fork.
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
-        running: deque[Future[Outcome]] = deque()
-        try:
-            for seed in seeds:
-                running.append(pool.submit(examine_seed, backend, seed, largest))
-                if len(running) > 3 * workers:
-                    yield running.popleft().result()
-            while running:
-                yield running.popleft().result()
-        except BrokenProcessPool as error:
-            raise MixPertError("a process of the sweep died; --workers 1 shows where") from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
 
-    return here if workers == 1 else elsewhere
+    pool = started()
+    running: deque[tuple[int, Future[Outcome]]] = deque()
+
+    def next_outcome() -> Outcome:
+        nonlocal pool
+        _, future = running.popleft()
+        try:
+            return future.result(timeout=patience)
+        except TimeoutError:
+            _end(pool)
+            pool = started()
+            for i, (seed, other) in enumerate(running):
+                if not other.done() or other.exception() is not None:
+                    running[i] = seed, pool.submit(work, seed)
+            return Outcome("failed", [f"no product after {patience:g} s"])
+
+    try:
+        for seed in seeds:
+            running.append((seed, pool.submit(work, seed)))
+            if len(running) > 3 * workers:
+                yield next_outcome()
+        while running:
+            yield next_outcome()
+    except BrokenProcessPool as error:
+        raise MixPertError("a process of the sweep died; --workers 1 shows where") from error
+    finally:
+        _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """At once, whatever its processes wait for."""
+    for process in list((pool._processes or {}).values()):
+        process.kill()
+    pool.shutdown(cancel_futures=True)
 
 
 def write(state: State, path: Path | None) -> None:

@@ -108,7 +108,7 @@ def test_float64_results(name: str, family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
-@pytest.mark.parametrize("block", [8, 20, 32, 64, 128, 1000, 2048])
+@pytest.mark.parametrize("block", [8, 20, 32, 64, 128, 200, 300, 512, 900, 1000, 2048])
 def test_blocks_of_any_length(block: int, family: Family) -> None:
     scheme = EMULATIONS["int8x6"].with_block(block)
     a, b = normal(100, 5000 if block > 64 else 500, 70)

@@ -96,9 +96,9 @@ def packed_alike(
     """Both in one launch if they are contiguous alike, else each in its own."""
     forms = operands[0].form, operands[1].form
     along = [x.k_stride == 1 for x in forms]
-    if along[0] == along[1]:
-        if along[0]:
-            return list(prepared_rows(splitters, forms, result, "loss").pack(operands, 0))
+    if along == [True, True]:
+        return list(prepared_rows(splitters, forms, result, "loss").pack(operands, 0))
+    if along == [False, False] and splitters[0] == splitters[1]:
         how = prepared_panels(splitters, forms, result, "loss", operands[0].device)
         return list(how.pack(operands, 0))
     found: list[DevicePacked] = []
