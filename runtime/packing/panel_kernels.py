@@ -5,12 +5,12 @@ one piece after the other. A thread holds 4 rows × 8 positions of a piece in re
 reads 16 bytes of each position and writes 8 of each row and slice of digits, 16 or 32 of floats; a
 warp reads lines of 128 bytes and writes sectors of 32 or more.
 
-A row's unit follows from its largest magnitude, so runs are read twice, the second time from the L2
-cache: blocks look at the runs of some panels, those after them at the runs of the next panels, and
-only then do blocks cut the runs of the first ones into slices, and so on. Whoever is the last to
-look at a run of a panel makes the units of its rows, and says so. Where that has not happened yet,
-a block that is to cut waits a while; then it looks at the other runs itself. So nothing can hang,
-whatever else the device does.
+A row's unit follows from its largest magnitude, so runs are read twice: blocks look at all of them,
+those after them cut them into slices. Whoever is the last to look at a run of a panel makes the
+units of its rows, and says so. Where that has not happened yet, a block that is to cut waits a
+while; then it looks at the other runs itself. So nothing can hang, whatever else the device does.
+(To cut the runs of some panels before others are looked at, while the L2 cache may still hold them,
+gains nothing: see the log beside the GEMM kernels.)
 
 counters: of each panel, three: runs that have been looked at; the number of the launch when units
 are made; runs cut, if rows of it may leave: whoever cuts the last one decides. The first and the
@@ -27,25 +27,18 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
+from mixpert_py.runtime.packing.panel_looks import ACROSS, APART, PANEL, QUAD, looks
 from mixpert_py.runtime.packing.row_digits import (
-    TOO_FINE,
     facts,
     fetch_apart,
     place_of,
     quad_fetch,
-    row_coarse,
-    row_fineness,
 )
 from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
 from mixpert_py.runtime.packing.side import Side
 
-PANEL = 32  # rows
-QUAD = 4  # contiguous rows of a thread
-ACROSS = PANEL // QUAD  # threads next to each other along the rows
-APART = PANEL + 1  # from a part's rows to the next's in shared memory: no two in one bank
 # Threads that a multiprocessor is to have room for, and in double precision.
 RESIDENT, RESIDENT_DOUBLE = 1024, 512
 
@@ -54,132 +47,19 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
     that are split alike.
 
-    patience: how often a block looks whether all the others have come.
+    patience: how often a block looks whether units are made.
     """
     it = facts(side)
-    MEMORY, WIDE, BITS, MAGNITUDE = it.memory, it.wide, it.bits, it.magnitude
+    MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
     WIDE_SHARED, BITS_SHARED, SUMS, LOWER = it.in_shared, it.bits_in_shared, it.sums, it.lower
     COUNT, LOSS, FITTED = side.slices, side.loss, side.fitted
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
     SIZE, WORDS = side.size, words_made(side)
-    bits_of = bits32 if side.memory == "float32" else bits64
-    fetch, coarse, fineness = quad_fetch(), row_coarse(side), row_fineness(side)
+    fetch = quad_fetch()
+    look, leave, left_by_all, seen_alone = looks(side, threads)
     units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
-
-    def look(
-        values, x, place, stride, count_, length, last, vector,
-        tops, fines, powers, slot, either, most, power,
-    ):  # fmt: skip
-        for i in range(QUAD):
-            either[i] = BITS(0)
-            most[i] = BITS(0)
-            power[i] = np.float32(0)
-        further = threads * stride
-        at = place
-        for piece in range(length):
-            fetch(values, x, at, stride, np.int32(count_ - piece * threads), last, vector)
-            at += further
-            for i in range(QUAD):
-                for j in range(ITEM):
-                    value = values[QUAD * j + i]
-                    bits = bits_of(value)
-                    either[i] = BITS(either[i] | bits)
-                    size = BITS(bits & MAGNITUDE)
-                    most[i] = BITS(size if size > most[i] else most[i])
-                    if SUMS > 0:
-                        power[i] = fused(np.float32(value), np.float32(value), power[i])
-        closely = np.int32(0)
-        for i in range(QUAD):
-            tops[slot + i] = most[i]
-            if SUMS > 0:
-                powers[slot + i] = power[i]
-            if FITTED:
-                fines[slot + i] = TOO_FINE
-                if i < last and coarse(either[i], most[i]):
-                    closely |= np.int32(1 << i)
-        if FITTED and closely != 0:
-            for i in range(QUAD):
-                if (closely >> i) & 1:
-                    fine = np.int32(0)
-                    at = place + i
-                    for piece in range(length):
-                        rest = np.int32(min(count_ - piece * threads, ITEM))
-                        fine = np.int32(max(fine, fineness(x, at, stride, rest)))
-                        at += further
-                    fines[slot + i] = fine
-
-    def leave(
-        top_of, fine_of, power_of, group, own, parts, tops, fines, powers, place,
-    ):  # fmt: skip
-        # Three warps, one for each.
-        for task in range(group, 3, GROUPS):
-            if task == 0:
-                top = BITS(0)
-                for part in range(parts):
-                    size = top_of[APART * part + own]
-                    top = BITS(size if size > top else top)
-                tops[place] = top
-            if FITTED and task == 1:
-                fine = np.int32(0)
-                for part in range(parts):
-                    fine = np.int32(max(fine, fine_of[APART * part + own]))
-                fines[place] = fine
-            if SUMS > 0 and task == 2:
-                power = np.float32(0)
-                for part in range(parts):
-                    power += power_of[APART * part + own]
-                powers[place] = power
-
-    def left_by_all(first, group, runs, tops, fines, powers):
-        top = BITS(0)
-        fine = np.int32(0)
-        power = np.float32(0)
-        for run in range(group, runs, GROUPS):
-            size = tops[first + run * PANEL]
-            top = BITS(size if size > top else top)
-            if FITTED:
-                fine = np.int32(max(fine, fines[first + run * PANEL]))
-            if SUMS > 0:
-                power += powers[first + run * PANEL]
-        return top, fine, power
-
-    def seen_alone(x, start, stride, k, group, runs, length):
-        # The same numbers, added in the same order, as the others would have left.
-        top = BITS(0)
-        fine = np.int32(0)
-        power = np.float32(0)
-        for run in range(group, runs, GROUPS):
-            whole = np.float32(0)
-            for part in range(PARTS):
-                either = BITS(0)
-                most = BITS(0)
-                its = np.float32(0)
-                begin = np.int32(run * length * threads + part * ITEM)
-                end = np.int32(min((run + 1) * length * threads, k))
-                for at in range(begin, end, threads):
-                    for j in range(min(end - at, ITEM)):
-                        value = x[start + (at + j) * stride]
-                        bits = bits_of(value)
-                        either = BITS(either | bits)
-                        size = BITS(bits & MAGNITUDE)
-                        most = BITS(size if size > most else most)
-                        if SUMS > 0:
-                            its = fused(np.float32(value), np.float32(value), its)
-                top = BITS(most if most > top else top)
-                if FITTED:
-                    close = np.int32(TOO_FINE)
-                    if coarse(either, most):
-                        close = np.int32(0)
-                        for at in range(begin, end, threads):
-                            rest = np.int32(min(end - at, ITEM))
-                            next_ = np.int32(fineness(x, start + at * stride, stride, rest))
-                            close = np.int32(max(close, next_))
-                    fine = np.int32(max(fine, close))
-                whole += its
-            power += whole
-        return top, fine, power
 
     def unite(
         own, group, top, fine, power, k,
@@ -209,8 +89,6 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
             factors[3 * PANEL + own] = worth
         cuda.syncthreads()
 
-    look, leave = device(look), device(leave)
-    left_by_all, seen_alone = device(left_by_all), device(seen_alone)
     unite = cuda.jit(device=True)(unite)  # it uses `cuda`: the simulator is to know
 
     def kernel(
@@ -218,7 +96,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         a_factors, a_numbers, a_counters, a_rows, a_batch, a_stride, a_vector, a_panels,
         b, b_slices, b_scales, b_flags, b_tops, b_fines, b_powers, b_partials,
         b_factors, b_numbers, b_counters, b_rows, b_batch, b_stride, b_vector, b_panels,
-        a_total, total, ahead, runs_, length_, k_, steps, serial,
+        a_total, total, runs_, length_, k_, steps, serial,
     ):  # fmt: skip
         top_of = cuda.shared.array(ROOM, BITS_SHARED)
         fine_of = cuda.shared.array(ROOM, types.int32)
@@ -233,20 +111,15 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         norms = cuda.local.array(2, WIDE)
         squares = cuda.local.array(COUNT, np.int32)
 
-        # `ahead` panels are looked at, then as many more; then the first ones are cut, and so on.
+        # Neighbouring panels at a time: what they read lies side by side in memory.
         thread = np.int32(cuda.threadIdx.x)
         runs, length = np.int32(runs_), np.int32(length_)
-        of_group = np.int32(np.int32(ahead) * runs)
-        turn = quotient(np.int32(cuda.blockIdx.x), of_group)
-        offset = np.int32(np.int32(cuda.blockIdx.x) - turn * of_group)
-        last_group = quotient(np.int32(total - 1), np.int32(ahead))
-        cuts = np.int32(turn > 0 and (turn & 1 == 0 or turn == 2 * last_group + 1))
-        # Neighbouring panels at a time: what they read lies side by side in memory.
-        run = quotient(offset, np.int32(ahead))
-        which = np.int32(offset - run * np.int32(ahead))
-        which += np.int32(((turn - 1) >> 1 if cuts != 0 else (turn + 1) >> 1) * np.int32(ahead))
-        if which >= total:
-            return
+        index = np.int32(cuda.blockIdx.x)
+        is_look = index < total * runs
+        if not is_look:
+            index = np.int32(index - total * runs)
+        run = quotient(index, np.int32(total))
+        which = np.int32(index - run * total)
         if which < a_total:
             x, slices, scales, flags = a, a_slices, a_scales, a_flags
             tops, fines, powers, partials = a_tops, a_fines, a_powers, a_partials
@@ -275,7 +148,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         source = batch * batch_stride + row + at * stride
         first = np.int64(which) * runs * PANEL + own  # where its first run leaves a row's
 
-        if cuts == 0:
+        if is_look:
             look(
                 values, x, source, stride, np.int32(k - at), length, last, vector,
                 top_of, fine_of, sums, slot, either, most, power_of,
@@ -306,7 +179,8 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 numbers_[which * NUMBERS + PANEL + own] = numbers[PANEL + own]
                 for i in range(4):
                     factors_[which * FACTORS + i * PANEL + own] = factors[i * PANEL + own]
-                if panel_row + own < rows:
+                # Those that may leave are decided on when they have been cut.
+                if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] != 0):
                     whose = np.int64(batch) * rows + panel_row + own
                     scales[whose] = word if flag == 0 else word & ~511
                     flags[whose] = flag
@@ -417,10 +291,9 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 for i in range(runs):
                     whole += np.float64(partials[start + i * PANEL])
                 out = out or whole > 0.0
-            if out:
-                whose = np.int64(batch) * rows + panel_row + own
-                scales[whose] = numbers[own] & ~511
-                flags[whose] = OUTLIER
+            whose = np.int64(batch) * rows + panel_row + own
+            scales[whose] = numbers[own] & ~511 if out else numbers[own]
+            flags[whose] = OUTLIER if out else 0
 
     def operand() -> list[Any]:
         packed = types.uint32, types.int32, types.uint8
@@ -431,4 +304,4 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
 
     resident = RESIDENT if side.wide == side.memory == "float32" else RESIDENT_DOUBLE
     kernel.launch_bounds = threads, max(resident // threads, 1)
-    return kernel, (*operand(), *operand(), *[types.int64] * 8)
+    return kernel, (*operand(), *operand(), *[types.int64] * 7)

@@ -15,7 +15,7 @@ from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import Splitter
 
 KERNELS = "mixpert_py.runtime.packing.panel_kernels"
-LONGEST = 1 << 15  # of K, so that some panels fit the L2 cache
+LONGEST = 1 << 15  # of K: a block that does not wait for others looks at all of it
 ROWS = 32  # of a panel
 COUNTERS = 3  # of a panel
 LEAST_PANELS = 512  # that counters are made for at a time
@@ -27,14 +27,12 @@ PER_THREAD = 2  # the address of a stream that every thread has one of
 class Tuning(NamedTuple):
     """Sizes of launches that change no bit.
 
-    threads: of a block. patience: how often a block looks whether units are made. ahead: blocks
-    that look at runs before others cut those before them, at least. longest: pieces of a run;
-    blocks: that there are to be before runs are longer than one.
+    threads: of a block. patience: how often a block looks whether units are made. longest: pieces
+    of a run; blocks: that there are to be before runs are longer than one.
     """
 
     threads: int = 256
     patience: int = 4096
-    ahead: int = 528
     longest: int = 8
     blocks: int = 1024
 
@@ -151,8 +149,6 @@ def packing(
         ):
             between.append(up(between[-1] + size))
         offsets.append(tuple(between))
-    ahead = min(-(-tuning.ahead // runs), panels[-1])
-    groups = -(-panels[-1] // ahead)
     return Packing(
         sides[0],
         layouts,
@@ -162,8 +158,8 @@ def packing(
             (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
             for x, count in zip(forms, of_matrix, strict=True)
         ),
-        (panels[1], panels[-1], ahead, runs, length, k, layouts[0].steps),
-        2 * groups * ahead * runs,
+        (panels[1], panels[-1], runs, length, k, layouts[0].steps),
+        2 * panels[-1] * runs,
     )
 
 

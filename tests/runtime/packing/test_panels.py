@@ -27,7 +27,7 @@ def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
 def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, 2), form(33, k)
     how = packing((SPLITTER,) * 2, forms, "float32", "loss")
-    first, total, ahead, runs, length, whole, steps = how.lengths
+    first, total, runs, length, whole, steps = how.lengths
     assert (whole, steps) == (k, how.layouts[0].steps)
     assert (runs - 1) * length * 256 < steps * 64 <= runs * length * 256
     assert length == 1 or total * runs >= 1024
@@ -35,9 +35,7 @@ def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     for x, count in zip(forms, of_matrix, strict=True):
         assert (count - 1) * 32 < x.rows <= count * 32
     assert how.panels == (0, first, total) == (0, 2 * of_matrix[0], 2 * of_matrix[0] + of_matrix[1])
-    assert ahead <= total
-    # Each group of panels is looked at, and cut.
-    assert (how.grid - 2 * ahead * runs) / 2 < total * runs <= how.grid / 2
+    assert how.grid == 2 * total * runs  # each run is looked at, and cut
 
 
 @pytest.mark.parametrize("memory", ["float32", "float64"])
@@ -48,7 +46,7 @@ def test_memory_is_nobody_elses(memory: str) -> None:
         assert place.bytes <= offsets[0]
         assert all(offset % 256 == 0 for offset in offsets)
         rows = x.batch * words[-1] * 32
-        left = rows * how.lengths[3]  # by all runs
+        left = rows * how.lengths[2]  # by all runs
         sizes = [end - start for start, end in itertools.pairwise(offsets)]
         size = x.itemsize
         wanted = [size * left, 4 * left, 4 * left, 3 * 4 * left, 4 * size * rows, 8 * rows]
@@ -58,7 +56,7 @@ def test_memory_is_nobody_elses(memory: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "tuning",
-    [Tuning(128), Tuning(512), Tuning(patience=0), Tuning(ahead=1), Tuning(longest=3, blocks=1)],
+    [Tuning(128), Tuning(512), Tuning(patience=0), Tuning(longest=3, blocks=1)],
     ids=str,
 )
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])

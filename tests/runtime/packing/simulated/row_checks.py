@@ -122,15 +122,14 @@ def test_blocks_of_many_rows(k: int, threads: int) -> None:
 
 
 @pytest.mark.parametrize("longest", [1, 3])
-@pytest.mark.parametrize("ahead", [1, 3, 100])
-def test_blocks_that_do_not_wait_see_the_same(longest: int, ahead: int) -> None:
+def test_blocks_that_do_not_wait_see_the_same(longest: int) -> None:
     a, b = operands("spread 1", 70, 200, 40, order="FC", seed=3)
     a[3, 2] = np.nan
     a[4], b[:, 5] = np.rint(a[4]), np.rint(b[:, 5] * 10)
     a[69, :] = -0.0039375
     a[69, 100] = 1
     for patience in (0, 1):
-        of_panels = panels.Tuning(32, patience, ahead, longest, 1)
+        of_panels = panels.Tuning(32, patience, longest, 1)
         check(a, b, INT8X6, tuning=Tuning(SMALL_ROWS, of_panels))
 
 

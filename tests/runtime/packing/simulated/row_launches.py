@@ -19,7 +19,7 @@ from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, ope
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 
 SMALL_ROWS = rows.Tuning(32, 32)
-SMALL_PANELS = panels.Tuning(32, 1, 2, 2, 1)
+SMALL_PANELS = panels.Tuning(32, 1, 2, 1)
 SERIAL = 7
 
 
