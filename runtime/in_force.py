@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.cuda import device
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.trace import Trace
@@ -183,10 +184,8 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
 def require_backend(name: str | None) -> None:
     """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
     if name == "cuda":
-        from mixpert_py.runtime.cuda.device import Absent, find
-
-        found = find()
-        if isinstance(found, Absent):
+        found = device.find()
+        if isinstance(found, device.Absent):
             raise DeviceError(f"backend 'cuda': {found.sentence}; use 'reference'")
     elif name not in (None, "reference"):
         raise PlanError(f"unknown backend {name!r}; known: reference, cuda")
