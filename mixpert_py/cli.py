@@ -163,6 +163,38 @@ def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> in
     return 2 if any(result.problem for result in results) else 0
 
 
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "dot", "svg", "json"]),
+    help="Default: as the ending of OUT says, else text.",
+)
+@click.option("-o", "--output", metavar="OUT", help="Write here.")
+def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
+    """Show which products' results can reach which products' operands.
+
+    `-` reads a program from standard input.
+    """
+    from mixpert_py import graph as graph_of
+    from mixpert_py import graph_formats, rewriting
+
+    if paths == ("-",):
+        graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
+    else:
+        graphs = graph_of.of_files(rewriting.source_files(paths, ()))
+    problems = [one.problem for one in graphs if one.problem is not None]
+    for problem in problems:
+        click.echo(f"mixpert: {problem}", err=True)
+    content = graph_formats.rendered(graphs, form, output)
+    if output is None or output == "-":
+        click.echo(content, nl=False)
+    elif len(problems) < len(graphs):
+        graph_formats.write(output, content, graphs)
+    return 2 if problems else 0
+
+
 @cli.command(cls=ProgramCommand)
 @click.option("--plan", "plan_path", metavar="PLAN", help="Run under this plan.")
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")

@@ -1,0 +1,161 @@
+"""Graphs as text, as JSON and for Graphviz; and the file that they go to."""
+
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mixpert_py import files
+from mixpert_py.errors import SourceError
+from mixpert_py.graph import Graph, printable, shown
+from mixpert_py.graph_svg import svg
+
+# Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
+WIDTH = 100_000
+
+
+def text(graphs: Sequence[Graph]) -> str:
+    """A table for each file that has operators, one line for each operator, and their number."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=WIDTH, color_system=None)
+    for graph in graphs:
+        if graph.operators:
+            console.print(Text(printable(graph.path)))
+            console.print(_table(graph))
+            console.print()
+    numbers = (
+        _counted(sum(len(graph.operators) for graph in graphs), "operator"),
+        _counted(sum(len(graph.edges) for graph in graphs), "edge"),
+        _counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
+    )
+    console.print(Text(", ".join(numbers)))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def as_json(graphs: Sequence[Graph]) -> str:
+    """Operators and edges; a site id is unique within its path."""
+    operators = [
+        {
+            "id": operator.id,
+            "path": graph.path,
+            "line": operator.line,
+            "column": operator.column,
+            "function": operator.function,
+            "expression": operator.expression,
+        }
+        for graph in graphs
+        for operator in graph.operators
+    ]
+    edges = [
+        {
+            "path": graph.path,
+            "producer": graph.operators[producer].id,
+            "consumer": graph.operators[consumer].id,
+        }
+        for graph in graphs
+        for producer, consumer in graph.edges
+    ]
+    return json.dumps({"operators": operators, "edges": edges}, indent=2) + "\n"
+
+
+def dot(graphs: Sequence[Graph]) -> str:
+    """Graphviz text: a cluster for each file, a box for each operator, its id as the tooltip."""
+    lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
+    names = count(1)
+    for cluster, graph in enumerate(graphs):
+        if not graph.operators:
+            continue
+        lines += [f"  subgraph cluster_{cluster} {{", f"    label={_quoted(graph.path)};"]
+        name = [f"n{next(names)}" for _ in graph.operators]
+        for node, operator in zip(name, graph.operators, strict=True):
+            label = f"{_escaped(_place(operator.function, operator.line))}\\n"
+            label += _escaped(operator.expression)
+            lines.append(f'    {node} [label="{label}", tooltip={_quoted(operator.id)}];')
+        lines.append("  }")
+        lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
+    return "\n".join([*lines, "}", ""])
+
+
+FORMATS: dict[str, Callable[[Sequence[Graph]], str]] = {
+    "text": text,
+    "dot": dot,
+    "svg": svg,
+    "json": as_json,
+}
+
+
+def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> str:
+    """The graphs in a format; None: the one that OUT's ending names, else text.
+
+    Raises SourceError if a graph is too large to be drawn.
+    """
+    named = Path(output or "").suffix.removeprefix(".")
+    return FORMATS[form or (named if named in FORMATS else "text")](graphs)
+
+
+def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
+    """Write to a file. Raises SourceError where it cannot, or where that is a program shown."""
+    if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
+        raise SourceError(f"{path}: is the program itself; give -o another name")
+    try:
+        files.replace(Path(path), content.encode())
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
+
+
+def _table(graph: Graph) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", justify="right")
+    for name in ("line", "function", "expression", "feeds", "cycle"):
+        table.add_column(name)
+    cycle = {member: members for members in graph.cycles for member in members}
+    for at, operator in enumerate(graph.operators):
+        table.add_row(
+            str(at + 1),
+            f"{operator.line}:{operator.column}",
+            Text(shown(operator.function)),
+            Text(operator.expression),
+            _numbers(graph.successors[at]),
+            _numbers(cycle.get(at, ())),
+        )
+    return table
+
+
+def _numbers(positions: Sequence[int]) -> str:
+    """Sorted positions as the numbers that the table counts by: `1, 2, 4–6`."""
+    runs: list[list[int]] = []
+    for at in positions:
+        if runs and at == runs[-1][-1] + 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    parts: list[str] = []
+    for run in runs:
+        if len(run) > 2:
+            parts.append(f"{run[0] + 1}–{run[-1] + 1}")
+        else:
+            parts += [str(at + 1) for at in run]
+    return ", ".join(parts)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
+def _place(function: str, line: int) -> str:
+    return f"{shown(function)}:{line}"
+
+
+def _quoted(value: str) -> str:
+    return f'"{_escaped(printable(value))}"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
