@@ -2,7 +2,7 @@
 
     @mixpert_py.accelerate            rewrite one function
     mixpert_py.precision("int8x6")    one scheme for all products of a block
-    mixpert_py.matmul(a, b), dot      one product
+    mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
     mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
     mixpert_py.load_plan(path)        a plan file
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from mixpert_py.decorator import accelerate
     from mixpert_py.observation import observe
     from mixpert_py.runtime.dispatch import dot, dot_method, matmul
+    from mixpert_py.runtime.einsum import einsum
     from mixpert_py.runtime.in_force import precision
+    from mixpert_py.runtime.inner import inner
     from mixpert_py.runtime.kept import pack
+    from mixpert_py.runtime.multi_dot import multi_dot
     from mixpert_py.runtime.schemes import schemes
+    from mixpert_py.runtime.tensordot import tensordot
 
 __version__ = "0.1.0"
 
@@ -29,24 +33,32 @@ __all__ = [
     "accelerate",
     "dot",
     "dot_method",
+    "einsum",
+    "inner",
     "load_plan",
     "matmul",
+    "multi_dot",
     "observe",
     "pack",
     "precision",
     "schemes",
+    "tensordot",
 ]
 
 _HOMES = {
     "accelerate": "mixpert_py.decorator",
     "dot": "mixpert_py.runtime.dispatch",
     "dot_method": "mixpert_py.runtime.dispatch",
+    "einsum": "mixpert_py.runtime.einsum",
+    "inner": "mixpert_py.runtime.inner",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.dispatch",
+    "multi_dot": "mixpert_py.runtime.multi_dot",
     "observe": "mixpert_py.observation",
     "pack": "mixpert_py.runtime.kept",
     "precision": "mixpert_py.runtime.in_force",
     "schemes": "mixpert_py.runtime.schemes",
+    "tensordot": "mixpert_py.runtime.tensordot",
 }
 
 

@@ -80,7 +80,7 @@ def matmul(
         return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
     call = Call(native, a, b, rest, out, matmul_shape)
     wish = Wish(scheme, block, backend, site, guarantee, return_certificate)
-    result, made = _planned(call, wish)
+    result, made = planned(call, wish)
     if return_certificate:
         return result, None if made is None else made.certificate
     return result
@@ -107,7 +107,7 @@ def dot(
     ):
         return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
     call = Call(native, a, b, rest, out, dot_shape)
-    return _planned(call, Wish(scheme, block, backend, site))[0]
+    return planned(call, Wish(scheme, block, backend, site))[0]
 
 
 def dot_method(
@@ -130,7 +130,7 @@ def dot_method(
     ):
         return a.dot(b) if out is None and not rest else _natively(_call_method, a, b, rest, out)
     call = Call(_call_method, a, b, rest, out, dot_shape)
-    return _planned(call, Wish(scheme, block, backend, site))[0]
+    return planned(call, Wish(scheme, block, backend, site))[0]
 
 
 def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
@@ -141,7 +141,7 @@ def _natively(native: Native, a: Any, b: Any, rest: tuple[Any, ...], out: Any) -
     return native(a, b, *rest) if out is None else native(a, b, *rest, out=out)
 
 
-def _planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
+def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
     """A call that somebody has a wish for, or that is traced, or the first of its site."""
     force = current()
     if type(call.a) is Kept or type(call.b) is Kept:

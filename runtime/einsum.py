@@ -9,7 +9,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.call import Native, Wish
-from mixpert_py.runtime.dispatch import MOVES, _planned
+from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import are_arrays, dtype_reason, not_rearranged, rearranged
 from mixpert_py.runtime.trace import Reason
@@ -61,7 +61,7 @@ def einsum(
     found = _found(subscripts, a, b) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(found, Reason):
         call = not_rearranged(lambda x, y: native(subscripts, x, y, **given), a, b, found)
-        return _planned(call, wish)[0]
+        return planned(call, wish)[0]
     size = dict(zip(found.left + found.right, a.shape + b.shape, strict=True))
     stack = [size[index] for index in found.stack]
     m, k, n = (prod(size[i] for i in part) for part in (found.rows, found.sum, found.columns))
@@ -74,7 +74,7 @@ def einsum(
     rows = _moved(a, found.left, found.stack + found.rows + found.sum).reshape(*stack, m, k)
     columns = _moved(b, found.right, found.stack + found.sum + found.columns)
     call = rearranged(run, rows, columns.reshape(*stack, k, n))
-    result = _planned(call, wish)[0].reshape(*(size[index] for index in made))
+    result = planned(call, wish)[0].reshape(*(size[index] for index in made))
     return _moved(result, made, found.output)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.call import Call, Native, Wish, dot_shape
-from mixpert_py.runtime.dispatch import MOVES, _planned
+from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import dtype_reason, not_rearranged
 from mixpert_py.runtime.trace import Reason
@@ -42,7 +42,7 @@ def multi_dot(
     wish = Wish(scheme, block, backend, site)
     refused = _refused(native, arrays)
     if refused is not None:
-        return _planned(refused, wish)[0]
+        return planned(refused, wish)[0]
     first, last = arrays[0].ndim, arrays[-1].ndim
     matrices = list(arrays)
     if len(matrices) > 2:  # NumPy leaves the vectors of a pair as they are
@@ -51,7 +51,7 @@ def multi_dot(
     products = {(i, i): matrix for i, matrix in enumerate(matrices)}
     for i, k, j in steps(_sizes(arrays)):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
-        products[i, j] = _planned(Call(np.dot, left, right, (), None, dot_shape), wish)[0]
+        products[i, j] = planned(Call(np.dot, left, right, (), None, dot_shape), wish)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result

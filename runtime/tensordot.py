@@ -8,7 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.call import Call, Native, Wish, dot_shape
-from mixpert_py.runtime.dispatch import MOVES, _planned
+from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import are_arrays, dtype_reason, not_rearranged, rearranged
 from mixpert_py.runtime.trace import Reason
@@ -45,7 +45,7 @@ def tensordot(
     pairs = _pairs(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(pairs, Reason):
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
-        return _planned(call, wish)[0]
+        return planned(call, wish)[0]
     left, right = pairs
     rows = [axis for axis in range(a.ndim) if axis not in left]
     columns = [axis for axis in range(b.ndim) if axis not in right]
@@ -58,7 +58,7 @@ def tensordot(
     else:
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
     shape = (*(a.shape[axis] for axis in rows), *(b.shape[axis] for axis in columns))
-    return _planned(call, wish)[0].reshape(shape)
+    return planned(call, wish)[0].reshape(shape)
 
 
 def _pairs(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:

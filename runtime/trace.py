@@ -23,7 +23,7 @@ class Reason(StrEnum):
     COMPLEX = "complex dtype"
     DTYPE = "dtype without a scheme"
     SHAPE = "shapes do not match"
-    DIMENSIONS = "dot of more than two dimensions"
+    DIMENSIONS = "no product of two matrices"
     OUT = "out= of another kind"
     RANGE = "beyond float32's range"
     SPREAD = "exponent spread"

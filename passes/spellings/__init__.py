@@ -11,8 +11,12 @@ from mixpert_py.passes.spellings import (
     at_operator,
     dot_call,
     dot_method,
+    einsum_call,
+    inner_call,
     left_native,
     matmul_call,
+    multi_dot_call,
+    tensordot_call,
 )
 
 
@@ -46,7 +50,16 @@ class Spelling(Protocol):
         """The inverse of `arguments`."""
 
 
-SPELLINGS: tuple[Spelling, ...] = (at_operator, matmul_call, dot_call, dot_method)
+SPELLINGS: tuple[Spelling, ...] = (
+    at_operator,
+    matmul_call,
+    dot_call,
+    dot_method,
+    inner_call,
+    multi_dot_call,
+    tensordot_call,
+    einsum_call,
+)
 WORDS = left_native.WORDS.union(*(spelling.WORDS for spelling in SPELLINGS))
 
 

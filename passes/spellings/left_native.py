@@ -1,4 +1,6 @@
-"""Products that are found and listed but not rewritten: `einsum`, `tensordot`, `inner` …"""
+"""Products that are found and listed but not rewritten: `vdot`, `vecdot` …, and calls that other
+spellings are not certain of.
+"""
 
 import ast
 

@@ -19,7 +19,7 @@ def chain(*shapes: tuple[int, ...], dtype: str = "float64") -> list[Any]:
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-CHAINS = {
+CHAINS: dict[str, Any] = {
     "two": chain((3, 4), (4, 5)),
     "two vectors": chain((4,), (4,)),
     "vector and matrix": chain((4,), (4, 5)),

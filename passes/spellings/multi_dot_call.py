@@ -1,0 +1,25 @@
+"""`np.linalg.multi_dot(x)` → `_mixpert.multi_dot(x, native=np.linalg.multi_dot)`."""
+
+import ast
+
+from mixpert_py.passes import certain_call
+from mixpert_py.passes.certain_call import operands as operands
+from mixpert_py.passes.found import Found
+from mixpert_py.passes.function_call import arguments as arguments
+from mixpert_py.passes.function_call import edits as edits
+from mixpert_py.passes.function_call import native as native
+from mixpert_py.passes.function_call import restore as restore
+from mixpert_py.passes.scope import Scope
+
+NAME = "multi_dot_call"
+WORDS = frozenset({"multi_dot"})
+RUNTIME = "multi_dot"
+
+
+def find(node: ast.AST, scope: Scope) -> Found | None:
+    """A call of numpy's `multi_dot`, under whatever name it was imported."""
+    return certain_call.find(node, scope, "linalg.multi_dot", _reason)
+
+
+def _reason(call: ast.Call) -> str | None:
+    return certain_call.argument_reason(call, 1)
