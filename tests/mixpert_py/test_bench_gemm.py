@@ -21,6 +21,8 @@ from mixpert_py.bench.gemm.result import Result, read
 from mixpert_py.bench.gemm.target import Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.errors import MixPertError
+from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.fake_bench import FakeClock, bench, weighted
 from tests.runtime.cuda.fake_device import FakeGpu
@@ -154,6 +156,8 @@ class TestOurs:
     def test_parts_of_a_product(self, monkeypatch: pytest.MonkeyPatch) -> None:
         gpu = FakeGpu()
         cupy = gpu.install(monkeypatch)
+        known = Figures("this one", 1e9, 1e12, {"faithful": BreakEven(600**3, 64.0)})
+        monkeypatch.setattr(break_even, "figures", lambda device: known)
         normal = np.random.default_rng(1).standard_normal
         a, b = (cupy.asarray(normal((2, 600, 600)).astype(np.float32)) for _ in range(2))
         parts = ours.contender("int8x6").prepare(a, b)
