@@ -17,7 +17,7 @@ SAFETY = 1.2  # by how much moving must be faster: the host may be busier than w
 
 
 # Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
-# thickness on it beats the vendor's FP32 stacks. Measured at 43 (1.3 ×) and 21 (0.8 ×).
+# thickness on it beats the vendor's FP32 stacks. Measured at 43 (1.2 ×) and 21 (0.8 ×).
 SMALL_SCHEMES = ("int8x1", "int8x3", "int8x6")
 SMALL_EDGE = 256
 SMALL_THICKNESS = 40.0
