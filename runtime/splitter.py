@@ -22,6 +22,11 @@ class Element:
     smallest: float
     largest: float
 
+    @property
+    def normal(self) -> float:
+        """The smallest that is not subnormal, of a floating-point type."""
+        return self.smallest * 2.0 ** (self.bits - 1)
+
 
 INT8 = Element("int8", INT8_RATE, 8, 1.0, 127.0)
 FP16 = Element("float16", FP16_RATE, 11, 2.0**-24, 65504.0)
@@ -112,6 +117,11 @@ class FloatSlices:
     def range(self) -> float:
         """A row with an entry beyond this leaves the slices."""
         return math.inf if self.scaled else self.element.largest
+
+    @property
+    def normals(self) -> tuple[float, ...]:
+        """What the smallest element of each slice is worth that is not subnormal, in row units."""
+        return tuple(self.element.normal * 2.0 ** (-self.step * p) for p in range(self.count))
 
 
 Splitter = Digits | FloatSlices

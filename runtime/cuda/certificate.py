@@ -10,6 +10,7 @@ from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.splitter import Digits
 from mixpert_py.runtime.stacked_certificate import nothing_lost, stacked
 
 OUTLIER = 2  # of a packed operand's flags
@@ -54,22 +55,26 @@ def _truncation(scheme: Scheme, k: int, left: "_Matrix", right: "_Matrix") -> Ce
     """What tensor cores lose more than rounding does: they truncate floating-point sums, after
     cutting every term to the largest's last places. As much again as the sums' rounding covers it:
     16 terms and a sum so far, cut at 2^-25 of the largest, and truncated at 2^-23, for 16 of those.
+    What is the largest, exponents say: subnormal elements have those of the smallest normal one.
     """
     weights = np.zeros((scheme.left.count, scheme.right.count))
     for term, bound in scheme.rounding(k).items():
         weights[term] = bound
+    a, b = (x.measured.slices + x.least * k**0.5 for x in (left, right))
     lost = nothing_lost(left.measured.norm.size, right.measured.norm.size)
-    return replace(lost, left=left.measured.slices.T, right=weights @ right.measured.slices)
+    return replace(lost, left=a.T, right=weights @ b)
 
 
 class _Matrix:
     """What is known of one matrix of an operand: norms of its rows (or columns).
 
     rows: those with outliers; outliers: their norms, whole; norm: of every row, outliers included.
+    least: of every slice and row, the smallest normal element by value.
     """
 
-    def __init__(self, measured: Measured, rows: Array, outliers: Array) -> None:
-        self.measured, self.rows, self.outliers = measured, rows, outliers
+    def __init__(self, measured: Measured, least: Array, rows: Array, outliers: Array) -> None:
+        self.measured, self.least = measured, least
+        self.rows, self.outliers = rows, outliers
         self.norm = measured.norm.copy()
         self.norm[rows] += outliers
 
@@ -79,6 +84,8 @@ class _Side:
 
     def __init__(self, packed: Any, x: Any, axis: int) -> None:
         self.norms = packed.view("norms").get()
+        self.normals = [] if isinstance(packed.splitter, Digits) else packed.splitter.normals
+        self.scales = packed.view("scales").get()
         self.flags = packed.view("flags").get() & OUTLIER
         self.x = x if x.ndim == 3 else x[np.newaxis]
         self.axis = axis
@@ -86,9 +93,15 @@ class _Side:
     def of(self, index: int) -> _Matrix:
         norms, rows = self.norms[index], np.flatnonzero(self.flags[index])
         measured = Measured(norms[0], norms[2:], norms[1])
+        least = self._least(index)
         if not len(rows):
-            return _Matrix(measured, rows, np.zeros(0))
+            return _Matrix(measured, least, rows, np.zeros(0))
         x = self.x[index].take(rows, axis=-1 - (self.axis == -1)).get().astype(np.float64)
         largest = np.abs(x).max(axis=self.axis, keepdims=True)
         whole = np.linalg.norm(x / largest, axis=self.axis) * largest.squeeze(self.axis)
-        return _Matrix(measured, rows, whole)
+        return _Matrix(measured, least, rows, whole)
+
+    def _least(self, index: int) -> Array:
+        scales = self.scales[index, 0]
+        units = np.ldexp((scales & 511).astype(np.float64), scales >> 9)
+        return np.outer(self.normals, units)

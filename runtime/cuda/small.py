@@ -18,8 +18,7 @@ from mixpert_py.runtime.splitter import Digits
 
 FILE = "small_sm90.cu"
 TILE = 128  # rows and columns of C of a thread block
-COLUMNS = 64  # that a warpgroup multiplies at a time
-THREADS = 256
+COLUMNS = 32  # that a warpgroup multiplies at a time
 MOST_SUMS = 3  # of products, by weight, that a thread has registers for
 LONGEST = 256  # of K: what shared memory holds of a tile's digits
 WIDEST = 256  # rows of A or columns of B: more tiles than 2 × 2 read their operands too often
@@ -129,7 +128,7 @@ def multiply_small(
         *(b.address, b_flags, *right_words),
         *(out.data.ptr, *rest),
     )
-    how.kernel.launch_words(how.grid, THREADS, words, how.shared, stream)
+    how.kernel.launch_words(how.grid, how.threads, words, how.shared, stream)
     return (
         DevicePacked(a, scheme.left, left, 0, 0, a_flags, 0, 0, memory),
         DevicePacked(b, scheme.right, right, 0, 0, b_flags, 0, 0, memory),
@@ -144,6 +143,7 @@ class Launch(NamedTuple):
 
     kernel: Kernel
     grid: int
+    threads: int
     shared: int
     words: Words
     layouts: tuple[Layout, Layout]
@@ -167,7 +167,8 @@ def _planned(
     )
     b_flags = -(-a.batch * a.rows // 256) * 256
     flag_bytes = b_flags + b.batch * b.rows
-    return Launch(kernel, grid, shared, words, (layouts[0], layouts[1]), b_flags, flag_bytes)
+    sizes = b_flags, flag_bytes
+    return Launch(kernel, grid, _threads(steps), shared, words, (layouts[0], layouts[1]), *sizes)
 
 
 def launch_words(
@@ -221,6 +222,11 @@ def _shared(scheme: Scheme, steps: int) -> int:
     """Bytes of shared memory."""
     splitter = scheme.left
     return steps * 2 * splitter.count * TILE * STEP + TABLES
+
+
+def _threads(steps: int) -> int:
+    """Of a block, as the kernel has it."""
+    return 256 if steps == 1 else 512
 
 
 def _blocks(steps: int) -> int:

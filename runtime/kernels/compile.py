@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
+from mixpert_py.runtime.kernels.ptx import Order, ordered
 
 KERNELS = "mixpert_py.runtime.kernels"
+FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
+WAITS = "griddepcontrol.wait"  # in what may be started so
 STATIC_SHARED = 48 * 1024  # more per block must be asked for
+# CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than eight blocks, which not every
+# device can have.
+ANY_CLUSTER = 14
+CLUSTERED = b"mapa.shared::cluster"  # in kernels whose blocks reach into each other's memory
 
 
 def cuda_kernel(
@@ -35,17 +42,23 @@ def cuda_kernel(
     return _cuda_kernel(file, name, constants, shared, cupy.cuda.Device().id)
 
 
-def numba_kernel(module: str, factory: str, constants: tuple[Any, ...], shared: int = 0) -> Kernel:
+def numba_kernel(
+    module: str,
+    factory: str,
+    constants: tuple[Any, ...],
+    shared: int = 0,
+    order: Order = "after",
+) -> Kernel:
     """Kernel of a Numba factory, for the current device.
 
     `factory(*constants)` in `module` gives the Python function and its Numba argument types:
     pointers and scalars only, so that arguments are passed one by one as in C. The function may
     have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for.
-    Raises DeviceError where it does not compile.
+    order: see `ptx.ordered`. Raises DeviceError where it does not compile.
     """
     import cupy
 
-    return _numba_kernel(module, factory, constants, shared, cupy.cuda.Device().id)
+    return _numba_kernel(module, factory, constants, shared, order, cupy.cuda.Device().id)
 
 
 @cache
@@ -66,12 +79,17 @@ def _cuda_kernel(
         handle = function.kernel.ptr
     except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError) as error:
         raise DeviceError(f"kernel {name!r} of {file}: {str(error).splitlines()[0]}") from error
-    return Kernel(name, handle, module, _driver())
+    return Kernel(name, handle, module, cuda_driver(), WAITS in source)
 
 
 @cache
 def _numba_kernel(
-    module: str, factory: str, constants: tuple[Any, ...], shared: int, device: int
+    module: str,
+    factory: str,
+    constants: tuple[Any, ...],
+    shared: int,
+    order: Order,
+    device: int,
 ) -> Kernel:
     import cupy
 
@@ -80,15 +98,20 @@ def _numba_kernel(
         _key(module, factory, repr(constants), capability),
         lambda: _compiled(module, factory, constants, capability),
     )
+    early = int(capability) >= FIRST_EARLY
+    if early:
+        ptx = ordered(ptx, order)
     loaded = cupy.cuda.function.Module()
     loaded.load(ptx)
     function = loaded.get_function(_entry(ptx))
     driver = _driver()
-    if shared > STATIC_SHARED:
+    if shared:  # what the kernel itself says counts too
         driver.funcSetAttribute(
             function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
         )
-    return Kernel(factory, function.ptr, (loaded, function), driver)
+    if CLUSTERED in ptx:
+        driver.funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
+    return Kernel(factory, function.ptr, (loaded, function), cuda_driver(), early)
 
 
 def source_text(file: str, constants: tuple[tuple[str, int | str], ...]) -> str:

@@ -45,12 +45,7 @@
 #endif
 
 #include "wgmma.cuh"
-
-#if WIDE
-typedef double Value;
-#else
-typedef float Value;
-#endif
+#include "epilogue.cuh"
 
 constexpr int CONSUMERS = TILE_M / 64;
 constexpr int STEP = 64;  // bytes of K
@@ -112,101 +107,128 @@ __device__ __forceinline__ Partial combined(Sum (&acc)[ACCUMULATORS][REGISTERS],
     return p;
 }
 
-// A unit g · 2^E in two factors, since 2^(EA + EB) may be no normal number although C is. The first
-// carries g, and gA · gB is exact: so a sum is rounded once, or once more where C is subnormal. The
-// factors of the largest units, E = 113, still have products below 2^128.
-struct Unit {
-    Value one, two;
-};
-
-__device__ __forceinline__ Unit unit(int scale) {
-    int e = scale >> 9, half = (e >> 1) - 5;
-    return {(Value)(scale & 511) * Precision<Value>::power(half),
-            Precision<Value>::power(e - half)};
-}
-
-// The unit of sums that finish() stores: promotion has scaled those of integers already.
-__device__ __forceinline__ Unit last_unit(const int *scales, int row, int rows) {
-    return PROMOTE && ELEMENT == 0 ? Unit{1, 1} : unit(row < rows ? __ldg(scales + row) : 0);
-}
-
 __device__ __forceinline__ const int *scales_of(const Operand &x, const Tile &tile, int block) {
     return (const int *)((const char *)x.scales + tile.product * x.scales_stride) +
            (u64)block * x.rows;
 }
 
-__device__ __forceinline__ Value scaled(Value x, const Unit &a, const Unit &b) {
-    return rounded::multiply(rounded::multiply(x, a.one * b.one), a.two * b.two);
+__device__ __forceinline__ Unit unit(int scale) { return unit(scale & 511, scale >> 9); }
+
+// Units of what a warpgroup stores: of its 64 rows, then of the tile's columns. Each of its threads
+// fetches a few, while products are under way, and all find them in shared memory.
+constexpr bool HAS_UNITS = !(PROMOTE && ELEMENT == 0);  // or promotion has scaled the sums already
+constexpr int UNITS = 64 + TILE_N;
+constexpr int SHARE = (UNITS + 127) / 128;
+
+__device__ __forceinline__ void fetch(int (&scales)[SHARE], const Problem &p, const Tile &tile,
+                                      int group, int block) {
+    const int *of_a = scales_of(p.a, tile, block), *of_b = scales_of(p.b, tile, block);
+#pragma unroll
+    for (int i = 0; i < SHARE; i++) {
+        int index = (threadIdx.x & 127) + 128 * i, row = tile.row + group * 64 + index,
+            column = tile.column + index - 64;
+        scales[i] = 0;
+        if (index < 64 ? row < p.a.rows : index < UNITS && column < p.b.rows)
+            scales[i] = load_now(index < 64 ? of_a + row : of_b + column);
+    }
 }
 
-struct Destination {
-    Value *c;           // the row of C, and of C_in
-    const Value *c_in;
-    int columns;       // of C; none where this row is past the end
-    bool first, last;  // segment of K
-};
+__device__ __forceinline__ void wait_group(int group) {  // for the other warps of the group
+    asm volatile("bar.sync %0, 128;" ::"r"(3 + group) : "memory");
+}
 
-// Adds a pair of neighbours in a row to C.
-__device__ __forceinline__ void store(const Problem &p, const Destination &to, int column, Value x,
-                                      Value y) {
-    if (column >= to.columns) return;
-    Value *c = to.c + column;
-    bool both = column + 1 < to.columns;
-    if (!to.first) {
+// Adds two neighbours to C, or the one that is one of its columns. first, last: segment of K.
+__device__ __forceinline__ void add_two(const Problem &p, Value *c, const Value *c_in, Value x,
+                                        Value y, int columns, bool first, bool last) {
+    if (columns <= 0) return;
+    bool both = columns > 1;
+    if (!first) {
         x = rounded::add(x, c[0]);
         if (both) y = rounded::add(y, c[1]);
     }
-    if (to.last) {
+    if (last) {
         x = rounded::multiply((Value)p.alpha, x);
         y = rounded::multiply((Value)p.alpha, y);
         if (p.beta != 0.0) {
-            x = rounded::multiply_add((Value)p.beta, to.c_in[column], x);
-            if (both) y = rounded::multiply_add((Value)p.beta, to.c_in[column + 1], y);
+            x = rounded::multiply_add((Value)p.beta, c_in[0], x);
+            if (both) y = rounded::multiply_add((Value)p.beta, c_in[1], y);
         }
     }
     c[0] = x;
     if (both) c[1] = y;
 }
 
-__device__ __forceinline__ void store_pair(Value *c, Value x, Value y) {
-#if WIDE
-    *(double2 *)c = make_double2(x, y);
-#else
-    *(float2 *)c = make_float2(x, y);
-#endif
-}
-
 // A thread holds of every 8 columns two neighbours, in its row of the upper 8 and of the lower 8.
 template <typename Total>
-__device__ __forceinline__ void finish(const Problem &p, int index, int group, int block,
-                                       bool first, bool last, const Total (&sum)[REGISTERS]) {
-    Tile tile = tile_at(p, index);
-    int row = my_row(tile, group), column = tile.column + (threadIdx.x & 3) * 2, m = p.a.rows,
-        n = p.b.rows;
-    const int *scales_a = scales_of(p.a, tile, block), *scales_b = scales_of(p.b, tile, block);
-    Value *c = (Value *)p.c + tile.product * p.c_stride;
-    const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride;
+__device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int group,
+                                       const int (&scales)[SHARE], bool first, bool last,
+                                       const Total (&sum)[REGISTERS]) {
+    __shared__ __align__(16) Unit made[CONSUMERS][HAS_UNITS ? UNITS : 1];
+    Unit *units = made[group];
+    const int row = my_row(tile, group), side = (threadIdx.x & 3) * 2;
+    Unit a[2] = {};
+    if constexpr (HAS_UNITS) {
+        wait_group(group);  // nobody reads those of the tile before any more
 #pragma unroll
-    for (int low = 0; low < 2; low++) {
-        int r = row + low * 8;
-        Unit a = last_unit(scales_a, r, m);
-        Destination to{c + r * p.c_leading, c_in + r * p.c_in_leading, r < m ? n : 0, first, last};
-        // The usual case by itself, and free of tests.
-        bool whole = first && last && p.alpha == 1.0 && p.beta == 0.0 && r < m &&
-                     tile.column + TILE_N <= n && ((u64)to.c & (2 * sizeof(Value) - 1)) == 0;
-        if (whole) {
+        for (int i = 0; i < SHARE; i++) {
+            int index = (threadIdx.x & 127) + 128 * i;
+            if (index < UNITS) units[index] = unit(scales[i]);
+        }
+        wait_group(group);
+        a[0] = units[row - tile.row - group * 64];
+        a[1] = units[row - tile.row - group * 64 + 8];
+        units += 64 + side;
+    }
+    auto value = [&](int i, const Unit &b) {
+        return HAS_UNITS ? scaled((Value)sum[i], a[i >> 1 & 1], b) : (Value)sum[i];
+    };
+
+    const int m = p.a.rows, n = p.b.rows;
+    const long long below = 8 * p.c_leading;
+    Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
+    const bool plain = p.alpha == 1.0 && p.beta == 0.0 && tile.row + (group + 1) * 64 <= m &&
+                       tile.column + TILE_N <= n;
+    const bool paired[2] = {is_paired(c), is_paired(c + below)};
+    // The usual cases by themselves, and free of tests.
+    if (plain && !first && paired[0] && paired[1]) {
+        Value before[REGISTERS];  // all asked for before any is used
 #pragma unroll
-            for (int i = 0; i < REGISTERS; i += 4) {
-                int j = column + 2 * i;
-                store_pair(to.c + j, scaled((Value)sum[i + 2 * low], a, last_unit(scales_b, j, n)),
-                           scaled((Value)sum[i + 2 * low + 1], a, last_unit(scales_b, j + 1, n)));
+        for (int i = 0; i < REGISTERS; i += 2)
+            load_two(before[i], before[i + 1], c + 2 * (i & ~3) + (i >> 1 & 1) * below);
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++) {
+                int j = i + 2 * low;
+                store_two(c + low * below, rounded::add(value(j, b[0]), before[j]),
+                          rounded::add(value(j + 1, b[1]), before[j + 1]), true);
             }
-        } else {
+        }
+    } else if (plain && first) {
 #pragma unroll
-            for (int i = 0; i < REGISTERS; i += 4) {
-                int j = column + 2 * i;
-                store(p, to, j, scaled((Value)sum[i + 2 * low], a, last_unit(scales_b, j, n)),
-                      scaled((Value)sum[i + 2 * low + 1], a, last_unit(scales_b, j + 1, n)));
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++)
+                store_two(c + low * below, value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]),
+                          paired[low]);
+        }
+    } else {
+        const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
+                            row * p.c_in_leading + tile.column + side;
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8, c_in += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++) {
+                int columns = row + low * 8 < m ? n - tile.column - side - 2 * i : 0;
+                add_two(p, c + low * below, c_in + low * 8 * p.c_in_leading,
+                        value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]), columns, first,
+                        last);
             }
         }
     }
@@ -278,15 +300,18 @@ struct Multiplier {
         my_fragment = row * STEP + (((lane >> 4) ^ (row >> 1 & 3)) << 4);
     }
 
-    // One half of the stage at `a`, for accumulators GROUP and on. keep: whether it adds to what
-    // they hold.
+    __device__ __forceinline__ void load(u32 (&f)[IN_REGISTERS + 1][4], u32 a, int half) const {
+#pragma unroll
+        for (int s = 0; s < IN_REGISTERS; s++)
+            load_fragment(f[s], a + s * A_SLICE + (my_fragment ^ half * 32));
+    }
+
+    // One half of the stage at `a`, whose fragments have been loaded, for accumulators GROUP and on.
+    // keep: whether it adds to what they hold.
     template <int GROUP, int HELD>
     __device__ __forceinline__ void issue(Sum (&acc)[HELD][REGISTERS],
                                           u32 (&f)[IN_REGISTERS + 1][4], u32 a, int half,
                                           int keep) const {
-#pragma unroll
-        for (int s = 0; s < IN_REGISTERS; s++)
-            load_fragment(f[s], a + s * A_SLICE + (my_fragment ^ half * 32));
         fence_registers();
 #pragma unroll
         for (int t = term_end(GROUP - 1), g = GROUP; t < term_end(GROUP + HELD - 1); t++) {
@@ -346,6 +371,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
     for (int round = 0;; round++) {
         const Work work = work_at(p, count, round);
         if (work.tile < 0) return;
+        const Tile tile = tile_at(p, work.tile);
         int begin = work.begin;
         do {
             int end = min(segment_end(p, begin), work.end);
@@ -357,15 +383,19 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
             for (int step = begin; step < end; step++) {
                 wait(full + 8 * ring.stage, ring.parity);
                 u32 a = buffers + ring.stage * STAGE;
+                multiplier.load(f[0], a, 0);
                 multiplier.issue<0>(acc, f[0], a, 0, 1);
                 wait_products<1>();  // all but those just issued: the stage before this is free
                 keep_until_here(f[1]);
                 if (step != begin) release(empty + 8 * ring.before());
+                multiplier.load(f[1], a, 1);
                 multiplier.issue<0>(acc, f[1], a, 1, 1);
                 wait_products<1>();
                 keep_until_here(f[0]);
                 ring.advance();
             }
+            int scales[SHARE];
+            fetch(scales, p, tile, group, p.blocks > 1 ? begin / p.steps_per_block : 0);
             wait_products<0>();
             keep_until_here(f[1]);
             if (end != begin) release(empty + 8 * ring.before());
@@ -374,8 +404,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
 #pragma unroll
             for (int i = 0; i < REGISTERS; i++) sum[i] = combined(acc, i);
             asm volatile("" ::: "memory");  // nothing of the epilogue earlier: registers are full
-            int block = p.blocks > 1 ? begin / p.steps_per_block : 0;
-            finish(p, work.tile, group, block, work.part || begin == 0, work.part || end == p.steps,
+            finish(p, tile, group, scales, work.part || begin == 0, work.part || end == p.steps,
                    sum);
             begin = end;
         } while (begin < work.end);
@@ -399,26 +428,40 @@ __device__ __forceinline__ void pass_turn(int group) {
 struct BlockScales {
     static constexpr int COLUMNS = GROUPED ? REGISTERS / 4 : REGISTERS / 2;
     int a[2], b[COLUMNS];
+    const int *of_a, *of_b;  // the first block's
+    int rows, columns;       // of A and of B from there on
 
-    __device__ __forceinline__ void fetch(const Problem &p, const Tile &tile, int row, int block) {
+    static __device__ __forceinline__ int place(int i) {
+        return GROUPED ? 8 * i : 8 * (i >> 1) + (i & 1);
+    }
+
+    __device__ __forceinline__ BlockScales(const Problem &p, const Tile &tile, int row) {
+        int column = tile.column + (threadIdx.x & 3) * 2;
+        of_a = scales_of(p.a, tile, 0) + row, of_b = scales_of(p.b, tile, 0) + column;
+        rows = p.a.rows - row, columns = p.b.rows - column;
+        fetch(p, 0);
+    }
+
+    __device__ __forceinline__ void fetch(const Problem &p, int block) {
         block = min(block, p.blocks - 1);
-        int m = p.a.rows, n = p.b.rows, column = tile.column + (threadIdx.x & 3) * 2;
-        const int *of_a = scales_of(p.a, tile, block), *of_b = scales_of(p.b, tile, block);
-        a[0] = row < m ? __ldg(of_a + row) : 0;
-        a[1] = row + 8 < m ? __ldg(of_a + row + 8) : 0;
+        const int *from_a = of_a + (u64)block * p.a.rows, *from_b = of_b + (u64)block * p.b.rows;
+        if (rows > 8 && columns > place(COLUMNS - 1)) {  // nearly always, and free of tests
+            a[0] = __ldg(from_a), a[1] = __ldg(from_a + 8);
 #pragma unroll
-        for (int i = 0; i < COLUMNS; i++) {
-            int j = GROUPED ? column + 8 * i : column + 8 * (i >> 1) + (i & 1);
-            b[i] = j < n ? __ldg(of_b + j) : 0;
+            for (int i = 0; i < COLUMNS; i++) b[i] = __ldg(from_b + place(i));
+        } else {
+            a[0] = rows > 0 ? __ldg(from_a) : 0, a[1] = rows > 8 ? __ldg(from_a + 8) : 0;
+#pragma unroll
+            for (int i = 0; i < COLUMNS; i++) b[i] = place(i) < columns ? __ldg(from_b + place(i)) : 0;
         }
     }
 
     // Whether every unit, and every product of two, is a normal float.
     __device__ __forceinline__ bool near() const {
-        u32 furthest = max((u32)((a[0] >> 9) + 60), (u32)((a[1] >> 9) + 60));
+        int least = min(a[0], a[1]), most = max(a[0], a[1]);
 #pragma unroll
-        for (int i = 0; i < COLUMNS; i++) furthest = max(furthest, (u32)((b[i] >> 9) + 60));
-        return !WIDE && furthest <= 120;
+        for (int i = 0; i < COLUMNS; i++) least = min(least, b[i]), most = max(most, b[i]);
+        return !WIDE && least >> 9 >= -60 && most >> 9 <= 60;
     }
 
     __device__ __forceinline__ int column(int i) const {
@@ -427,6 +470,8 @@ struct BlockScales {
 };
 
 __device__ __forceinline__ float near_unit(int scale) {
+    // The significand of units that groups share is 256: then one step moves E to its place.
+    if (GROUPED) return __int_as_float((scale << 14) + ((8 + 127) << 23) - (256 << 14));
     return (float)(scale & 511) * Precision<float>::power(scale >> 9);
 }
 
@@ -464,8 +509,7 @@ constexpr int MOST_STEPS = INTERVAL / 2 <= STAGES ? INTERVAL / 2 : STAGES - 1;
 
 // One block, of half a step or of INTERVAL / 2 steps. Returns the first step after it.
 __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
-                                             const Tile &tile, int row, int step, Ring &ring,
-                                             u32 buffers, u32 full, u32 empty,
+                                             int step, Ring &ring, u32 buffers, u32 full, u32 empty,
                                              Partial (&total)[REGISTERS], BlockScales &scales) {
     int group = multiplier.group;
     Sum acc[ACCUMULATORS][REGISTERS];
@@ -474,12 +518,14 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
     wait(full + 8 * ring.stage, ring.parity);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
+        const u32 a = buffers + ring.stage * STAGE;
+        multiplier.load(f[half], a, half);
         wait_turn(group);
-        multiplier.issue<0>(acc, f[half], buffers + ring.stage * STAGE, half, 0);
+        multiplier.issue<0>(acc, f[half], a, half, 0);
         pass_turn(group);
         int block = 2 * step + half;
-        BlockScales next;
-        next.fetch(p, tile, row, block + 1);
+        BlockScales next = scales;
+        next.fetch(p, block + 1);
         wait_products<0>();
         keep_until_here(f[half]);
         if (half) release(empty + 8 * ring.stage);
@@ -496,10 +542,12 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
         for (; step < stop; step++) {
             wait(full + 8 * ring.stage, ring.parity);
             u32 a = buffers + ring.stage * STAGE;
+            multiplier.load(f[0], a, 0);
             multiplier.issue<0>(acc, f[0], a, 0, step != begin);
             wait_products<1>();  // all but those just issued: the stage before this is free
             keep_until_here(f[1]);
             if (step != begin) release(empty + 8 * ring.before());
+            multiplier.load(f[1], a, 1);
             multiplier.issue<0>(acc, f[1], a, 1, 1);
             wait_products<1>();
             keep_until_here(f[0]);
@@ -511,7 +559,7 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
     keep_until_here(f[1]);
     release(empty + 8 * ring.before());
     promote(total, acc, scales);
-    scales.fetch(p, tile, row, end / (INTERVAL / 2));
+    scales.fetch(p, end / (INTERVAL / 2));
     return end;
 #endif
 }
@@ -519,7 +567,7 @@ __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier 
 #else
 
 struct BlockScales {  // of floating-point slices: one block, scaled in the end
-    __device__ __forceinline__ void fetch(const Problem &, const Tile &, int, int) {}
+    __device__ __forceinline__ BlockScales(const Problem &, const Tile &, int) {}
 };
 
 // Multiplies HALVES of a step into accumulator GROUP and adds that to the total, then the next
@@ -529,6 +577,8 @@ __device__ __forceinline__ void consume_groups(const Multiplier &multiplier, u32
                                                Partial (&total)[REGISTERS]) {
     Sum acc[1][REGISTERS];
     u32 f[2][IN_REGISTERS + 1][4];
+    multiplier.load(f[0], a, half);
+    if (HALVES == 2) multiplier.load(f[1], a, 1);
     wait_turn(multiplier.group);
     multiplier.issue<GROUP>(acc, f[0], a, half, 0);
     if (HALVES == 2) multiplier.issue<GROUP>(acc, f[1], a, 1, 1);
@@ -546,8 +596,7 @@ __device__ __forceinline__ void consume_groups(const Multiplier &multiplier, u32
 }
 
 __device__ __forceinline__ int consume_block(const Problem &p, const Multiplier &multiplier,
-                                             const Tile &tile, int row, int step, Ring &ring,
-                                             u32 buffers, u32 full, u32 empty,
+                                             int step, Ring &ring, u32 buffers, u32 full, u32 empty,
                                              Partial (&total)[REGISTERS], BlockScales &) {
     wait(full + 8 * ring.stage, ring.parity);
     u32 a = buffers + ring.stage * STAGE;
@@ -572,16 +621,15 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
     if (group == 1) pass_turn(group);  // the first turn is the other's
     for (int index = blockIdx.x; index < count; index += gridDim.x) {
         const Tile tile = tile_at(p, index);
-        const int row = my_row(tile, group);
         Partial total[REGISTERS];
 #pragma unroll
         for (int i = 0; i < REGISTERS; i++) total[i] = 0;
-        BlockScales scales;
-        scales.fetch(p, tile, row, 0);
+        BlockScales scales(p, tile, my_row(tile, group));
         for (int step = 0; step < p.steps;)
-            step = consume_block(p, multiplier, tile, row, step, ring, buffers, full, empty, total,
-                                 scales);
-        finish(p, index, group, 0, true, true, total);
+            step = consume_block(p, multiplier, step, ring, buffers, full, empty, total, scales);
+        int units[SHARE] = {};
+        if (HAS_UNITS) fetch(units, p, tile, group, 0);
+        finish(p, tile, group, units, true, true, total);
     }
 }
 
@@ -596,11 +644,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(const __grid_const
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * s),
-                         "r"(CONSUMERS));
+                         "r"(ARRIVALS * CONSUMERS));
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
+    follow();
     int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
     // 168 registers a thread at launch are 24 and 240: a block has no more to hand out.
     if (group == 0) {

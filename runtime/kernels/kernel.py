@@ -1,21 +1,33 @@
 """Compiled kernels, launched without the checks and conversions of CuPy's own launches."""
 
 import ctypes
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+# CUlaunchConfig: grid, block, shared memory, stream, attributes and their number.
+CONFIG: Final = "7I4xQQI4x"
+CONFIG_BYTES: Final = 56
+# CUlaunchAttribute, and two of the kind.
+ATTRIBUTE: Final = Struct("I4x3I52x")
+CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """A kernel loaded on one device. `module` keeps the code alive."""
+    """A kernel loaded on one device. `module` keeps the code alive; driver: the CUDA driver's
+    functions. early: whether it waits by itself for the launch before it, so that the device may
+    start it sooner.
+    """
 
     name: str
     handle: int
     module: Any
     driver: Any
+    early: bool = False
 
     def launch(
         self,
@@ -25,8 +37,10 @@ class Kernel:
         values: Iterable[float],
         shared: int,
         stream: int,
+        cluster: int = 1,
     ) -> None:
         """Enqueue on a stream. values: what lies in the arguments, by the signature's format.
+        cluster: blocks of one, of which the grid has whole ones.
 
         A CuPy launch converts and checks each argument, which costs more than the kernel does.
         """
@@ -35,20 +49,31 @@ class Kernel:
             arguments = free.pop()
         except IndexError:
             arguments = Arguments.of(signature)
-        arguments.fill(arguments.memory, 0, *values)
-        where = arguments.where
-        self.driver.launchKernel(self.handle, grid, 1, 1, block, 1, 1, shared, stream, where, 0)
+        fill, memory, _, config, where = arguments
+        place, count, _ = _attributes(self.early, cluster)
+        fill(memory, 0, grid, 1, 1, block, 1, 1, shared, stream, place, count, *values)
+        status = self.driver.cuLaunchKernelEx(config, self.handle, where, None)
+        if status:
+            from cupy.cuda.driver import CUDADriverError
+
+            raise CUDADriverError(status)
         free.append(arguments)
 
     def launch_words(
-        self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: int
+        self,
+        grid: int,
+        block: int,
+        words: tuple[int, ...],
+        shared: int,
+        stream: int,
+        cluster: int = 1,
     ) -> None:
         """The same for a kernel that takes addresses and 64-bit integers only."""
-        self.launch(grid, block, _words(len(words)), words, shared, stream)
+        self.launch(grid, block, _words(len(words)), words, shared, stream, cluster)
 
 
 class Arguments(NamedTuple):
-    """Memory for so many arguments of a launch, which copies them, and the pointers to them.
+    """Memory for a launch's shape and arguments, which the driver copies, and pointers to these.
 
     To make it takes longer than to launch: it is kept. Whoever takes it has it alone, be it another
     thread or what interrupts this one.
@@ -57,6 +82,7 @@ class Arguments(NamedTuple):
     fill: Callable[..., None]
     memory: Any
     pointers: Any
+    config: int
     where: int
 
     @classmethod
@@ -64,25 +90,51 @@ class Arguments(NamedTuple):
         memory = ctypes.create_string_buffer(signature.format.size)
         start = ctypes.addressof(memory)
         offsets = signature.offsets
-        pointers = (ctypes.c_void_p * len(offsets))(*[start + offset for offset in offsets])
-        return cls(signature.format.pack_into, memory, pointers, ctypes.addressof(pointers))
+        first = start + CONFIG_BYTES
+        pointers = (ctypes.c_void_p * len(offsets))(*[first + offset for offset in offsets])
+        fill = signature.format.pack_into
+        return cls(fill, memory, pointers, start, ctypes.addressof(pointers))
 
 
 class Signature(NamedTuple):
-    """What a kernel takes. format: of all arguments; offsets: where in it each begins.
+    """What a kernel takes. format: of its launch's shape and all arguments; offsets: where among
+    these each begins; size: their bytes.
 
     free: memory for arguments that no launch is using.
     """
 
     format: Struct
     offsets: tuple[int, ...]
+    size: int
     free: list[Arguments]
 
     @classmethod
     def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "Signature":
-        return cls(Struct(format), offsets, [])
+        whole = Struct(CONFIG + format)
+        return cls(whole, offsets, whole.size - CONFIG_BYTES, [])
 
 
 @cache
 def _words(count: int) -> Signature:
     return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))
+
+
+@cache
+def _attributes(early: bool, cluster: int) -> tuple[int, int, Any]:
+    """Where a launch's attributes are, how many, and what keeps them there."""
+    packed = b""
+    if early:
+        packed += ATTRIBUTE.pack(PROGRAMMATIC_STREAM_SERIALIZATION, 1, 0, 0)
+    if cluster > 1:
+        packed += ATTRIBUTE.pack(CLUSTER_DIMENSION, cluster, 1, 1)
+    memory = ctypes.create_string_buffer(packed, max(len(packed), 1))
+    return ctypes.addressof(memory), len(packed) // ATTRIBUTE.size, memory
+
+
+@cache
+def cuda_driver() -> Any:
+    """The CUDA driver's library, which CuPy has loaded by itself."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    library = ctypes.CDLL(name)
+    library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
+    return library

@@ -35,18 +35,20 @@
 #define SAFE 47500           // squares of first digits that make a row safe from that; 0: all are
 #endif
 #ifndef TILE_N
-#define TILE_N 64  // columns of a product of wgmma
+#define TILE_N 32  // columns of a product of wgmma
 #endif
 
 #include "wgmma.cuh"
+#include "epilogue.cuh"
 
 typedef unsigned char Byte;
 
-constexpr int THREADS = 256, TILE = 128, COUNT = COUNT_A;
+constexpr int THREADS = STEPS == 1 ? 256 : 512, TILE = 128, COUNT = COUNT_A;
+constexpr int COLUMNS = 256 * TILE / THREADS;  // of the tile, that a warpgroup makes
 constexpr int PADDED = 64 * STEPS;
 constexpr int SLICE = TILE * 64;  // bytes of a step of a slice
 constexpr int SLICES = STEPS * COUNT * SLICE;
-constexpr int ITEMS = STEPS == 1 ? 8 : 16;         // of four values, that a thread holds
+constexpr int ITEMS = 8;  // of four values, that a thread holds
 constexpr int ROWS = THREADS * ITEMS * 4 / PADDED;  // of a pass: what all threads hold
 constexpr int PASSES = TILE / ROWS;
 constexpr int SHIFT = 8 * COUNT - 1;
@@ -62,7 +64,7 @@ constexpr int SMALLEST = -60;  // exponents below take 2^64 first: a factor woul
 constexpr int NEVER = -1000;
 
 struct Tables {
-    float2 units[2][TILE];  // of A's rows, B's columns, as two factors
+    Unit units[2][TILE];    // of A's rows, B's columns
     u32 tops[4 * 128];      // largest magnitudes that parts of the block have seen
     float factors[128], lifts[128];
     int least[128], finer[128];
@@ -203,14 +205,8 @@ struct RowUnit {
         int power = SHIFT - exponent - (is_small() ? 64 : 0);
         return ratio(significand) * Precision<float>::power(power);
     }
-    // g · 2^E in the two factors that gemm_sm90.cu takes.
-    __device__ __forceinline__ float2 unit() const {
-        int e = exponent - 15, half = (e >> 1) - 5;
-        float one = flag ? 0.0f : (float)significand * Precision<float>::power(half);
-        return make_float2(one, Precision<float>::power(e - half));
-    }
     __device__ __forceinline__ void publish(Tables &tables, int side, int row) const {
-        tables.units[side][row] = unit();
+        tables.units[side][row] = unit(flag ? 0 : significand, exponent - 15);
         tables.flags[side][row] = flag;
     }
 };
@@ -460,12 +456,8 @@ struct Across {
         for (int j = 0; j < ITEMS / 4; j++)
             cut(x[4 * j][i], x[4 * j + 1][i], x[4 * j + 2][i], x[4 * j + 3][i], factor, words[j]);
 #pragma unroll
-        for (int s = 0; s < COUNT; s++, to += SLICE) {
-            if (ITEMS == 16)
-                *(uint4 *)to = make_uint4(words[0][s], words[1][s], words[ITEMS / 4 - 2][s],
-                                          words[ITEMS / 4 - 1][s]);
-            else *(uint2 *)to = make_uint2(words[0][s], words[1][s]);
-        }
+        for (int s = 0; s < COUNT; s++, to += SLICE)
+            *(uint2 *)to = make_uint2(words[0][s], words[1][s]);
     }
 
     template <typename Next>
@@ -593,6 +585,7 @@ __device__ __forceinline__ bool is_crowded(const Byte *slices, int row, int k) {
 // Decides on a row of A, or a column of B, for each thread, and writes its flag.
 __device__ __forceinline__ void review(const Problem &p, const Byte *slices, Tables &tables) {
     const int side = threadIdx.x / TILE, row = threadIdx.x % TILE;
+    if (side > 1) return;
     const Place at(p, this_block());
     const Source &of = p.of[side];
     const int own = (side ? at.first[1] : at.first[0]) + row;
@@ -608,7 +601,7 @@ __device__ __forceinline__ void review(const Problem &p, const Byte *slices, Tab
     }
     if (flag == 0 && sum < SAFE && is_crowded(slices, row, (int)of.k)) {
         flag = OUTLIER;
-        tables.units[side][row].x = 0;
+        tables.units[side][row].one = 0;
     }
 #endif
     // Of tiles, or products, that share the row the first one writes.
@@ -658,44 +651,30 @@ __device__ __forceinline__ void combine(float (&sum)[REGISTERS], Sum (&acc)[REGI
     if constexpr (GROUP + 1 < ACCUMULATORS) combine<GROUP + 1>(sum, acc, a, b);
 }
 
-__device__ __forceinline__ float scaled(float x, float2 a, float2 b) {
-    return rounded::multiply(rounded::multiply(x, a.x * b.x), a.y * b.y);
-}
-
 // A thread holds of every 8 columns two neighbours, in its row of the upper 8 and of the lower 8.
-template <bool WHOLE>
-__device__ __forceinline__ void store_row(const float (&sum)[REGISTERS], const Tables &tables,
-                                          float *c, int row, int low, int first, int columns) {
-    const float2 unit = tables.units[0][row];
-#pragma unroll
-    for (int i = 0; i < REGISTERS; i += 4) {
-        int j = first + (threadIdx.x & 3) * 2 + 2 * i;
-        float4 units = *(const float4 *)&tables.units[1][j];
-        float x = scaled(sum[i + 2 * low], unit, make_float2(units.x, units.y));
-        float y = scaled(sum[i + 2 * low + 1], unit, make_float2(units.z, units.w));
-        if (WHOLE) {
-            *(float2 *)(c + j) = make_float2(x, y);
-        } else {
-            if (j < columns) c[j] = x;
-            if (j + 1 < columns) c[j + 1] = y;
-        }
-    }
-}
-
 // first: column of the tile.
 __device__ __forceinline__ void store(const Problem &p, const float (&sum)[REGISTERS],
                                       const Tables &tables, int first) {
     const Place at(p, this_block());
+    const int rows = rows_left(p, 0), columns = rows_left(p, 1), side = (threadIdx.x & 3) * 2;
     float *tile = p.c + at.product * p.c_batch + at.first[0] * p.c_stride + at.first[1];
-    int rows = rows_left(p, 0), columns = rows_left(p, 1);
 #pragma unroll
     for (int low = 0; low < 2; low++) {
-        int row = (threadIdx.x >> 5) * 16 + (threadIdx.x >> 2 & 7) + low * 8;
+        int row = (threadIdx.x >> 5 & 7) * 16 + (threadIdx.x >> 2 & 7) + low * 8;
         if (row >= rows) continue;
-        float *to = tile + row * p.c_stride;
-        if (first + TILE_N <= columns && ((u64)to & 7) == 0)
-            store_row<true>(sum, tables, to, row, low, first, columns);
-        else store_row<false>(sum, tables, to, row, low, first, columns);
+        const Unit unit = tables.units[0][row];
+        float *c = tile + row * p.c_stride + first + side;
+        const bool paired = is_paired(c);
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            int j = first + side + 2 * i;
+            Unit units[2];
+            load_units(units, &tables.units[1][j]);
+            float x = scaled(sum[i + 2 * low], unit, units[0]),
+                  y = scaled(sum[i + 2 * low + 1], unit, units[1]);
+            if (j + 1 < columns) store_two(c, x, y, paired);
+            else if (j < columns) c[0] = x;
+        }
     }
 }
 
@@ -703,6 +682,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, STEPS == 1 ? 3 : STEPS == 
     small(const __grid_constant__ Problem p) {
     extern __shared__ __align__(1024) Byte memory[];
     Tables &tables = *(Tables *)(memory + 2 * SLICES);
+    follow();
     {
         Values x;
         const Pass<0> first{p};
@@ -719,13 +699,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, STEPS == 1 ? 3 : STEPS == 
     __syncthreads();
 
     int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
-    if (group * 64 >= rows_left(p, 0)) return;
+    const int rows = (group & 1) * 64, columns = (group >> 1) * COLUMNS;
+    if (rows >= rows_left(p, 0)) return;
     const u32 digits = (u32)__cvta_generic_to_shared(memory);
 #pragma unroll 1
-    for (int first = 0; first < TILE && first < rows_left(p, 1); first += TILE_N) {
+    for (int first = columns; first < columns + COLUMNS && first < rows_left(p, 1);
+         first += TILE_N) {
         float sum[REGISTERS];
         Sum acc[REGISTERS];
-        combine<0>(sum, acc, digits + group * 64 * 64, digits + SLICES + first * 64);
+        combine<0>(sum, acc, digits + rows * 64, digits + SLICES + first * 64);
         store(p, sum, tables, first);
     }
 }

@@ -19,6 +19,7 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #define TEN(t) \
     "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
 #define NAMES_30 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," TEN(1) "," TEN(2)
+#define NAMES_16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define NAMES_32 NAMES_30 ",%30,%31"
 #define NAMES_48 NAMES_30 "," TEN(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NAMES_60 NAMES_30 "," TEN(3) "," TEN(4) "," TEN(5)
@@ -30,6 +31,7 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #define BIND_8(d, i)                                                                            \
     BIND(d[i]), BIND(d[i + 1]), BIND(d[i + 2]), BIND(d[i + 3]), BIND(d[i + 4]), BIND(d[i + 5]), \
         BIND(d[i + 6]), BIND(d[i + 7])
+#define BIND_16(d) BIND_8(d, 0), BIND_8(d, 8)
 #define BIND_32(d) BIND_8(d, 0), BIND_8(d, 8), BIND_8(d, 16), BIND_8(d, 24)
 #define BIND_48(d) BIND_32(d), BIND_8(d, 32), BIND_8(d, 40)
 #define BIND_64(d) BIND_48(d), BIND_8(d, 48), BIND_8(d, 56)
@@ -37,7 +39,17 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #define BIND_128(d) BIND_96(d), BIND_8(d, 96), BIND_8(d, 104), BIND_8(d, 112), BIND_8(d, 120)
 
 // P0 … P5 name what follows the accumulator: descriptors, or registers of A, and a predicate.
-#if TILE_N == 64
+#if TILE_N == 32
+#define SHAPE "m64n32"
+#define NAMES NAMES_16
+#define BINDINGS(d) BIND_16(d)
+#define P0 "%16"
+#define P1 "%17"
+#define P2 "%18"
+#define P3 "%19"
+#define P4 "%20"
+#define P5 "%21"
+#elif TILE_N == 64
 #define SHAPE "m64n64"
 #define NAMES NAMES_32
 #define BINDINGS(d) BIND_32(d)
@@ -168,9 +180,16 @@ __device__ __forceinline__ void wait(u32 barrier, int parity) {
         : "memory");
 }
 
-// A consumer says to the producer that it has read a stage.
+// A consumer says to the producer that it has read a stage. One thread does, for all of a warpgroup:
+// its products are done only after every warp has read the fragments that they are of. ALL_ARRIVE:
+// each says it for itself, which is slower, and which tools that look for races can follow.
+#ifndef ALL_ARRIVE
+#define ALL_ARRIVE 0
+#endif
+constexpr int ARRIVALS = ALL_ARRIVE ? 128 : 1;
+
 __device__ __forceinline__ void release(u32 barrier) {
-    if ((threadIdx.x & 127) == 0)
+    if (ALL_ARRIVE || (threadIdx.x & 127) == 0)
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
@@ -186,3 +205,6 @@ __device__ __forceinline__ void copy(u32 to, const unsigned char *from, int byte
         "l"(from), "r"(bytes), "r"(barrier)
         : "memory");
 }
+
+// Waits for the launch before this one, which may be started while that one ends.
+__device__ __forceinline__ void follow() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

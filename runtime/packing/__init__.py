@@ -1,8 +1,9 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
 `strips` packs whatever a scheme may ask for. Most products take K as one block: `rows` are for
-operands that are contiguous along it, `panels` for the others; `tiles` for exponents of small
-tiles. Afterwards `repair` puts back what packing took out of the slices.
+operands that are contiguous along it; for others `clusters`, where the device has them and they
+hold K, or `panels`; `tiles` for exponents of small tiles. Afterwards `repair` puts back what
+packing took out of the slices.
 """
 
 from collections.abc import Callable
@@ -10,11 +11,14 @@ from functools import lru_cache
 from typing import Literal
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing.clusters import has_clusters, prepared_clusters, shape
 from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.panels import LONGEST, prepared_panels
 from mixpert_py.runtime.packing.rows import prepared_rows, suits
+from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.packing.strips import prepared_strips
 from mixpert_py.runtime.packing.tiles import prepared_tiles
 from mixpert_py.runtime.packing.tiles import suits as tiles_suit
@@ -97,7 +101,7 @@ def _prepared(
     if result == "float32" and tiles_suit(splitters, forms, length, measure, rule):
         return prepared_tiles(splitters, forms, length, result, rule, device).pack
     ways = {
-        _way(splitter, x, length, measure, rule)
+        _way(splitter, x, length, result, measure, rule, device)
         for splitter, x in zip(splitters, forms, strict=True)
     }
     elements = sum(x.batch * x.rows * x.k for x in forms)
@@ -105,25 +109,40 @@ def _prepared(
         return prepared_strips(splitters, forms, length, result, rule, measure, device).pack
     if ways == {"rows"}:
         return prepared_rows(splitters, forms, result, rule).pack
-    if ways == {"panels"} and splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory:
+    if len(ways) == 1 and splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory:
+        if ways == {"clusters"}:
+            return prepared_clusters(splitters, forms, result, rule).pack
         return prepared_panels(splitters, forms, result, rule, device).pack
 
-    def alone(splitter: Splitter, x: Form) -> Pack:
-        if x.k_stride == 1:
-            return prepared_rows((splitter,), (x,), result, rule).pack
-        return prepared_panels((splitter,), (x,), result, rule, device).pack
+    def alone(which: int, order: Order) -> Pack:
+        one, x = splitters[which : which + 1], forms[which]
+        way = _way(one[0], x, length, result, measure, rule, device)
+        if way == "rows":
+            return prepared_rows(one, (x,), result, rule, order=order).pack
+        if way == "clusters":
+            return prepared_clusters(one, (x,), result, rule, order=order).pack
+        return prepared_panels(one, (x,), result, rule, device, order=order).pack
 
-    first, second = (alone(*one) for one in zip(splitters, forms, strict=True))
+    first, second = alone(0, "after"), alone(1, "beside")
     return lambda operands, stream: (
         *first(operands[:1], stream),
         *second(operands[1:], stream),
     )
 
 
-def _way(splitter: Splitter, x: Form, block: int, measure: bool, rule: OutlierRule) -> str:
+def _way(
+    splitter: Splitter,
+    x: Form,
+    block: int,
+    result: str,
+    measure: bool,
+    rule: OutlierRule,
+    device: int,
+) -> str:
     if suits((splitter,), x.k, block, measure, rule):
         if x.k_stride == 1:
             return "rows"
         if x.row_stride == 1 and x.k <= LONGEST:
-            return "panels"
+            held = shape(side(splitter, x.memory, result, rule, measure), x.k)
+            return "clusters" if held and has_clusters(device) else "panels"
     return "strips"

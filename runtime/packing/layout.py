@@ -13,6 +13,10 @@ DEPTH = 2  # items that a thread reads before it uses them
 MOST_THREADS = 512
 KEPT = 256  # threads whose elements lie side by side in shared memory
 REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
+# Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
+# next to each other; from some rows to the next in shared memory, no two in one bank.
+PANEL, QUAD = 32, 4
+ACROSS, APART = PANEL // QUAD, PANEL + 1
 HOPPER = 227 * 1024  # bytes of shared memory that a block may have
 
 

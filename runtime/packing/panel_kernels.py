@@ -27,20 +27,20 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
-from mixpert_py.runtime.packing.panel_looks import ACROSS, APART, PANEL, QUAD, looks
-from mixpert_py.runtime.packing.row_digits import (
-    facts,
-    fetch_apart,
-    place_of,
-    quad_fetch,
-)
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
+from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
+from mixpert_py.runtime.packing.panel_looks import looks
+from mixpert_py.runtime.packing.row_digits import facts, place_of, quad_fetch
 from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
-from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
+from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision.
 RESIDENT, RESIDENT_DOUBLE = 1024, 512
+
+
+def resident(side: Side) -> int:
+    return RESIDENT if side.single else RESIDENT_DOUBLE
 
 
 def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[Any, ...]]:
@@ -51,15 +51,15 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     """
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
-    WIDE_SHARED, BITS_SHARED, SUMS, LOWER = it.in_shared, it.bits_in_shared, it.sums, it.lower
-    COUNT, LOSS, FITTED = side.slices, side.loss, side.fitted
+    WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
+    COUNT, FITTED = side.slices, side.fitted
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
-    FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
     SIZE, WORDS = side.size, words_made(side)
     fetch = quad_fetch()
     look, leave, left_by_all, seen_alone = looks(side, threads)
-    units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
+    make_units, cut_hards = cuts(side)
+    cut_plain = plain(side)
 
     def unite(
         own, group, top, fine, power, k,
@@ -80,13 +80,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                     fine = np.int32(max(fine, fine_of[APART * other + own]))
                 if SUMS > 0:
                     power += sums[APART * other + own]
-            word, one, two, ratio, worth, flag, is_plain = units(top, fine, power, k)
-            numbers[own] = word
-            numbers[PANEL + own] = 2 * flag + is_plain
-            factors[own] = one
-            factors[PANEL + own] = two
-            factors[2 * PANEL + own] = ratio
-            factors[3 * PANEL + own] = worth
+            make_units(own, top, fine, power, k, factors, numbers)
         cuda.syncthreads()
 
     unite = cuda.jit(device=True)(unite)  # it uses `cuda`: the simulator is to know
@@ -242,27 +236,11 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                         slices, (place if i < 2 else flipped) + 16 * i, slice_words,
                     )  # fmt: skip
             if any_hard != 0:
-                for i in range(last):
-                    r = np.int32(QUAD * lane + i)
-                    if numbers[PANEL + r] & 1 == 0:
-                        fetch_apart(values, x, source + i, stride, np.int32(k - at))
-                        norms[0] = WIDE(0)
-                        norms[1] = WIDE(0)
-                        for p in range(COUNT):
-                            squares[p] = np.int32(0)
-                        worth = factors[3 * PANEL + r]
-                        cut_hard(
-                            values, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
-                            worth, norms, squares, cut, slices,
-                            (place if i < 2 else flipped) + 16 * i, slice_words,
-                        )  # fmt: skip
-                        if SUMS > 0:
-                            norm = np.float32(norms[0])
-                            unit = np.float32(worth) * np.float32(worth)
-                            sums[slot + i] += np.float32(norms[1]) - np.float32(LOSS) * norm
-                            limit = np.float32(LOWER * np.float64(k)) * norm
-                            for p in range(1, SUMS):
-                                sums[ROOM * p + slot + i] += np.float32(squares[p]) * unit - limit
+                cut_hards(
+                    values, x, source, stride, np.int32(k - at), k, lane, last,
+                    factors, numbers, norms, cut, squares,
+                    slices, place, flipped, slice_words, sums, slot, np.int32(ROOM),
+                )  # fmt: skip
             at += np.int32(threads)
             source += threads * stride
         if SUMS == 0 or any_hard == 0:
@@ -302,6 +280,5 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         pointers = getattr(types, side.memory), *packed, *between, *made
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    resident = RESIDENT if side.wide == side.memory == "float32" else RESIDENT_DOUBLE
-    kernel.launch_bounds = threads, max(resident // threads, 1)
+    kernel.launch_bounds = threads, max(resident(side) // threads, 1)
     return kernel, (*operand(), *operand(), *[types.int64] * 7)

@@ -1,4 +1,6 @@
-"""What blocks of `panel_kernels` find in their runs: by reading them, or from what others left."""
+"""What blocks of `panel_kernels` and `cluster_kernels` find in panels: by reading them, or from
+what others left.
+"""
 
 # The bodies of kernels are Numba's to type.
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
@@ -9,33 +11,135 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
-from mixpert_py.runtime.packing.layout import ITEM
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.row_digits import (
     TOO_FINE,
     facts,
+    finer_of,
     quad_fetch,
     row_coarse,
     row_fineness,
 )
 from mixpert_py.runtime.packing.side import Side
 
-PANEL = 32  # rows
-QUAD = 4  # contiguous rows of a thread
-ACROSS = PANEL // QUAD  # threads next to each other along the rows
-APART = PANEL + 1  # from a part's rows to the next's in shared memory: no two in one bank
+
+class Seeing(NamedTuple):
+    """Device functions of a thread. Each tells of rows their largest magnitude, as bits, how fine
+    they are, and their sum of squares: clear, before anything is seen; see, what it holds; show,
+    what it has seen in all, in its slots of shared memory, `before` saying whether that is to be
+    put together with what is there.
+    """
+
+    clear: Any
+    see: Any
+    show: Any
+
+
+class Folds(NamedTuple):
+    """Device functions: the largest magnitude, fineness, or sum of squares, of `count` that lie
+    `between` apart.
+    """
+
+    highest: Any
+    finest: Any
+    strongest: Any
 
 
 class Looks(NamedTuple):
-    """Device functions. Each tells of rows their largest magnitude, as bits, how fine they are, and
-    their sum of squares: look, what the threads of a block see in a run; leave, what they leave of
-    it in memory, put together; left_by_all, what all blocks have left, a share of it for each
-    thread; seen_alone, the same by reading all of it.
+    """Device functions that tell the same of runs: look, what the threads of a block see in one;
+    leave, what they leave of it in memory, put together; left_by_all, what all blocks have left, a
+    share of it for each thread; seen_alone, the same by reading all of it.
     """
 
     look: Any
     leave: Any
     left_by_all: Any
     seen_alone: Any
+
+
+def seeing(side: Side, held: bool) -> Seeing:
+    """held: whether a thread still holds what it has seen when it shows it."""
+    HOLDS = held
+    it = facts(side)
+    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
+    bits_of = bits32 if side.memory == "float32" else bits64
+    coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
+
+    def clear(either, most, power):
+        for i in range(QUAD):
+            either[i] = BITS(0)
+            most[i] = BITS(0)
+            power[i] = np.float32(0)
+
+    def see(values, either, most, power):
+        for i in range(QUAD):
+            for j in range(ITEM):
+                value = values[QUAD * j + i]
+                bits = bits_of(value)
+                either[i] = BITS(either[i] | bits)
+                size = BITS(bits & MAGNITUDE)
+                most[i] = BITS(size if size > most[i] else most[i])
+                if SUMS > 0:
+                    power[i] = fused(np.float32(value), np.float32(value), power[i])
+
+    def show(
+        values, either, most, power, x, place, stride, count_, length, last, threads,
+        tops, fines, powers, slot, before,
+    ):  # fmt: skip
+        closely = np.int32(0)
+        for i in range(QUAD):
+            if before and tops[slot + i] > most[i]:
+                most[i] = tops[slot + i]
+            tops[slot + i] = most[i]
+            if SUMS > 0:
+                powers[slot + i] = power[i] + (powers[slot + i] if before else np.float32(0))
+            if FITTED:
+                fine = TOO_FINE
+                if i < last and coarse(either[i], most[i]):
+                    closely |= np.int32(1 << i)
+                    fine = fines[slot + i] if before else 0
+                fines[slot + i] = fine
+        if FITTED and closely != 0:
+            for i in range(QUAD):
+                if (closely >> i) & 1:
+                    fine = np.int32(fines[slot + i])
+                    if HOLDS:
+                        for j in range(ITEM):
+                            fine = np.int32(finer(values[QUAD * j + i], fine))
+                    else:
+                        at = place + i
+                        for piece in range(length):
+                            rest = np.int32(min(count_ - piece * threads, ITEM))
+                            fine = np.int32(max(fine, fineness(x, at, stride, rest)))
+                            at += threads * stride
+                    fines[slot + i] = fine
+
+    return Seeing(device(clear), device(see), device(show))
+
+
+def folds(side: Side) -> Folds:
+    BITS = facts(side).bits
+
+    def highest(tops, first, between, count):
+        top = BITS(0)
+        for i in range(count):
+            size = tops[first + i * between]
+            top = BITS(size if size > top else top)
+        return top
+
+    def finest(fines, first, between, count):
+        fine = np.int32(0)
+        for i in range(count):
+            fine = np.int32(max(fine, fines[first + i * between]))
+        return fine
+
+    def strongest(powers, first, between, count):
+        power = np.float32(0)
+        for i in range(count):
+            power += powers[first + i * between]
+        return power
+
+    return Folds(device(highest), device(finest), device(strongest))
 
 
 def looks(side: Side, threads: int) -> Looks:
@@ -45,48 +149,23 @@ def looks(side: Side, threads: int) -> Looks:
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     bits_of = bits32 if side.memory == "float32" else bits64
     fetch, coarse, fineness = quad_fetch(), row_coarse(side), row_fineness(side)
+    clear, see, show = seeing(side, False)
+    highest, finest, strongest = folds(side)
 
     def look(
         values, x, place, stride, count_, length, last, vector,
         tops, fines, powers, slot, either, most, power,
     ):  # fmt: skip
-        for i in range(QUAD):
-            either[i] = BITS(0)
-            most[i] = BITS(0)
-            power[i] = np.float32(0)
-        further = threads * stride
+        clear(either, most, power)
         at = place
         for piece in range(length):
             fetch(values, x, at, stride, np.int32(count_ - piece * threads), last, vector)
-            at += further
-            for i in range(QUAD):
-                for j in range(ITEM):
-                    value = values[QUAD * j + i]
-                    bits = bits_of(value)
-                    either[i] = BITS(either[i] | bits)
-                    size = BITS(bits & MAGNITUDE)
-                    most[i] = BITS(size if size > most[i] else most[i])
-                    if SUMS > 0:
-                        power[i] = fused(np.float32(value), np.float32(value), power[i])
-        closely = np.int32(0)
-        for i in range(QUAD):
-            tops[slot + i] = most[i]
-            if SUMS > 0:
-                powers[slot + i] = power[i]
-            if FITTED:
-                fines[slot + i] = TOO_FINE
-                if i < last and coarse(either[i], most[i]):
-                    closely |= np.int32(1 << i)
-        if FITTED and closely != 0:
-            for i in range(QUAD):
-                if (closely >> i) & 1:
-                    fine = np.int32(0)
-                    at = place + i
-                    for piece in range(length):
-                        rest = np.int32(min(count_ - piece * threads, ITEM))
-                        fine = np.int32(max(fine, fineness(x, at, stride, rest)))
-                        at += further
-                    fines[slot + i] = fine
+            at += threads * stride
+            see(values, either, most, power)
+        show(
+            values, either, most, power, x, place, stride, count_, length, last, threads,
+            tops, fines, powers, slot, False,
+        )  # fmt: skip
 
     def leave(
         top_of, fine_of, power_of, group, own, parts, tops, fines, powers, place,
@@ -94,21 +173,11 @@ def looks(side: Side, threads: int) -> Looks:
         # Three warps, one for each.
         for task in range(group, 3, GROUPS):
             if task == 0:
-                top = BITS(0)
-                for part in range(parts):
-                    size = top_of[APART * part + own]
-                    top = BITS(size if size > top else top)
-                tops[place] = top
+                tops[place] = highest(top_of, own, APART, parts)
             if FITTED and task == 1:
-                fine = np.int32(0)
-                for part in range(parts):
-                    fine = np.int32(max(fine, fine_of[APART * part + own]))
-                fines[place] = fine
+                fines[place] = finest(fine_of, own, APART, parts)
             if SUMS > 0 and task == 2:
-                power = np.float32(0)
-                for part in range(parts):
-                    power += power_of[APART * part + own]
-                powers[place] = power
+                powers[place] = strongest(power_of, own, APART, parts)
 
     def left_by_all(first, group, runs, tops, fines, powers):
         top = BITS(0)

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import STEP, Layout, up
+from mixpert_py.runtime.packing.layout import PANEL, STEP, Layout, up
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side
@@ -16,7 +17,6 @@ from mixpert_py.runtime.splitter import Splitter
 
 KERNELS = "mixpert_py.runtime.packing.panel_kernels"
 LONGEST = 1 << 15  # of K: a block that does not wait for others looks at all of it
-ROWS = 32  # of a panel
 COUNTERS = 3  # of a panel
 LEAST_PANELS = 512  # that counters are made for at a time
 LAST = (1 << 31) - 1  # number of a launch
@@ -107,17 +107,19 @@ def prepared_panels(
     rule: OutlierRule,
     device: int,
     tuning: Tuning = DEFAULT,
+    order: Order = "after",
 ) -> Panels:
     """For operands of these forms whose rows are contiguous, on the current device, whose number
     this is; two of one type and splitter, K up to LONGEST, and what `rows.suits`.
 
-    result: the type of the product. Raises ShapeError where an operand is empty, DeviceError where
-    the kernel does not compile.
+    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
+    empty, DeviceError where the kernel does not compile.
     """
     import cupy
 
     how = packing(splitters, forms, result, rule, tuning)
-    kernel = numba_kernel(KERNELS, "panel_kernel", (how.side, tuning.threads, tuning.patience))
+    constants = how.side, tuning.threads, tuning.patience
+    kernel = numba_kernel(KERNELS, "panel_kernel", constants, order=order)
     return Panels(kernel, how, splitters, tuning.threads, device, cupy.cuda)
 
 
@@ -133,7 +135,7 @@ def packing(
     assert sides[0] == sides[-1]
     k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
     pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
-    of_matrix = [-(-x.rows // ROWS) for x in forms]
+    of_matrix = [-(-x.rows // PANEL) for x in forms]
     total = sum([x.batch * count for x, count in zip(forms, of_matrix, strict=True)])
     length = min(max(total * pieces // tuning.blocks, 1), tuning.longest, pieces)
     runs = -(-pieces // length)
@@ -141,7 +143,7 @@ def packing(
     for x, count, place in zip(forms, of_matrix, layouts, strict=True):
         here = x.batch * count
         panels.append(panels[-1] + here)
-        rows = here * ROWS
+        rows = here * PANEL
         between = [up(place.bytes)]
         for size in (
             *(itemsize * rows * runs, 4 * rows * runs, 4 * rows * runs),

@@ -70,7 +70,6 @@ def facts(side: Side) -> Facts:
     single = side.memory == "float32"
     wide = np.float32 if side.wide == "float32" else np.float64
     bits: Any = np.uint32 if single else np.uint64
-    crowded = side.lower < math.inf
     return Facts(
         np.float32 if single else np.float64,
         wide,
@@ -80,8 +79,8 @@ def facts(side: Side) -> Facts:
         bits(0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF),
         bits(0x7F800000 if single else 0x7FF << 52),
         bits(1 << (23 if single else 52)),
-        0 if side.rule != "loss" else side.slices if crowded else 1,
-        side.lower * 4.0**-side.shift if crowded else 0.0,
+        side.sums,
+        side.lower * 4.0**-side.shift if side.lower < math.inf else 0.0,
     )
 
 
@@ -241,9 +240,24 @@ def row_coarse(side: Side) -> Any:
 
 
 def row_fineness(side: Side) -> Any:
-    """The device function for how fine `count` elements are, `stride` apart in memory: FINEST less
-    the exponent of the lowest bit set in any of them, 0 for zeros. Few rows need it: it reads them
-    again, since each register would have code of its own.
+    """The device function for how fine `count` elements are, `stride` apart in memory. Few rows
+    need it: it reads them again, since each register would have code of its own.
+    """
+    finer = finer_of(side)
+
+    def fineness(x, place, stride, count):
+        fine = np.int32(0)
+        for _ in range(count):
+            fine = np.int32(finer(x[place], fine))
+            place += stride
+        return fine
+
+    return device(fineness)
+
+
+def finer_of(side: Side) -> Any:
+    """The device function for how fine an element is, FINEST less the exponent of the lowest bit
+    set in it, 0 for a zero; or `fine`, where that is more.
     """
     SINGLE = side.memory == "float32"
     BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
@@ -255,23 +269,20 @@ def row_fineness(side: Side) -> Any:
     FLOAT = np.float32 if SINGLE else np.float64
     BIAS = 127 if SINGLE else 1023
 
-    def fineness(x, place, stride, count):
-        fine = np.int32(0)
-        for _ in range(count):
-            bits = BITS_OF(x[place])
-            place += stride
-            significand = BITS(bits & FRACTION)
-            field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
-            if field > 0:
-                significand = BITS(significand | NORMAL)
-                field -= 1
-            if significand != 0:
-                lowest = BITS(significand ^ (significand & (significand - BITS(1))))
-                power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
-                fine = np.int32(max(fine, ZERO - field - power))
+    def finer(value, fine):
+        bits = BITS_OF(value)
+        significand = BITS(bits & FRACTION)
+        field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
+        if field > 0:
+            significand = BITS(significand | NORMAL)
+            field -= 1
+        if significand != 0:
+            lowest = BITS(significand ^ (significand & (significand - BITS(1))))
+            power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
+            fine = np.int32(max(fine, ZERO - field - power))
         return fine
 
-    return device(fineness)
+    return device(finer)
 
 
 def row_octet(side: Side) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.layout import ITEM, Layout, layout, up
@@ -89,16 +90,17 @@ def prepared_rows(
     result: str,
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
+    order: Order = "after",
 ) -> Rows:
     """For operands of these forms, contiguous along K, on the current device; what `suits`.
 
-    result: the type of the product. Raises ShapeError where an operand is empty, DeviceError where
-    the kernel does not compile.
+    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
+    empty, DeviceError where the kernel does not compile.
     """
     import cupy
 
     how = packing(splitters, forms, result, rule, tuning)
-    kernel = numba_kernel(KERNELS, "row_kernel", how.constants)
+    kernel = numba_kernel(KERNELS, "row_kernel", how.constants, order=order)
     starts = [0, *accumulate(up(place.bytes) for place in how.layouts)]
     sides = tuple(zip(splitters, how.layouts, starts, strict=False))
     return Rows(kernel, how, sides, starts[-1], cupy.cuda.alloc)

@@ -41,6 +41,18 @@ class Side(NamedTuple):
     scaled: bool = False
     range: float = math.inf
 
+    @property
+    def sums(self) -> int:
+        """That decide whether a row leaves: of what it loses, and of its digits' squares."""
+        if self.rule != "loss":
+            return 0
+        return self.slices if self.lower < math.inf else 1
+
+    @property
+    def single(self) -> bool:
+        """Whether nothing is in double precision."""
+        return self.wide == self.memory == "float32"
+
 
 @lru_cache
 def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measure: bool) -> Side:

@@ -3,39 +3,74 @@
 import ctypes
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+from mixpert_py.runtime.kernels.kernel import CONFIG, CONFIG_BYTES, Kernel, Signature
+
+
+class Config(NamedTuple):
+    """As cuda.h has it."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    stream: int
+    attributes: list[tuple[int, ...]]
 
 
 class Driver:
-    """Reads arguments as the real one does: through an array of pointers to them."""
+    """Reads as the real one does: a structure, and arguments through an array of pointers."""
 
     def __init__(self, sizes: list[int], meanwhile: Callable[[], None] = lambda: None) -> None:
         self.sizes, self.meanwhile = sizes, meanwhile
         self.read: list[list[bytes]] = []
-        self.shapes: list[tuple[int, ...]] = []
+        self.configs: list[Config] = []
 
-    def launchKernel(self, handle: int, *given: int) -> None:  # noqa: N802, the driver's name
-        *shape, where, extra = given
+    def cuLaunchKernelEx(self, config: int, handle: int, where: int, extra: None) -> int:  # noqa: N802
         self.meanwhile()
         pointers = (ctypes.c_void_p * len(self.sizes)).from_address(where)
         self.read.append(
             [ctypes.string_at(p, size) for p, size in zip(pointers, self.sizes, strict=True)]
         )
-        self.shapes.append((handle, *shape))
-        assert extra == 0
+        *shape, stream, first, count = struct.unpack("7I4xQQI4x", ctypes.string_at(config, 56))
+        attributes = [
+            struct.unpack("I4x3I", ctypes.string_at(first + 72 * i, 20)) for i in range(count)
+        ]
+        grid, block = tuple(shape[:3]), tuple(shape[3:6])
+        self.configs.append(Config(grid, block, shape[6], stream, attributes))
+        assert handle == 77
+        assert extra is None
+        return 0
 
 
-def kernel(driver: Any) -> Kernel:
-    return Kernel("k", 77, None, driver)
+def kernel(driver: Any, early: bool = False) -> Kernel:
+    return Kernel("k", 77, None, driver, early)
 
 
 def test_words_are_arguments_of_their_own() -> None:
     driver = Driver([8] * 3)
     kernel(driver).launch_words(5, 64, (1 << 62, -1, 3), 1024, 9)
     assert [struct.unpack("q", one)[0] for one in driver.read[0]] == [1 << 62, -1, 3]
-    assert driver.shapes == [(77, 5, 1, 1, 64, 1, 1, 1024, 9)]
+    assert driver.configs == [Config((5, 1, 1), (64, 1, 1), 1024, 9, [])]
+
+
+def test_a_kernel_that_waits_by_itself_may_be_started_early() -> None:
+    driver = Driver([8])
+    kernel(driver, early=True).launch_words(1, 32, (0,), 0, 0)
+    serialization = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    assert driver.configs[0].attributes == [(serialization, 1, 0, 0)]
+
+
+def test_blocks_are_launched_in_clusters() -> None:
+    driver = Driver([8])
+    kernel(driver, early=True).launch_words(32, 32, (0,), 0, 0, 16)
+    kernel(driver).launch_words(32, 32, (0,), 0, 0, 4)
+    dimension = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert [config.attributes[-1] for config in driver.configs] == [
+        (dimension, 16, 1, 1),
+        (dimension, 4, 1, 1),
+    ]
+    assert len(driver.configs[0].attributes) == 2
 
 
 def test_a_structure_is_one_argument() -> None:
@@ -47,6 +82,7 @@ def test_a_structure_is_one_argument() -> None:
         (123, 4, -5, 1.5),
         (123, 4, -5, 2.5),
     ]
+    assert signature.size == 24
     assert len(signature.free) == 1  # the second launch took what the first had left
 
 
@@ -57,3 +93,7 @@ def test_a_launch_during_another_has_arguments_of_its_own() -> None:
     kernel(driver).launch_words(1, 1, (1, 2), 0, 0)
     for one, wanted in ((driver, [1, 2]), (inner, [3, 4])):
         assert [struct.unpack("q", word)[0] for word in one.read[0]] == wanted
+
+
+def test_the_shape_of_a_launch_lies_as_cuda_has_it() -> None:
+    assert struct.calcsize(CONFIG) == CONFIG_BYTES

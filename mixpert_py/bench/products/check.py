@@ -78,7 +78,8 @@ class Checked:
     def executed(self, value: Array, scheme: Scheme, left: Slices, right: Slices) -> Failures:
         """|Ĉ − Σ A_p B_q over the scheme's terms| ≤ Σ ρ |A_p| |B_q|: the engine by itself.
 
-        Where nothing left the slices, so nothing was added to what the terms make.
+        Where nothing left the slices, so nothing was added to what the terms make. Tensor cores
+        do not normalize subnormal elements, so these count as the smallest normal one.
         """
         rounding = scheme.rounding(self.k, self.unit)
         terms = [(term.left, term.right) for term in scheme.terms]
@@ -88,7 +89,13 @@ class Checked:
         made = rows @ columns.T
         # The last: what the sums here, in float64, may themselves be off.
         weights = weights * (1 + 2.0**-20) + len(terms) * self.k * UNIT64
-        limit = abs(rows) * weights @ abs(columns).T
+        rows, columns = (
+            self.xp.concatenate(
+                [self.xp.maximum(abs(x.values[p]), x.least[p][:, None]) for p in order], axis=1
+            )
+            for x, order in zip((left, right), zip(*terms, strict=True), strict=True)
+        )
+        limit = rows * weights @ columns.T
         floor = (self.k + 2) * self._smallest
         excess = abs(wide(value) - made) - limit - floor
         whole = left.whole[:, None] & right.whole

@@ -8,18 +8,21 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
 from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices:
     """One operand, A by rows or B by columns, by value.
 
-    values: (count, rows, k). whole: (rows,) bool, nothing left the slices. norm, residual: (rows,)
-    and norms: (count, rows), as packing measured them.
+    values: (count, rows, k). least: (count, rows), what a floating-point element counts for at
+    least where terms are cut to the largest's last places; see `cuda.certificate`. whole: (rows,)
+    bool, nothing left the slices. norm, residual: (rows,) and norms: (count, rows), as packing
+    measured them.
     """
 
     values: Array
+    least: Array
     whole: Array
     norm: Array
     residual: Array
@@ -35,7 +38,8 @@ def of_reference(packed: Packed, splitter: Splitter, k: int, block: int, reverse
     whole = ~(packed.outlier.any(axis=1) | packed.nonfinite)
     found = packed.measured
     values = _valued(np, digits.astype(np.float64), units, splitter, k, block, block)
-    return Slices(values, whole, found.norm, found.residual, found.slices)
+    least = np.zeros((count, rows))  # sums there are FP32's own
+    return Slices(values, least, whole, found.norm, found.residual, found.slices)
 
 
 def of_device(xp: ModuleType, packed: Any, k: int) -> Slices:
@@ -49,7 +53,10 @@ def of_device(xp: ModuleType, packed: Any, k: int) -> Slices:
     block, padded = place.block, place.padded_block
     norms = packed.view("norms")[0]
     values = _valued(xp, digits, units, packed.splitter, k, block, padded)
-    return Slices(values, packed.view("flags")[0] == 0, norms[0], norms[1], norms[2:])
+    least = xp.zeros((place.count, place.rows))
+    if isinstance(packed.splitter, FloatSlices):
+        least = xp.asarray(packed.splitter.normals)[:, None] * units[:, 0]
+    return Slices(values, least, packed.view("flags")[0] == 0, norms[0], norms[1], norms[2:])
 
 
 def _unswizzled(xp: ModuleType, raw: Array) -> Array:

@@ -216,6 +216,12 @@ class FakePacked(NamedTuple):
             measured = [one.measured for one in packed]
             parts = [np.vstack([one.norm, one.residual, one.slices]) for one in measured]
             return ndarray(np.array(parts))
+        if name == "scales":
+            parts = [
+                (one.exponents.astype(np.int32) - 8) << 9 | np.int32(256 * one.significands)
+                for one in packed
+            ]
+            return ndarray(np.array(parts).swapaxes(-1, -2))
         if name == "flags":
             return ndarray(
                 np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)

@@ -32,7 +32,7 @@ def cut(tiles: int, left: Layout, name: str = "int8x6", chip: Chip | None = None
 def test_the_structure_is_as_long_as_the_kernels_say() -> None:
     said = re.search(r"Passed by value, (\d+) bytes", source_text("problem.cuh", ()))
     assert said is not None
-    assert PROBLEM.format.size == int(said[1])
+    assert PROBLEM.size == int(said[1])
 
 
 @pytest.mark.parametrize("tiles", [1, 9, 44, 45, 132, 141, 264, 300])

@@ -58,7 +58,7 @@ def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
         return 0
     path = folder / "kernel.ptx"
     # The assembler found may be older than the compiler; the text uses nothing new.
-    path.write_text(re.sub(r"\.version \S+", ".version 8.0", ptx))
+    path.write_text(re.sub(r"\.version \S+", ".version 8.1", ptx))
     command = ["ptxas", "-v", "-arch=sm_90", str(path), "-o", str(folder / "kernel.cubin")]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert int(re.findall(r"(\d+) bytes spill stores", said)[0]) <= spilled

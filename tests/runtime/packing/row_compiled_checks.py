@@ -12,6 +12,8 @@ import pytest
 from numba import cuda
 from numba.cuda import dispatcher
 
+from mixpert_py.runtime.kernels.compile import CLUSTERED
+from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.packing.side import Side, side
@@ -22,11 +24,14 @@ from tests.runtime.packing.compiled_checks import CAPABILITY, registers
 REGISTERS = {"float32": 64, "float64": 128}  # of a thread: four, or two, blocks of 256
 # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill: measured.
 SPILLED = 160
+SPILLED_CLUSTERS = 64  # and none of what has been loaded
 KERNELS = [
     *product(["int8x6"], ["float32"], ["pairs", "alone", "again", "panels"]),
     *product(["int8x6", "fp16x3"], ["float64"], ["alone", "panels"]),
     *product(["fp16x3", "tf32x3"], ["float32"], ["alone", "panels"]),
     *product(["legemm"], ["float32"], ["panels"]),
+    *product(["int8x6", "fp16x3"], ["float32"], ["clusters"]),
+    *product(["int8x6", "tf32x3"], ["float64"], ["clusters"]),
 ]
 
 
@@ -48,6 +53,8 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
     x = one(name, memory)
     if kernel == "panels":
         function, arguments = panel_kernel(x, 256, 4096)
+    elif kernel == "clusters":
+        function, arguments = cluster_kernel(x, 512 if memory == "float32" else 256, 1)
     else:
         items = 4 if memory == "float32" else 2
         function, arguments = row_kernel(x, x, 256, items, kernel == "again", kernel != "pairs")
@@ -61,6 +68,8 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
         launch_bounds=function.launch_bounds,
     )
     ptx = found if isinstance(found, str) else found.decode()
+    assert (CLUSTERED.decode() in ptx) == (kernel == "clusters")
+    assert ("st.async" in ptx) == (kernel == "clusters")
     assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
     if x.kind == "digits":
         assert "st.global.v2.u32" in ptx
@@ -75,4 +84,6 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
     assert not re.search(r"\batom\.\S*\.f(32|64)", ptx)
     assert ("ld.relaxed.gpu" in ptx) == (kernel == "panels")
     spilled = SPILLED if x.wide == "float32" else 0
+    if kernel == "clusters":
+        spilled = SPILLED_CLUSTERS
     assert registers(ptx, tmp_path, 48 * 1024, spilled) <= REGISTERS[x.wide]

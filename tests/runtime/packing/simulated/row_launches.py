@@ -1,5 +1,5 @@
-"""Launches of the row and panel kernels in Numba's simulator, on NumPy arrays laid out as on the
-device.
+"""Launches of the row, panel and cluster kernels in Numba's simulator, on NumPy arrays laid out as
+on the device.
 """
 
 from typing import Any, NamedTuple
@@ -8,7 +8,8 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing import panels, rows
+from mixpert_py.runtime.packing import clusters, panels, rows
+from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
@@ -26,6 +27,7 @@ SERIAL = 7
 class Tuning(NamedTuple):
     of_rows: rows.Tuning = SMALL_ROWS
     of_panels: panels.Tuning = SMALL_PANELS
+    of_clusters: clusters.Tuning | None = None  # instead of panels
 
 
 SMALL = Tuning()
@@ -41,12 +43,15 @@ def pack(
     k = xs[0].k
     assert rows.suits(tuple(splitters), k, scheme.lengths(k)[1], False, rule)
     along = [x.form.k_stride == 1 for x in xs]
-    alike = along[0] == along[-1] and (along[0] or xs[0].memory == xs[-1].memory)
+    one = splitters[0] == splitters[-1] and xs[0].memory == xs[-1].memory
+    alike = along[0] == along[-1] and (along[0] or one)
     some = [(xs, splitters)] if alike else [([x], [s]) for x, s in zip(xs, splitters, strict=True)]
     found: list[Buffers] = []
     for ours, theirs in some:
         if ours[0].form.k_stride == 1:
             found += _rows(ours, tuple(theirs), result, rule, tuning.of_rows)
+        elif tuning.of_clusters:
+            found += _clusters(ours, tuple(theirs), result, rule, tuning.of_clusters)
         else:
             found += _panels(ours, tuple(theirs), result, rule, tuning.of_panels)
     return tuple(found)
@@ -98,6 +103,27 @@ def _panels(
         assert not looked.any()  # for the next launch
         assert (made == SERIAL).all()
         assert not cut.any()
+    return found
+
+
+def _clusters(
+    xs: list[Operand],
+    splitters: tuple[Splitter, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: clusters.Tuning,
+) -> list[Buffers]:
+    how = clusters.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
+    arguments = [
+        (flat(x.owner), *one.arrays[:3], *words)
+        for x, one, words in zip(xs, found, how.words, strict=True)
+    ]
+    other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
+    with simulation():
+        function, _ = cluster_kernel(how.side, how.threads, how.pieces)
+        launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
+        launch(*arguments[0], *other, *how.lengths)
     return found
 
 

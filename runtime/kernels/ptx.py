@@ -1,0 +1,24 @@
+"""What Numba has no word for, put into the PTX that it makes of a kernel."""
+
+import re
+from typing import Literal
+
+Order = Literal["after", "beside"]
+
+
+def ordered(ptx: bytes, order: Order) -> bytes:
+    """The PTX of a kernel for compute capability 9.0 or later, which may be launched early.
+
+    "after": it waits for the launch before it, so that no more than the start of the one overlaps
+    with the end of the other. "beside": it does so in the end, since it needs nothing of that
+    launch; what was enqueued before that one has been done if that one is "after" it. Either lets
+    the launch after it begin as soon as all its own blocks have.
+    """
+    head, entry, body = ptx.partition(b".entry ")
+    parameters, brace, body = body.partition(b"{")
+    first, last = b"griddepcontrol.launch_dependents;\n", b"griddepcontrol.wait;\n"
+    if order == "after":
+        first, last = last + first, b""
+    if last:
+        body = re.sub(rb"^\s*ret;", lambda found: last + found[0], body, flags=re.MULTILINE)
+    return head + entry + parameters + brace + b"\n" + first + body

@@ -1,0 +1,171 @@
+"""Splitting operands on the device where rows are contiguous, and K is one block that the registers
+of a thread block cluster hold: compute capability 9.0.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from mixpert_py.runtime.kernels.compile import numba_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.ptx import Order
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD, STEP, Layout, up
+from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.rows import has_vectors, places
+from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.splitter import Splitter
+
+KERNELS = "mixpert_py.runtime.packing.cluster_kernels"
+PORTABLE = 8  # blocks of a cluster: more are taken as twice as many
+
+
+class Tuning(NamedTuple):
+    """Sizes of launches that change no bit.
+
+    shapes: threads of a block, the most blocks of a cluster, and pieces of K that a block holds,
+    all but one in shared memory; the first that holds K is taken. wide_shapes: the same where
+    slices are made of, or in, double precision.
+    """
+
+    shapes: tuple[tuple[int, int, int], ...] = (
+        *((256, 8, 1), (512, 8, 1), (512, 16, 1)),
+        (512, 16, 2),
+    )
+    wide_shapes: tuple[tuple[int, int, int], ...] = ((256, 8, 1), (256, 16, 1))
+
+
+DEFAULT = Tuning()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """A launch, but for addresses. words: the integers that follow each operand's addresses.
+    blocks: of a cluster; pieces: of each. shared: bytes of shared memory.
+    """
+
+    side: Side
+    layouts: tuple[Layout, ...]
+    words: tuple[tuple[int, ...], ...]
+    lengths: tuple[int, ...]
+    threads: int
+    blocks: int
+    pieces: int
+    grid: int
+    shared: int
+
+
+class Clusters(NamedTuple):
+    """The launch that splits one operand or two, but for addresses.
+
+    starts: where each operand begins in an allocation, and its end. alloc: CuPy's.
+    """
+
+    kernel: Kernel
+    how: Packing
+    splitters: tuple[Splitter, ...]
+    starts: tuple[int, ...]
+    alloc: Any
+
+    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
+        """As `Rows.pack`."""
+        how, starts = self.how, self.starts
+        memory = self.alloc(starts[-1])
+        packed = []
+        words: tuple[int, ...] = ()
+        for i, (x, splitter) in enumerate(zip(operands, self.splitters, strict=True)):
+            place, start = how.layouts[i], memory.ptr + starts[i]
+            scales, flags = start + place.scales, start + place.flags
+            packed.append(DevicePacked(x, splitter, place, start, scales, flags, 0, 0, memory))
+            words += (x.address, start, scales, flags, *how.words[i])
+        if len(packed) == 1:
+            words += words
+        words += how.lengths
+        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream, how.blocks)
+        return tuple(packed)
+
+
+def prepared_clusters(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: Tuning = DEFAULT,
+    order: Order = "after",
+) -> Clusters:
+    """For operands of these forms whose rows are contiguous, on the current device, which `fits`;
+    two of one type and splitter, and what `rows.suits`.
+
+    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
+    empty, DeviceError where the kernel does not compile.
+    """
+    import cupy
+
+    how = packing(splitters, forms, result, rule, tuning)
+    constants = how.side, how.threads, how.pieces
+    kernel = numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order)
+    starts = tuple(accumulate((up(place.bytes) for place in how.layouts), initial=0))
+    return Clusters(kernel, how, splitters, starts, cupy.cuda.alloc)
+
+
+@lru_cache
+def has_clusters(device: int) -> bool:
+    """Whether a device has thread block clusters, of more than eight blocks too."""
+    import cupy
+
+    return bool(cupy.cuda.Device(device).compute_capability == "90")
+
+
+def shape(side: Side, k: int, tuning: Tuning = DEFAULT) -> tuple[int, int, int] | None:
+    """Threads of a block, blocks of a cluster, and pieces, that hold k; None if none do."""
+    positions = -(-k // STEP) * STEP
+    for threads, most, pieces in tuning.shapes if side.single else tuning.wide_shapes:
+        blocks = -(-positions // (threads * pieces))
+        if blocks > PORTABLE:
+            blocks = 1 << (blocks - 1).bit_length()
+        if blocks <= most:
+            return threads, blocks, pieces
+    return None
+
+
+def room(side: Side, threads: int, pieces: int) -> int:
+    """Bytes of shared memory, besides what the kernel itself says: a sum of each row and part, then
+    pieces; after those, the other sums.
+    """
+    sums = 4 * (threads // ACROSS) * APART
+    itemsize = 4 if side.memory == "float32" else 8
+    return max(sums * side.sums, sums + (pieces - 1) * threads * QUAD * ITEM * itemsize)
+
+
+def packing(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: Tuning = DEFAULT,
+) -> Packing:
+    """For one operand or two. Raises ShapeError where an operand is empty."""
+    layouts, sides = places(splitters, forms, result, rule)
+    assert sides[0] == sides[-1]
+    k = forms[0].k
+    found = shape(sides[0], k, tuning)
+    assert found is not None
+    threads, blocks, pieces = found
+    of_matrix = [-(-x.rows // PANEL) for x in forms]
+    panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
+    return Packing(
+        sides[0],
+        layouts,
+        tuple(
+            (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+            for x, count in zip(forms, of_matrix, strict=True)
+        ),
+        (panels[0], k, layouts[0].steps, blocks),
+        threads,
+        blocks,
+        pieces,
+        blocks * sum(panels),
+        room(sides[0], threads, pieces),
+    )

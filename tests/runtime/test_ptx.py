@@ -1,0 +1,31 @@
+"""What is put into a kernel's PTX."""
+
+from mixpert_py.runtime.kernels.ptx import ordered
+
+PTX = b""".version 8.3
+.visible .entry pack(
+\t.param .u64 pack_param_0
+)
+.maxntid 256, 1, 1
+{
+\t.reg .pred \t%p<2>;
+\t@%p1 bra \t$L__BB0_2;
+\tret;
+$L__BB0_2:
+\tret;
+}
+"""
+WAIT, GO = b"griddepcontrol.wait;", b"griddepcontrol.launch_dependents;"
+
+
+def test_a_kernel_after_another_waits_before_all_else() -> None:
+    head, rest = ordered(PTX, "after").split(b"{")
+    assert rest.split(b"\n")[1:3] == [WAIT, GO]
+    assert rest.count(WAIT) == rest.count(GO) == 1
+    assert head == PTX.split(b"{")[0]
+
+
+def test_a_kernel_beside_another_waits_wherever_it_ends() -> None:
+    lines = [line.strip() for line in ordered(PTX, "beside").split(b"{")[1].split(b"\n")]
+    assert lines[1] == GO
+    assert [lines[i - 1] for i, line in enumerate(lines) if line == b"ret;"] == [WAIT, WAIT]
