@@ -10,6 +10,8 @@ from mixpert_py.runtime.splitter import Digits
 STEP: Final = 64  # bytes of K that are loaded at a time
 LEAST_STAGES: Final = 2
 LEAST_SEGMENT: Final = 16  # steps from which adding a segment into C in memory costs little
+ALIGNMENT: Final = 1024  # bytes
+BARRIERS: Final = 256  # bytes, at most
 OVERHEAD: Final = 24  # of a tile, in columns: what its prologue and epilogue cost
 
 
@@ -18,20 +20,21 @@ class Family:
     """What kernels of one file are limited by, whatever the scheme.
 
     values: of accumulators and totals that a block's registers hold: beside them there must be
-    room for fragments and addresses. shared: bytes of shared memory that are not the ring's.
+    room for fragments and addresses. shared: whether a ring in shared memory begins at a multiple
+    of ALIGNMENT, behind barriers, and units of what each 64 rows store, two factors of each.
     """
 
     file: str
     threads: int
     widths: tuple[int, ...]
     values: int
-    shared: int
+    shared: bool
     stages: int
     persistent: bool
 
 
-HOPPER: Final = Family("gemm_sm90.cu", 384, (256, 192, 128, 96, 64), 384 * 128, 1024, 8, True)
-PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), 384 * 128, 0, 4, False)
+HOPPER: Final = Family("gemm_sm90.cu", 384, (256, 192, 128, 96, 64), 384 * 128, True, 8, True)
+PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), 384 * 128, False, 4, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,21 @@ def choose(
     promote = not scheme.exact or (blocks > 1 and steps_per_block < LEAST_SEGMENT)
     family = chip.family
     held = _values(scheme, promote, wide, family)
-    memory = chip.shared - family.shared
+
+    def ring(height: int, width: int) -> int:
+        """Bytes for stages."""
+        if not family.shared:
+            return chip.shared
+        stored = 0 if promote and scheme.exact else height // 64 * (64 + width)
+        beside = BARRIERS + stored * 2 * (8 if wide else 4)
+        return chip.shared - -(-beside // ALIGNMENT) * ALIGNMENT
 
     def stage(height: int, width: int) -> int:
         return STEP * (scheme.left.count * height + scheme.right.count * width)
 
     def fits(height: int, width: int) -> bool:
         registers = held * height * width <= family.values
-        return registers and LEAST_STAGES * stage(height, width) <= memory
+        return registers and LEAST_STAGES * stage(height, width) <= ring(height, width)
 
     height = next((height for height in (128, 64) if fits(height, 64)), 64)
     rows = -(-m // height) * batch
@@ -97,7 +107,7 @@ def choose(
         return waves * (width + OVERHEAD)
 
     width = min((width for width in family.widths if fits(height, width)), key=time)
-    stages = min(memory // stage(height, width), family.stages)
+    stages = min(ring(height, width) // stage(height, width), family.stages)
     return Tile(height, width, stages, stages * stage(height, width), promote)
 
 

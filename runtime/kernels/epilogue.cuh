@@ -1,68 +1,144 @@
-// From sums to elements of C, on Hopper: units, and stores of two neighbours.
+// What becomes of accumulators: combined, scaled, and stored or added to C. For Hopper.
 
-#if WIDE
-typedef double Value;
+#if ELEMENT == 0
+typedef Value Partial;  // sums of integers are exact, and rounded to the result's type
 #else
-typedef float Value;
+typedef float Partial;  // added in FP32 whatever the result's type
 #endif
 
-// A unit g · 2^E in two factors, since 2^(EA + EB) may be no normal number although C is. The first
-// carries g, and gA · gB is exact: so a sum is rounded once, or once more where C is subnormal. The
-// factors of the largest units, E = 113, still have products below 2^128.
-struct Unit {
-    Value one, two;
-};
-
-__device__ __forceinline__ Unit unit(int significand, int exponent) {
-    int half = (exponent >> 1) - 5;
-    return {(Value)significand * Precision<Value>::power(half),
-            Precision<Value>::power(exponent - half)};
+// The accumulators combined, the smallest weight first, each scaled to the next and added.
+__device__ __forceinline__ Partial combined(Sum (&acc)[ACCUMULATORS][REGISTERS], int i) {
+    Partial p = (Partial)acc[0][i];
+#pragma unroll
+    for (int g = 1; g < ACCUMULATORS; g++)
+        p = rounded::multiply_add(p, Precision<Partial>::power(weight(g - 1) - weight(g)),
+                                  (Partial)acc[g][i]);
+    return p;
 }
 
-__device__ __forceinline__ Value scaled(Value x, const Unit &a, const Unit &b) {
-    return rounded::multiply(rounded::multiply(x, a.one * b.one), a.two * b.two);
+__device__ __forceinline__ const int *scales_of(const Operand &x, const Tile &tile, int block) {
+    return (const int *)((const char *)x.scales + tile.product * x.scales_stride) +
+           (u64)block * x.rows;
 }
 
-// Two neighbours at an even place in shared memory.
-__device__ __forceinline__ void load_units(Unit (&b)[2], const Unit *from) {
-#if WIDE
-    b[0] = from[0], b[1] = from[1];
-#else
-    float4 both = *(const float4 *)from;
-    b[0] = {both.x, both.y}, b[1] = {both.z, both.w};
-#endif
-}
+__device__ __forceinline__ Unit unit(int scale) { return unit(scale & 511, scale >> 9); }
 
-// A scale, asked for here and now: the compiler may not put it off until it is used.
-__device__ __forceinline__ int load_now(const int *scale) {
-    int word;
-    asm volatile("ld.global.nc.s32 %0, [%1];" : "=r"(word) : "l"(scale));
-    return word;
-}
+// Units of what a warpgroup stores: of its 64 rows, then of the tile's columns. Each of its threads
+// fetches a few, while products are under way, and all find them in shared memory.
+constexpr bool HAS_UNITS = !(PROMOTE && ELEMENT == 0);  // or promotion has scaled the sums already
+constexpr int UNITS = 64 + TILE_N;
+constexpr int SHARE = (UNITS + 127) / 128;
 
-// Whether two neighbours can be stored at once.
-__device__ __forceinline__ bool is_paired(const Value *c) {
-    return ((unsigned long long)c & (2 * sizeof(Value) - 1)) == 0;
-}
-
-__device__ __forceinline__ void load_two(Value &x, Value &y, const Value *c) {
-#if WIDE
-    double2 two = *(const double2 *)c;
-#else
-    float2 two = *(const float2 *)c;
-#endif
-    x = two.x, y = two.y;
-}
-
-__device__ __forceinline__ void store_two(Value *c, Value x, Value y, bool paired) {
-    if (!paired) {
-        c[0] = x;
-        c[1] = y;
-        return;
+__device__ __forceinline__ void fetch(int (&scales)[SHARE], const Problem &p, const Tile &tile,
+                                      int group, int block) {
+    const int *of_a = scales_of(p.a, tile, block), *of_b = scales_of(p.b, tile, block);
+#pragma unroll
+    for (int i = 0; i < SHARE; i++) {
+        int index = (threadIdx.x & 127) + 128 * i, row = tile.row + group * 64 + index,
+            column = tile.column + index - 64;
+        scales[i] = 0;
+        if (index < 64 ? row < p.a.rows : index < UNITS && column < p.b.rows)
+            scales[i] = load_now(index < 64 ? of_a + row : of_b + column);
     }
-#if WIDE
-    *(double2 *)c = make_double2(x, y);
-#else
-    *(float2 *)c = make_float2(x, y);
-#endif
+}
+
+__device__ __forceinline__ void wait_group(int group) {  // for the other warps of the group
+    asm volatile("bar.sync %0, 128;" ::"r"(3 + group) : "memory");
+}
+
+// Adds two neighbours to C, or the one that is one of its columns. first, last: segment of K.
+__device__ __forceinline__ void add_two(const Problem &p, Value *c, const Value *c_in, Value x,
+                                        Value y, int columns, bool first, bool last) {
+    if (columns <= 0) return;
+    bool both = columns > 1;
+    if (!first) {
+        x = rounded::add(x, c[0]);
+        if (both) y = rounded::add(y, c[1]);
+    }
+    if (last) {
+        x = rounded::multiply((Value)p.alpha, x);
+        y = rounded::multiply((Value)p.alpha, y);
+        if (p.beta != 0.0) {
+            x = rounded::multiply_add((Value)p.beta, c_in[0], x);
+            if (both) y = rounded::multiply_add((Value)p.beta, c_in[1], y);
+        }
+    }
+    c[0] = x;
+    if (both) c[1] = y;
+}
+
+// A thread holds of every 8 columns two neighbours, in its row of the upper 8 and of the lower 8.
+template <typename Total>
+__device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int group,
+                                       const int (&scales)[SHARE], bool first, bool last,
+                                       const Total (&sum)[REGISTERS]) {
+    __shared__ __align__(16) Unit made[CONSUMERS][HAS_UNITS ? UNITS : 1];
+    Unit *units = made[group];
+    const int row = my_row(tile, group), side = (threadIdx.x & 3) * 2;
+    Unit a[2] = {};
+    if constexpr (HAS_UNITS) {
+        wait_group(group);  // nobody reads those of the tile before any more
+#pragma unroll
+        for (int i = 0; i < SHARE; i++) {
+            int index = (threadIdx.x & 127) + 128 * i;
+            if (index < UNITS) units[index] = unit(scales[i]);
+        }
+        wait_group(group);
+        a[0] = units[row - tile.row - group * 64];
+        a[1] = units[row - tile.row - group * 64 + 8];
+        units += 64 + side;
+    }
+    auto value = [&](int i, const Unit &b) {
+        return HAS_UNITS ? scaled((Value)sum[i], a[i >> 1 & 1], b) : (Value)sum[i];
+    };
+
+    const int m = p.a.rows, n = p.b.rows;
+    const long long below = 8 * p.c_leading;
+    Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
+    const bool plain = p.alpha == 1.0 && p.beta == 0.0 && tile.row + (group + 1) * 64 <= m &&
+                       tile.column + TILE_N <= n;
+    const bool paired[2] = {is_paired(c), is_paired(c + below)};
+    // The usual cases by themselves, and free of tests.
+    if (plain && !first && paired[0] && paired[1]) {
+        Value before[REGISTERS];  // all asked for before any is used
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 2)
+            load_two(before[i], before[i + 1], c + 2 * (i & ~3) + (i >> 1 & 1) * below);
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++) {
+                int j = i + 2 * low;
+                store_two(c + low * below, rounded::add(value(j, b[0]), before[j]),
+                          rounded::add(value(j + 1, b[1]), before[j + 1]), true);
+            }
+        }
+    } else if (plain && first) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++)
+                store_two(c + low * below, value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]),
+                          paired[low]);
+        }
+    } else {
+        const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
+                            row * p.c_in_leading + tile.column + side;
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8, c_in += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++) {
+                int columns = row + low * 8 < m ? n - tile.column - side - 2 * i : 0;
+                add_two(p, c + low * below, c_in + low * 8 * p.c_in_leading,
+                        value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]), columns, first,
+                        last);
+            }
+        }
+    }
 }

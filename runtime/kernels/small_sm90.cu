@@ -39,7 +39,7 @@
 #endif
 
 #include "wgmma.cuh"
-#include "epilogue.cuh"
+#include "units.cuh"
 
 typedef unsigned char Byte;
 
