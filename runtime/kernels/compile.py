@@ -17,7 +17,7 @@ from typing import Any
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
-from mixpert_py.runtime.kernels.ptx import Order, ordered
+from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, ordered
 
 KERNELS = "mixpert_py.runtime.kernels"
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
@@ -26,7 +26,6 @@ STATIC_SHARED = 48 * 1024  # more per block must be asked for
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than eight blocks, which not every
 # device can have.
 ANY_CLUSTER = 14
-CLUSTERED = b"mapa.shared::cluster"  # in kernels whose blocks reach into each other's memory
 
 
 def cuda_kernel(
@@ -53,8 +52,9 @@ def numba_kernel(
 
     `factory(*constants)` in `module` gives the Python function and its Numba argument types:
     pointers and scalars only, so that arguments are passed one by one as in C. The function may
-    have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for.
-    order: see `ptx.ordered`. Raises DeviceError where it does not compile.
+    have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for; and
+    `cluster`: blocks of one, of which launches have whole ones. order: see `ptx.ordered`. Raises
+    DeviceError where it does not compile.
     """
     import cupy
 
@@ -151,7 +151,8 @@ def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability:
     # A library that is missing is a RuntimeError, or an ImportError, depending on which.
     except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
         raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
-    return ptx if isinstance(ptx, bytes) else ptx.encode()
+    ptx = ptx if isinstance(ptx, bytes) else ptx.encode()
+    return clustered(ptx, getattr(function, "cluster", 0))
 
 
 def _kept(key: str, make: Callable[[], bytes]) -> bytes:

@@ -11,9 +11,8 @@ from typing import Any, Final, NamedTuple
 # CUlaunchConfig: grid, block, shared memory, stream, attributes and their number.
 CONFIG: Final = "7I4xQQI4x"
 CONFIG_BYTES: Final = 56
-# CUlaunchAttribute, and two of the kind.
-ATTRIBUTE: Final = Struct("I4x3I52x")
-CLUSTER_DIMENSION, PROGRAMMATIC_STREAM_SERIALIZATION = 4, 6
+# CUlaunchAttribute: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and that it holds.
+EARLY: Final = ctypes.create_string_buffer(Struct("I4xI60x").pack(6, 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +36,8 @@ class Kernel:
         values: Iterable[float],
         shared: int,
         stream: int,
-        cluster: int = 1,
     ) -> None:
         """Enqueue on a stream. values: what lies in the arguments, by the signature's format.
-        cluster: blocks of one, of which the grid has whole ones.
 
         A CuPy launch converts and checks each argument, which costs more than the kernel does.
         """
@@ -50,8 +47,8 @@ class Kernel:
         except IndexError:
             arguments = Arguments.of(signature)
         fill, memory, _, config, where = arguments
-        place, count, _ = _attributes(self.early, cluster)
-        fill(memory, 0, grid, 1, 1, block, 1, 1, shared, stream, place, count, *values)
+        attributes = (ctypes.addressof(EARLY), 1) if self.early else (0, 0)
+        fill(memory, 0, grid, 1, 1, block, 1, 1, shared, stream, *attributes, *values)
         status = self.driver.cuLaunchKernelEx(config, self.handle, where, None)
         if status:
             from cupy.cuda.driver import CUDADriverError
@@ -60,16 +57,10 @@ class Kernel:
         free.append(arguments)
 
     def launch_words(
-        self,
-        grid: int,
-        block: int,
-        words: tuple[int, ...],
-        shared: int,
-        stream: int,
-        cluster: int = 1,
+        self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: int
     ) -> None:
         """The same for a kernel that takes addresses and 64-bit integers only."""
-        self.launch(grid, block, _words(len(words)), words, shared, stream, cluster)
+        self.launch(grid, block, _words(len(words)), words, shared, stream)
 
 
 class Arguments(NamedTuple):
@@ -117,18 +108,6 @@ class Signature(NamedTuple):
 @cache
 def _words(count: int) -> Signature:
     return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))
-
-
-@cache
-def _attributes(early: bool, cluster: int) -> tuple[int, int, Any]:
-    """Where a launch's attributes are, how many, and what keeps them there."""
-    packed = b""
-    if early:
-        packed += ATTRIBUTE.pack(PROGRAMMATIC_STREAM_SERIALIZATION, 1, 0, 0)
-    if cluster > 1:
-        packed += ATTRIBUTE.pack(CLUSTER_DIMENSION, cluster, 1, 1)
-    memory = ctypes.create_string_buffer(packed, max(len(packed), 1))
-    return ctypes.addressof(memory), len(packed) // ATTRIBUTE.size, memory
 
 
 @cache

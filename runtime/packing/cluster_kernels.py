@@ -29,14 +29,7 @@ from mixpert_py.runtime.packing.cluster_intrinsics import (
     thread_anew,
     wait,
 )
-from mixpert_py.runtime.packing.cluster_looks import (
-    LOST,
-    MOST_BLOCKS,
-    SEEN,
-    lost_bytes,
-    seen_bytes,
-    tellings,
-)
+from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
 from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_kernels import resident
@@ -47,33 +40,34 @@ from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side
 
 
-def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[Any, ...]]:
+def cluster_kernel(
+    side: Side, threads: int, blocks: int, pieces: int
+) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
-    that are split alike. threads: of a block, of which each holds so many pieces of K, all but one
-    in shared memory.
+    that are split alike, K up to threads · pieces · blocks: the threads of a block, of which each
+    holds so many pieces, all but one in shared memory, and blocks of a cluster.
 
-    Launches are of clusters that hold all of K; they are to say how many blocks that is, up to
-    MOST_BLOCKS, and how much memory blocks share besides: `clusters.room`.
+    Launches are to say how much memory blocks share besides: `clusters.room`.
     """
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
     WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
     COUNT, SIZE, WORDS = side.slices, side.size, words_made(side)
-    PIECES = pieces
+    BLOCKS, PIECES = blocks, pieces
     MEMORY_SHARED = types.float32 if side.memory == "float32" else types.float64
-    ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, MOST_BLOCKS * PANEL
-    SEEN_BYTES, LOST_BYTES = seen_bytes(side), lost_bytes(side)
+    ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
+    SEEN_BYTES, LOST_BYTES = seen_bytes(side, blocks), lost_bytes(side, blocks)
     PARKED = 4 * ROOM // np.dtype(MEMORY).itemsize  # where pieces begin, behind sums
     LEFT = max(SUMS, 1) * ALL
     fetch, cut_plain = quad_fetch(), plain(side)
     clear, see, show = seeing(side, True)
-    put_together, tell, told, lose, lost = tellings(side, threads)
+    put_together, tell, told, lose, lost = tellings(side, threads, blocks)
     make_units, cut_hards = cuts(side)
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_panels,
         b, b_slices, b_scales, b_flags, b_rows, b_batch, b_stride, b_vector, b_panels,
-        a_total, k_, steps, blocks,
+        a_total, k_, steps,
     ):  # fmt: skip
         # What threads see, then warps; and lose.
         top_of = cuda.shared.array(ROOM, BITS_SHARED)
@@ -100,13 +94,13 @@ def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[An
 
         thread = np.int32(cuda.threadIdx.x)
         if thread == 0:
-            expect(boxes, SEEN, np.int32(SEEN_BYTES * blocks))
+            expect(boxes, SEEN, np.int32(SEEN_BYTES))
             if SUMS > 0:
-                expect(boxes, LOST, np.int32(LOST_BYTES * blocks))
+                expect(boxes, LOST, np.int32(LOST_BYTES))
         arrive()
         index = np.int32(cuda.blockIdx.x)
-        which = quotient(index, np.int32(blocks))
-        rank = np.int32(index - which * blocks)
+        which = quotient(index, np.int32(BLOCKS))
+        rank = np.int32(index - which * BLOCKS)
         if which < a_total:
             x, rows, batch_stride, stride = a, a_rows, a_batch, a_stride
             vector, panels = a_vector, np.int32(a_panels)
@@ -152,7 +146,7 @@ def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[An
         put_together(top_of, fine_of, sums, own, group)
         cuda.syncthreads()
         wait()
-        tell(top_of, fine_of, sums, own, group, rank, np.int32(blocks), tops, fines, powers, boxes)
+        tell(top_of, fine_of, sums, own, group, rank, tops, fines, powers, boxes)
         receive(boxes, SEEN)
 
         # From here on as above. Meanwhile no registers hold it: elements are to have them.
@@ -161,7 +155,7 @@ def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[An
         group = np.int32(thread // PANEL)
         any_hard = np.int32(0)
         if group == 0:
-            top, fine, strength = told(tops, fines, powers, own, np.int32(blocks))
+            top, fine, strength = told(tops, fines, powers, own)
             make_units(own, top, fine, strength, np.int32(k_), factors, numbers)
             if own < again[3]:
                 any_hard = np.int32(1 - (numbers[PANEL + own] & 1))
@@ -253,7 +247,7 @@ def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[An
             return
         receive(boxes, LOST)
         if group == 0 and own < again[3] and numbers[PANEL + own] == 0:
-            out = lost(left, own, np.int32(blocks))
+            out = lost(left, own)
             if again[0] < a_total:
                 scales, flags, rows = a_scales, a_flags, a_rows
             else:
@@ -267,4 +261,5 @@ def cluster_kernel(side: Side, threads: int, pieces: int) -> tuple[Any, tuple[An
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
     kernel.launch_bounds = threads, max(resident(side) // threads, 1)
-    return kernel, (*operand(), *operand(), *[types.int64] * 4)
+    kernel.cluster = blocks
+    return kernel, (*operand(), *operand(), *[types.int64] * 3)

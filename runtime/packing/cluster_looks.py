@@ -15,7 +15,6 @@ from mixpert_py.runtime.packing.panel_looks import folds
 from mixpert_py.runtime.packing.row_digits import facts
 from mixpert_py.runtime.packing.side import Side
 
-MOST_BLOCKS = 16  # of a cluster
 SEEN, LOST = 0, 1  # boxes: what all see, sent to all; what rows lose, sent to the first
 OF_WARP = PANEL // ACROSS  # parts
 
@@ -33,21 +32,22 @@ class Tellings(NamedTuple):
     lost: Any
 
 
-def seen_bytes(side: Side) -> int:
-    """That each block sends to each of what it sees."""
-    return PANEL * ((4 if side.memory == "float32" else 8) + 4 * side.fitted + 4 * (side.sums > 0))
+def seen_bytes(side: Side, blocks: int) -> int:
+    """That a block is sent, in all, of what blocks see."""
+    of_row = (4 if side.memory == "float32" else 8) + 4 * side.fitted + 4 * (side.sums > 0)
+    return blocks * PANEL * of_row
 
 
-def lost_bytes(side: Side) -> int:
-    """That each block sends to the first of what rows lose, if any may leave."""
-    return 4 * PANEL * side.sums
+def lost_bytes(side: Side, blocks: int) -> int:
+    """That the first block is sent of what rows lose, if any may leave."""
+    return 4 * blocks * PANEL * side.sums
 
 
-def tellings(side: Side, threads: int) -> Tellings:
-    """For blocks of so many threads."""
-    SUMS, FITTED, BITS = side.sums, side.fitted, facts(side).bits
+def tellings(side: Side, threads: int, blocks: int) -> Tellings:
+    """For blocks of so many threads, and clusters of so many blocks."""
+    BLOCKS, SUMS, FITTED, BITS = blocks, side.sums, side.fitted, facts(side).bits
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
-    ROOM, ALL = PARTS * APART, MOST_BLOCKS * PANEL
+    ROOM, ALL = PARTS * APART, blocks * PANEL
     highest, finest, strongest = folds(side)
 
     def put_together(top_of, fine_of, power_of, own, group):
@@ -58,31 +58,31 @@ def tellings(side: Side, threads: int) -> Tellings:
         if SUMS > 0:
             power_of[first] = strongest(power_of, first, APART, OF_WARP)
 
-    def tell(top_of, fine_of, power_of, own, group, rank, blocks, tops, fines, powers, boxes):
+    def tell(top_of, fine_of, power_of, own, group, rank, tops, fines, powers, boxes):
         mine = np.int32(rank * PANEL + own)
         # Three warps, one for each.
         for task in range(group, 3, GROUPS):
             if task == 0:
                 top = highest(top_of, own, APART * OF_WARP, GROUPS)
-                for block in range(blocks):
+                for block in range(BLOCKS):
                     send(tops, mine, top, np.int32(block), boxes, SEEN)
             if FITTED and task == 1:
                 fine = finest(fine_of, own, APART * OF_WARP, GROUPS)
-                for block in range(blocks):
+                for block in range(BLOCKS):
                     send(fines, mine, fine, np.int32(block), boxes, SEEN)
             if SUMS > 0 and task == 2:
                 power = strongest(power_of, own, APART * OF_WARP, GROUPS)
-                for block in range(blocks):
+                for block in range(BLOCKS):
                     send(powers, mine, power, np.int32(block), boxes, SEEN)
 
-    def told(tops, fines, powers, own, blocks):
-        top = BITS(highest(tops, own, PANEL, blocks))
+    def told(tops, fines, powers, own):
+        top = BITS(highest(tops, own, PANEL, BLOCKS))
         fine = np.int32(0)
         if FITTED:
-            fine = finest(fines, own, PANEL, blocks)
+            fine = finest(fines, own, PANEL, BLOCKS)
         power = np.float32(0)
         if SUMS > 0:
-            power = strongest(powers, own, PANEL, blocks)
+            power = strongest(powers, own, PANEL, BLOCKS)
         return top, fine, power
 
     def lose(sums, own, group, rank, left, boxes):
@@ -90,11 +90,11 @@ def tellings(side: Side, threads: int) -> Tellings:
             excess = strongest(sums, np.int32(ROOM * p + own), APART, PARTS)
             send(left, ALL * p + PANEL * rank + own, excess, np.int32(0), boxes, LOST)
 
-    def lost(left, own, blocks):
+    def lost(left, own):
         out = False
         for p in range(SUMS):
             whole = 0.0
-            for block in range(blocks):
+            for block in range(BLOCKS):
                 whole += np.float64(left[ALL * p + PANEL * block + own])
             out = out or whole > 0.0
         return out

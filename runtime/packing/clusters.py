@@ -82,8 +82,7 @@ class Clusters(NamedTuple):
             words += (x.address, start, scales, flags, *how.words[i])
         if len(packed) == 1:
             words += words
-        words += how.lengths
-        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream, how.blocks)
+        self.kernel.launch_words(how.grid, how.threads, words + how.lengths, how.shared, stream)
         return tuple(packed)
 
 
@@ -104,7 +103,7 @@ def prepared_clusters(
     import cupy
 
     how = packing(splitters, forms, result, rule, tuning)
-    constants = how.side, how.threads, how.pieces
+    constants = how.side, how.threads, how.blocks, how.pieces
     kernel = numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order)
     starts = tuple(accumulate((up(place.bytes) for place in how.layouts), initial=0))
     return Clusters(kernel, how, splitters, starts, cupy.cuda.alloc)
@@ -162,7 +161,7 @@ def packing(
             (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
             for x, count in zip(forms, of_matrix, strict=True)
         ),
-        (panels[0], k, layouts[0].steps, blocks),
+        (panels[0], k, layouts[0].steps),
         threads,
         blocks,
         pieces,

@@ -15,7 +15,7 @@ class Config(NamedTuple):
     block: tuple[int, ...]
     shared: int
     stream: int
-    attributes: list[tuple[int, ...]]
+    attributes: list[tuple[int, int]]
 
 
 class Driver:
@@ -34,7 +34,7 @@ class Driver:
         )
         *shape, stream, first, count = struct.unpack("7I4xQQI4x", ctypes.string_at(config, 56))
         attributes = [
-            struct.unpack("I4x3I", ctypes.string_at(first + 72 * i, 20)) for i in range(count)
+            struct.unpack("I4xI", ctypes.string_at(first + 72 * i, 12)) for i in range(count)
         ]
         grid, block = tuple(shape[:3]), tuple(shape[3:6])
         self.configs.append(Config(grid, block, shape[6], stream, attributes))
@@ -58,19 +58,7 @@ def test_a_kernel_that_waits_by_itself_may_be_started_early() -> None:
     driver = Driver([8])
     kernel(driver, early=True).launch_words(1, 32, (0,), 0, 0)
     serialization = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    assert driver.configs[0].attributes == [(serialization, 1, 0, 0)]
-
-
-def test_blocks_are_launched_in_clusters() -> None:
-    driver = Driver([8])
-    kernel(driver, early=True).launch_words(32, 32, (0,), 0, 0, 16)
-    kernel(driver).launch_words(32, 32, (0,), 0, 0, 4)
-    dimension = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    assert [config.attributes[-1] for config in driver.configs] == [
-        (dimension, 16, 1, 1),
-        (dimension, 4, 1, 1),
-    ]
-    assert len(driver.configs[0].attributes) == 2
+    assert driver.configs[0].attributes == [(serialization, 1)]
 
 
 def test_a_structure_is_one_argument() -> None:

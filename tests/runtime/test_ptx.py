@@ -1,6 +1,6 @@
 """What is put into a kernel's PTX."""
 
-from mixpert_py.runtime.kernels.ptx import ordered
+from mixpert_py.runtime.kernels.ptx import clustered, ordered
 
 PTX = b""".version 8.3
 .visible .entry pack(
@@ -29,3 +29,9 @@ def test_a_kernel_beside_another_waits_wherever_it_ends() -> None:
     lines = [line.strip() for line in ordered(PTX, "beside").split(b"{")[1].split(b"\n")]
     assert lines[1] == GO
     assert [lines[i - 1] for i, line in enumerate(lines) if line == b"ret;"] == [WAIT, WAIT]
+
+
+def test_a_kernel_says_how_many_blocks_a_cluster_has() -> None:
+    assert clustered(PTX, 0) == PTX
+    said = b")\n.explicitcluster\n.reqnctapercluster 6, 1, 1\n.maxntid"
+    assert clustered(PTX, 6) == PTX.replace(b")\n.maxntid", said)

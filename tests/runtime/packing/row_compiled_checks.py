@@ -12,7 +12,7 @@ import pytest
 from numba import cuda
 from numba.cuda import dispatcher
 
-from mixpert_py.runtime.kernels.compile import CLUSTERED
+from mixpert_py.runtime.kernels.ptx import clustered
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
@@ -54,7 +54,7 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
     if kernel == "panels":
         function, arguments = panel_kernel(x, 256, 4096)
     elif kernel == "clusters":
-        function, arguments = cluster_kernel(x, 512 if memory == "float32" else 256, 1)
+        function, arguments = cluster_kernel(x, 512 if memory == "float32" else 256, 16, 1)
     else:
         items = 4 if memory == "float32" else 2
         function, arguments = row_kernel(x, x, 256, items, kernel == "again", kernel != "pairs")
@@ -68,7 +68,9 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
         launch_bounds=function.launch_bounds,
     )
     ptx = found if isinstance(found, str) else found.decode()
-    assert (CLUSTERED.decode() in ptx) == (kernel == "clusters")
+    if kernel == "clusters":
+        ptx = clustered(ptx.encode(), function.cluster).decode()
+        assert ".reqnctapercluster 16, 1, 1\n" in ptx
     assert ("st.async" in ptx) == (kernel == "clusters")
     assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
     if x.kind == "digits":

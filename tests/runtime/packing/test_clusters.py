@@ -73,7 +73,7 @@ def test_every_panel_is_a_clusters(k: int, rows: int) -> None:
     of_matrix = [words[-1] for words in how.words]
     for count, x in zip(of_matrix, (rows, 33), strict=True):
         assert (count - 1) * 32 < x <= count * 32
-    assert how.lengths == (2 * of_matrix[0], k, how.layouts[0].steps, how.blocks)
+    assert how.lengths == (2 * of_matrix[0], k, how.layouts[0].steps)
     assert how.grid == how.blocks * (2 * of_matrix[0] + of_matrix[1])
     assert how.shared == 4 * 3 * (how.threads // 8) * 33
 
