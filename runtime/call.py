@@ -24,7 +24,7 @@ FLOAT_NAMES = ("float32", "float64")
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
-    left, right: an operand packed before.
+    left, right: an operand packed before. takes_tensors: native is PyTorch's own.
     """
 
     native: Native
@@ -35,6 +35,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     shape_of: Callable[[Any, Any], Shape | Reason]
     left: Any = None
     right: Any = None
+    takes_tensors: bool = False
 
     @property
     def destination(self) -> Any:

@@ -181,7 +181,8 @@ def _on_device(
         if dtypes != ("float32", "float32") or not place.is_full():
             return None
         scheme = "faithful"
-    if place.lend is not foreign.Lent and call.native is not operator.matmul:
+    takes_tensors = call.takes_tensors or call.native is operator.matmul
+    if place.lend is not foreign.Lent and not takes_tensors:
         return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
     shape = call.shape()
     if isinstance(shape, Reason):
