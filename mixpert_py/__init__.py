@@ -1,6 +1,8 @@
 """MixPert-Py: the matrix products of a Python program, at the accuracy you choose and no more.
 
     @mixpert_py.accelerate            rewrite one function
+    mixpert_py.install(["net"])       rewrite packages as they are imported
+    %load_ext mixpert_py              in a notebook: rewrite the cells under %%mixpert
     mixpert_py.precision("int8x6")    one scheme for all products of a block
     mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
     mixpert_py.pack(b)                an operand packed once, for many products
@@ -17,24 +19,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mixpert_py.config import load_plan
     from mixpert_py.decorator import accelerate
+    from mixpert_py.import_hook import install
     from mixpert_py.observation import observe
+    from mixpert_py.runtime.blas import blas_gemm
     from mixpert_py.runtime.dispatch import dot, dot_method, matmul
     from mixpert_py.runtime.einsum import einsum
+    from mixpert_py.runtime.fused import fused
     from mixpert_py.runtime.in_force import precision
+    from mixpert_py.runtime.in_place import imatmul, target
     from mixpert_py.runtime.inner import inner
     from mixpert_py.runtime.kept import pack
     from mixpert_py.runtime.multi_dot import multi_dot
     from mixpert_py.runtime.schemes import schemes
     from mixpert_py.runtime.tensordot import tensordot
+    from mixpert_py.runtime.tensors import torch_matmul
+    from mixpert_py.runtime.xp import xp_product
 
 __version__ = "0.1.0"
 
 __all__ = [
     "accelerate",
+    "blas_gemm",
     "dot",
     "dot_method",
     "einsum",
+    "fused",
+    "imatmul",
     "inner",
+    "install",
     "load_plan",
     "matmul",
     "multi_dot",
@@ -42,15 +54,23 @@ __all__ = [
     "pack",
     "precision",
     "schemes",
+    "target",
     "tensordot",
+    "torch_matmul",
+    "xp_product",
 ]
 
 _HOMES = {
     "accelerate": "mixpert_py.decorator",
+    "blas_gemm": "mixpert_py.runtime.blas",
     "dot": "mixpert_py.runtime.dispatch",
     "dot_method": "mixpert_py.runtime.dispatch",
     "einsum": "mixpert_py.runtime.einsum",
+    "fused": "mixpert_py.runtime.fused",
+    "imatmul": "mixpert_py.runtime.in_place",
     "inner": "mixpert_py.runtime.inner",
+    "install": "mixpert_py.import_hook",
+    "load_ipython_extension": "mixpert_py.notebook",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.dispatch",
     "multi_dot": "mixpert_py.runtime.multi_dot",
@@ -58,7 +78,11 @@ _HOMES = {
     "pack": "mixpert_py.runtime.kept",
     "precision": "mixpert_py.runtime.in_force",
     "schemes": "mixpert_py.runtime.schemes",
+    "target": "mixpert_py.runtime.in_place",
     "tensordot": "mixpert_py.runtime.tensordot",
+    "torch_matmul": "mixpert_py.runtime.tensors",
+    "xp_product": "mixpert_py.runtime.xp",
+    "unload_ipython_extension": "mixpert_py.notebook",
 }
 
 

@@ -1,8 +1,8 @@
 """The command line: options in, one call, exit code out. What the commands do is elsewhere.
 
-Exit codes: 0 fine; 1 a check that would change something, a fallback under --strict, a program
-too noisy for its budget; 2 usage, parse or program error; 130 after Ctrl-C. `run` passes the
-program's own on.
+Exit codes: 0 fine; 1 a check that would change something, a call that could not be restored, a
+fallback under --strict, a program too noisy for its budget; 2 usage, parse or program error; 130
+after Ctrl-C. `run` passes the program's own on.
 """
 
 import io
@@ -17,6 +17,7 @@ import click
 from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
 from mixpert_py.errors import MixPertError
+from mixpert_py.file_commands import rewrite, unrewrite
 from mixpert_py.program_command import ProgramCommand, TuningCommand
 
 
@@ -78,89 +79,32 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-")
-@click.option("-o", "--output", metavar="OUT", help="Write here (one PATH only).")
-@click.option("-w", "--write", is_flag=True, help="Write back to the files themselves.")
-@click.option("--diff", is_flag=True, help="Show what would change; write nothing.")
-@click.option("--check", is_flag=True, help="Exit 1 if anything would change; write nothing.")
-@click.option(
-    "--plan", "plan_path", metavar="PLAN", help="Write the plan's schemes into the calls."
-)
-@click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
-@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
-def rewrite(
-    paths: tuple[str, ...],
-    output: str | None,
-    write: bool,
-    diff: bool,
-    check: bool,
-    plan_path: str | None,
-    scheme: str | None,
-    exclude: tuple[str, ...],
-    jobs: int,
-    as_json: bool,
-) -> int:
-    """Replace the matrix products of programs by calls into MixPert-Py.
-
-    Without -o or -w the result goes to script_mixpert.py beside the script. `-` reads a program
-    from standard input and writes to standard output.
-    """
-    from mixpert_py import config, rewriting
-
-    shown = "diff" if diff else "check" if check else None
-    if sum((write, shown is not None, output is not None)) > 1:
-        raise click.UsageError("give one of -o, -w, and --diff or --check")
-    config.check_scheme(scheme)
-    plan = config.load_plan(plan_path) if plan_path else None
-    if paths == ("-",):
-        if write:
-            raise click.UsageError("standard input cannot be written back to; give -o or nothing")
-        source = sys.stdin.buffer.read()
-        results = [rewriting.rewrite_source(source, "-", "stdin", plan, scheme)]
-        output = output or (None if shown else "-")
-    else:
-        files = list(rewriting.source_files(paths, exclude))
-        if output is not None and len(files) != 1:
-            raise click.UsageError(f"-o takes one file, and {len(files)} were given")
-        if not (write or shown) and any(Path(path).is_dir() for path in paths):
-            raise click.UsageError("a folder needs -w, --diff or --check")
-        results = list(rewriting.rewrite_files(files, plan, scheme, jobs))
-
-    done = [rewriting.carry_out(result, shown, output, in_place=write) for result in results]
-    for one in done:
-        if one.problem:
-            click.echo(f"mixpert: {one.problem}", err=True)
-        elif not as_json:
-            sys.stdout.buffer.write(one.said)
-    if as_json:
-        click.echo(json.dumps([one.record() for one in done], indent=2))
-    if any(one.problem for one in done):
-        return 2
-    return int(check and any(result.changed for result in results))
-
-
-@cli.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
+@click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def sites(paths: tuple[str, ...], exclude: tuple[str, ...], as_json: bool) -> int:
+def sites(
+    paths: tuple[str, ...], exclude: tuple[str, ...], jobs: int, fuse: bool, as_json: bool
+) -> int:
     """List the products found, and those left alone with the reason why."""
-    from mixpert_py import rewriting
+    from mixpert_py import project, rewriting
 
-    results = list(rewriting.rewrite_files(list(rewriting.source_files(paths, exclude))))
-    for result in results:
+    files = list(project.files(paths, exclude))
+    records = []
+    problems = 0
+    for result in rewriting.rewrite_files(files, jobs=jobs, fuse=fuse):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
-    records = [record for result in results for record in result.records()]
+            problems += 1
+        records += result.records()
     if as_json:
         click.echo(json.dumps(records, indent=2))
     else:
         from mixpert_py import tables
 
         tables.print_sites(records)
-    return 2 if any(result.problem for result in results) else 0
+    return 2 if problems else 0
 
 
 @cli.command()
@@ -178,12 +122,12 @@ def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
     `-` reads a program from standard input.
     """
     from mixpert_py import graph as graph_of
-    from mixpert_py import graph_formats, rewriting
+    from mixpert_py import graph_formats, source_files
 
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = graph_of.of_files(rewriting.source_files(paths, ()))
+        graphs = graph_of.of_files(f.path for f in source_files.source_files(paths, ()))
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
@@ -198,6 +142,7 @@ def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
 @cli.command(cls=ProgramCommand)
 @click.option("--plan", "plan_path", metavar="PLAN", help="Run under this plan.")
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
+@click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the profile as JSON.")
@@ -207,6 +152,7 @@ def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
 def run(
     plan_path: str | None,
     scheme: str | None,
+    fuse: bool,
     profile: bool,
     strict: bool,
     json_path: str | None,
@@ -215,11 +161,14 @@ def run(
     arguments: tuple[str, ...],
 ) -> int:
     """Run a program with its products rewritten in memory."""
-    from mixpert_py import config, launcher, running, tables
+    from mixpert_py import config, launcher, running
     from mixpert_py.runtime.trace import Trace
 
     if module is not None and code is not None:
         raise click.UsageError("give one of -m and -c")
+    is_script = module is None and code is None and bool(arguments)
+    # Before the program is looked up: `-m package.module` imports the package for that.
+    hook = running.project_hook(arguments[0] if is_script else None, fuse)
     if module is not None:
         program = launcher.module(module, arguments)
     elif code is not None:
@@ -232,11 +181,13 @@ def run(
     trace = Trace() if profile or strict or json_path else None
     json_file = running.json_place(json_path)  # the program may change the folder
     process = os.getpid()
-    exit_code = running.run(program, plan, scheme, trace)
+    exit_code = running.run(program, hook, plan, scheme, trace)
     if trace is None or os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
-    records = running.profile(program, trace)
+    records = running.profile(program, hook, trace)
     if profile:
+        from mixpert_py import tables
+
         tables.print_profile(records)
     if json_file:
         running.write_json(records, json_file)
@@ -357,4 +308,6 @@ def doctor(measure: bool) -> int:
     return 0 if all(finding.fine for finding in findings) else 2
 
 
+cli.add_command(rewrite)
+cli.add_command(unrewrite)
 cli.add_command(bench)

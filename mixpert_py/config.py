@@ -42,6 +42,18 @@ def check_scheme(name: str | None) -> None:
         get(name)
 
 
+def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -> Plan | None:
+    """The plan that a caller gave, as such or as a file.
+
+    Raises PlanError if it is malformed, or if it or `scheme` names an unknown scheme.
+    """
+    check_scheme(scheme)
+    loaded = plan if isinstance(plan, Plan) or plan is None else load_plan(plan)
+    for site in loaded.site if loaded else ():
+        check_scheme(site.scheme)
+    return loaded
+
+
 def plan_beside(script: str | os.PathLike[str]) -> Path:
     """Where the plan of a script is kept: `mlp.mixpert.toml` beside `mlp.py`.
 
@@ -86,6 +98,12 @@ def module_name(path: Path) -> str:
 def blas_threads() -> int:
     """Threads that BLAS gets in runs that are compared: their number changes results and times."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept for this user; it need not be there."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "mixpert"
 
 
 def child_environment() -> dict[str, str]:

@@ -1,20 +1,19 @@
 """`@accelerate`: the products of one function, rewritten in memory."""
 
-import ast
 import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import mixpert_py
-from mixpert_py import config
+from mixpert_py import config, in_memory
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 
-ALIAS = "_mixpert"  # how the name of the added import begins
+METHODS = (staticmethod, classmethod, MethodType)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,13 +42,10 @@ def accelerate(
     the source cannot be had or rewritten, warns and gives the function back as it is.
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """
-    config.check_scheme(scheme)
-    loaded = plan if isinstance(plan, Plan) or plan is None else config.load_plan(plan)
-    for site in loaded.site if loaded else ():
-        config.check_scheme(site.scheme)
+    loaded = config.given_plan(plan, scheme)
 
     def decorate(method: Any, stacklevel: int = 2) -> Any:
-        inner = method.__func__ if isinstance(method, staticmethod | classmethod) else method
+        inner = method.__func__ if isinstance(method, METHODS) else method
         try:
             rewritten = _rewritten(inner, loaded, scheme)
         except SourceError as error:
@@ -57,6 +53,8 @@ def accelerate(
             message = f"accelerate: {name} is left as it is: {error}"
             warnings.warn(message, stacklevel=stacklevel)
             return method
+        if isinstance(method, MethodType):
+            return MethodType(rewritten, method.__self__)
         return rewritten if inner is method else type(method)(rewritten)
 
     return decorate if function is None else decorate(function, stacklevel=3)
@@ -68,9 +66,11 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
         raise SourceError("it is not a Python function")
     source, file = _source(function)
     module = _module(function, file)
-    tree = _tree(source, module, file, plan, scheme)
-    code = _twin(function.__code__, compile(tree, file, "exec", dont_inherit=True))
-    names = [name for name in _added_names(tree) if any(name in c.co_names for c in _codes(code))]
+    made = in_memory.rewritten(source, module, file, plan, scheme)
+    whole = made.code if made else compile(source, file, "exec", dont_inherit=True)
+    code = _twin(function.__code__, whole)
+    called = {name for part in _codes(code) for name in part.co_names}
+    names = [name for name in (made.names if made else ()) if name in called]
     if not names:
         if hasattr(function, "__wrapped__"):
             raise SourceError("another decorator wraps it; accelerate belongs directly above `def`")
@@ -79,6 +79,8 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
         # The rewritten code names the package as the added import line would have named it.
         if function.__globals__.setdefault(name, mixpert_py) is not mixpert_py:
             raise SourceError(f"its module uses the name {name} for something else")
+    # Its flags, too: types.coroutine, for one, sets some on a function that is there already.
+    code = code.replace(co_flags=function.__code__.co_flags)
     copy = FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -97,7 +99,9 @@ def _source(function: FunctionType) -> tuple[bytes, str]:
             return Path(file).read_bytes(), file
         lines, _ = inspect.findsource(function)  # notebooks, doctests and archives
     except (OSError, TypeError):
-        raise SourceError("its source is not available") from None
+        raise SourceError(
+            "its source is not available (typed at a prompt, or run by exec?); put it into a file"
+        ) from None
     # Decoded already: the mark says so, whatever encoding the first lines name.
     return "".join(lines).encode("utf-8-sig"), file
 
@@ -106,47 +110,6 @@ def _module(function: FunctionType, file: str) -> str:
     if function.__module__ == "__main__" and not Path(file).is_file():
         return "__main__"
     return config.module_name(Path(file))
-
-
-def _tree(
-    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None
-) -> ast.Module:
-    """The file's rewritten tree; block lengths too, and what was rewritten on disk already."""
-    from mixpert_py.passes.pipeline import rewrite_tree
-
-    tree = rewrite_tree(source, module, file, plan, scheme)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name)), keywords=keywords) if (
-                name.startswith(ALIAS)
-            ):
-                given = {word.arg: getattr(word.value, "value", None) for word in keywords}
-                wanted = _wanted(given.get("site"), given.get("scheme"), plan, scheme)
-                keywords += [
-                    ast.keyword(word, ast.Constant(value))
-                    for word, value in wanted.items()
-                    if value is not None and word not in given
-                ]
-                ast.fix_missing_locations(node)
-    return tree
-
-
-def _wanted(
-    site: Any, written: str | None, plan: Plan | None, scheme: str | None
-) -> dict[str, str | int | None]:
-    """Scheme and block length of a call site, whose scheme may stand in the source already."""
-    entry = plan.find(site) if plan and isinstance(site, str) else None
-    if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
-        return {"scheme": entry.scheme, "block": entry.block}
-    return {"scheme": scheme}
-
-
-def _added_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name == "mixpert_py" and (alias.asname or "").startswith(ALIAS):
-                    yield str(alias.asname)
 
 
 def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:

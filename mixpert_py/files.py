@@ -18,27 +18,39 @@ def require_place(path: Path) -> None:
 
 
 def replace(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Replace a file's bytes; links are followed. mode: its permissions; None keeps the old ones.
+    """Replace a file's bytes; links are followed, and an old file's owner stays.
 
-    What is no regular file (a device, a pipe, /dev/stdout) is written to, not replaced.
-    Raises OSError, and leaves the old file, where that cannot be done.
+    mode: its permissions; None keeps the old ones. What is no regular file (a device, a pipe,
+    /dev/stdout) is written to, not replaced. Raises OSError, and leaves the old file, where that
+    cannot be done.
     """
     if (path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))) or _is_special(path):
         with path.open("ab") as stream:
             stream.write(content)
         return
     target = Path(os.path.realpath(path))
+    old = target.stat() if target.exists() else None
     if mode is None:
-        mode = target.stat().st_mode & 0o7777 if target.exists() else 0o644
+        mode = old.st_mode & 0o7777 if old else 0o644
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.chmod(temporary, mode)
+            file.flush()
+            os.fsync(file.fileno())  # the name must not reach the disk before the bytes
+        if old is not None:
+            _keep_owner(temporary, old)
+        os.chmod(temporary, mode)  # last: a new owner takes the set-user-id bit away
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _keep_owner(temporary: str, old: os.stat_result) -> None:
+    new = os.stat(temporary)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        os.chown(temporary, old.st_uid, old.st_gid)
 
 
 def _is_special(path: Path) -> bool:

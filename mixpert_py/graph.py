@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mixpert_py import config, launcher
+from mixpert_py import config, launcher, source_files
 from mixpert_py.errors import MixPertError
 from mixpert_py.passes.pipeline import analyze, dependencies
 
@@ -101,7 +101,7 @@ def printable(text: str) -> str:
 
 def _of_file(path: str) -> Graph:
     try:
-        return of_source(launcher.read_source(Path(path)), path, config.module_name(Path(path)))
+        return of_source(source_files.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
         return Graph(path, problem=str(error))
 

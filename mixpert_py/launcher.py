@@ -17,7 +17,7 @@ from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from mixpert_py import config, tracebacks
+from mixpert_py import config, in_memory, tracebacks
 from mixpert_py.errors import SourceError
 from mixpert_py.runtime.in_force import InForce, set_default
 from mixpert_py.spawning import tell_spawned_children
@@ -98,27 +98,30 @@ def named(path: str, module: str) -> Iterator[None]:
         raise SourceError(f"{path}: {str(error).removeprefix(f'{module}: ')}") from None
 
 
-def compiled(program: Program) -> CodeType:
+def compiled(program: Program, fuse: bool = False) -> CodeType:
     """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
 
-    Warns in that case. Raises SourceError if Python does not accept the source.
+    Warns in that case. fuse: as in `pipeline.analyze`. Raises SourceError if Python does not accept
+    the source.
     """
-    from mixpert_py.passes.pipeline import rewrite_tree
-
     try:
         with named(program.argv[0], program.module):
-            tree = rewrite_tree(program.source, program.module, program.filename)
+            made = in_memory.rewritten(program.source, program.module, program.filename, fuse=fuse)
     except SourceError as refused:
         try:
-            as_it_is = compile(program.source, program.filename, "exec", dont_inherit=True)
+            as_it_is = _as_it_is(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise refused from None
         warnings.warn(f"{refused}: it runs as it is", stacklevel=2)
         return as_it_is
     try:
-        return compile(tree, program.filename, "exec", dont_inherit=True)
+        return made.code if made else _as_it_is(program)
     except SyntaxError as error:  # `return` outside a function: found by the compiler only
         raise SourceError(f"{program.argv[0]}: line {error.lineno}: {error.msg}") from None
+
+
+def _as_it_is(program: Program) -> CodeType:
+    return compile(program.source, program.filename, "exec", dont_inherit=True)
 
 
 def main_module(program: Program) -> ModuleType:
@@ -137,11 +140,17 @@ def main_module(program: Program) -> ModuleType:
 
 
 def execute(
-    program: Program, rewritten: CodeType, force: InForce, *, insert_path: bool = False
+    program: Program,
+    rewritten: CodeType,
+    force: InForce,
+    *,
+    project: str | None = None,
+    insert_path: bool = False,
 ) -> ModuleType:
     """Run the program in this process, as `__main__`; returns the module it leaves behind.
 
     force: what is in force for it, in all its threads and in children that it spawns.
+    project: the folder whose modules spawned children rewrite, too, when they import them.
     insert_path: the program's folder is put before sys.path; else it takes the place of
     sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
     program raises, SystemExit too, is raised here.
@@ -155,7 +164,7 @@ def execute(
         sys.path[0] = program.path
     set_default(force)
     if program.is_file and program.spec is None:
-        tell_spawned_children(program.filename, force)
+        tell_spawned_children(program.filename, force, project)
     exec(rewritten, main.__dict__)
     return main
 

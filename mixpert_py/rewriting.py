@@ -1,38 +1,56 @@
-"""`mixpert rewrite` and `mixpert sites`: files in, files out, nothing overwritten unasked."""
+"""`mixpert rewrite`, `unrewrite` and `sites`: each file in memory, before and after."""
 
 import difflib
-import fnmatch
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mixpert_py import config, files, launcher
-from mixpert_py.errors import MixPertError, SourceError
+from mixpert_py import config, launcher, notebook_file, source_files
+from mixpert_py.collector import collect_seldom, collecting_seldom
+from mixpert_py.errors import MixPertError
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.imports import MARK
 from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.restoration import restore
 from mixpert_py.plan import Plan
+from mixpert_py.source_files import SourceFile
+from mixpert_py.time_limit import time_limit
 
-SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
+# Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
+MAX_SECONDS = 20.0
+# Files that a process is handed together: few, so that all processes end at about the same time.
+MOST_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file before and after, or why there is no after."""
+    """One file before and after, or why there is no after.
 
-    path: str
+    sites: its products; of a restored file its runtime calls. With a reason: they stay as they are.
+    cells: in a notebook, the number of each site's code cell, and its line is counted there.
+    """
+
+    file: SourceFile
     sites: tuple[CallSite, ...] = ()
     before: bytes = b""
     after: bytes = b""
     problem: str | None = None
+    cells: tuple[int, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.file.path
 
     @property
     def changed(self) -> bool:
         return self.before != self.after
+
+    @property
+    def left(self) -> tuple[CallSite, ...]:
+        return tuple(site for site in self.sites if site.reason is not None)
 
     def diff(self) -> str:
         """The change as a unified diff; bytes that are no UTF-8 are shown escaped."""
@@ -48,7 +66,7 @@ class Rewritten:
         return [
             {
                 "id": site.id,
-                "path": self.path,
+                "path": f"{self.path}:cell_{cell}" if cell else self.path,
                 "line": site.line,
                 "column": site.column,
                 "kind": site.kind,
@@ -56,144 +74,88 @@ class Rewritten:
                 "rewritten": site.reason is None,
                 "reason": site.reason,
             }
-            for site in self.sites
+            for site, cell in zip_longest(self.sites, self.cells)
         ]
 
 
-def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
-    """The files that are meant: each path, and of a folder every .py file below it."""
-    for path in paths:
-        if not Path(path).is_dir():
-            yield path
-            continue
-        for folder, folders, names in os.walk(path):
-            folders[:] = sorted(
-                name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
-            )
-            for name in sorted(names):
-                file = os.path.join(folder, name)
-                if name.endswith(".py") and not _excluded(file, exclude):
-                    yield file
-
-
 def rewrite_files(
-    paths: Sequence[str], plan: Plan | None = None, scheme: str | None = None, jobs: int = 1
+    files: Sequence[SourceFile],
+    plan: Plan | None = None,
+    scheme: str | None = None,
+    jobs: int = 1,
+    fuse: bool = False,
 ) -> Iterator[Rewritten]:
-    """Rewrite each file in memory, in order. A file that cannot be is told by its `problem`."""
-    one = partial(rewrite_file, plan=plan, scheme=scheme)
-    if jobs <= 1 or len(paths) <= 1:
-        yield from map(one, paths)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(one, paths, chunksize=8)
+    """Rewrite each file in memory, in order. A file that cannot be is told by its `problem`.
+
+    fuse: as in `pipeline.analyze`.
+    """
+    return _each(partial(_rewrite_file, plan=plan, scheme=scheme, fuse=fuse), files, jobs)
 
 
-def rewrite_file(path: str, plan: Plan | None = None, scheme: str | None = None) -> Rewritten:
-    """Rewrite one file in memory."""
-    try:
-        source = launcher.read_source(Path(path))
-        return rewrite_source(source, path, config.module_name(Path(path)), plan, scheme)
-    except MixPertError as error:
-        return Rewritten(path, problem=str(error))
+def restore_files(files: Sequence[SourceFile], jobs: int = 1) -> Iterator[Rewritten]:
+    """Undo the rewriting of each file in memory, in order; problems as in `rewrite_files`."""
+    return _each(_restore_file, files, jobs)
 
 
 def rewrite_source(
-    source: bytes, path: str, module: str, plan: Plan | None = None, scheme: str | None = None
+    source: bytes,
+    file: SourceFile,
+    module: str,
+    plan: Plan | None = None,
+    scheme: str | None = None,
+    fuse: bool = False,
 ) -> Rewritten:
     """Rewrite a source text. Raises SourceError if it does not parse."""
-    with launcher.named(path, module):
-        sites = analyze(source, module)
-        return Rewritten(path, sites, source, rewrite(source, module, plan, scheme))
+    with launcher.named(file.path, module):
+        if file.path.endswith(source_files.NOTEBOOK):
+            made = notebook_file.rewrite_notebook(source, module, plan, scheme, fuse)
+            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+        sites = analyze(source, module, fuse)
+        return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What was done with one file: where it went, what to say of it, or what went wrong."""
-
-    result: Rewritten
-    said: bytes = b""
-    output: str | None = None
-    problem: str | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
-        return {
-            "path": self.result.path,
-            "output": self.output,
-            "changed": self.result.changed,
-            "problem": self.problem,
-            "sites": self.result.records(),
-            # Text that was to go to standard output, which the JSON takes.
-            **({"text": self.said.decode("utf-8", "replace")} if self.output == "-" else {}),
-        }
+def restore_source(source: bytes, file: SourceFile, module: str) -> Rewritten:
+    """Undo the rewriting of a source text. Raises SourceError if it does not parse."""
+    with launcher.named(file.path, module):
+        if file.path.endswith(source_files.NOTEBOOK):
+            made = notebook_file.restore_notebook(source, module)
+            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+        restored = restore(source, module)
+        return Rewritten(file, restored.sites, source, restored.source)
 
 
-def carry_out(result: Rewritten, shown: str | None, output: str | None, *, in_place: bool) -> Done:
-    """Show ("diff", "check") or write a rewritten file. Nothing is written where nothing changed.
+def _each(
+    one: Callable[[SourceFile], Rewritten], files: Sequence[SourceFile], jobs: int
+) -> Iterator[Rewritten]:
+    if jobs <= 1 or len(files) <= 1:
+        for file in files:
+            with collecting_seldom():
+                result = one(file)
+            yield result
+        return
+    chunk = max(1, min(MOST_AT_ONCE, len(files) // (8 * jobs)))
+    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
+        try:
+            yield from pool.map(one, files, chunksize=chunk)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # nobody waits for the other files
+            raise
 
-    output: where it goes, "-" for standard output; None: in place, or beside the script.
-    """
-    if result.problem:
-        return Done(result, problem=result.problem)
-    if output == "-":
-        return Done(result, result.after, "-")
-    if not result.changed:
-        said = "" if shown else f"{result.path}: no matrix product to rewrite\n"
-        return Done(result, said.encode())
-    if shown:
-        would = f"{result.path}: would be rewritten\n"
-        return Done(result, (result.diff() if shown == "diff" else would).encode())
+
+def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:
     try:
-        target = _place(result, output, in_place)
-    except SourceError as error:
-        return Done(result, problem=str(error))
-    except OSError as error:
-        return Done(result, problem=f"{output or result.path}: cannot write: {error.strerror}")
-    count = sum(site.reason is None for site in result.sites)
-    said = f"{target}: {count} product{'s' * (count != 1)} rewritten\n"
-    return Done(result, said.encode(), str(target))
+        source = source_files.read(file.path)
+        with time_limit(MAX_SECONDS, file.path):
+            module = config.module_name(Path(file.path))
+            return rewrite_source(source, file, module, plan, scheme, fuse)
+    except MixPertError as error:
+        return Rewritten(file, problem=str(error))
 
 
-def _place(result: Rewritten, output: str | None, in_place: bool) -> Path:
-    """Write a rewritten file; returns where.
-
-    Raises SourceError where it cannot, or where it would overwrite a file that was there and that
-    no earlier rewrite wrote.
-    """
-    source = Path(result.path)
-    if in_place:
-        return _write(source, result.after, source)
-    # `mlp_mixpert.py` beside `mlp.py`
-    target = Path(output) if output else source.with_stem(f"{source.stem}_mixpert")
-    if target.is_file() and not _is_earlier_result(launcher.read_source(target), result):
-        raise SourceError(
-            f"{target}: exists and was not written by `mixpert rewrite {result.path}`; remove it"
-        )
-    return _write(target, result.after, source)
-
-
-def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
-    """Whether a file is what an earlier rewrite of the same module made of it."""
-    site = f'site="{result.sites[0].id.partition(":")[0]}:'
-    return MARK.encode() in text and site.encode() in text
-
-
-def _write(path: Path, text: bytes, mode_of: Path) -> Path:
-    """Replace a file in one step, with the permissions of another.
-
-    Raises SourceError if it cannot be written; what was there is then as it was.
-    """
+def _restore_file(file: SourceFile) -> Rewritten:
     try:
-        mode = mode_of.stat().st_mode & 0o7777 if mode_of.exists() else None
-        files.replace(path, text, mode)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
-    return path
-
-
-def _excluded(file: str, patterns: Sequence[str]) -> bool:
-    posix = Path(file).as_posix()
-    return any(
-        fnmatch.fnmatch(posix, pattern) or fnmatch.fnmatch(Path(file).name, pattern)
-        for pattern in patterns
-    )
+        source = source_files.read(file.path)
+        with time_limit(MAX_SECONDS, file.path):
+            return restore_source(source, file, config.module_name(Path(file.path)))
+    except MixPertError as error:
+        return Rewritten(file, problem=str(error))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mixpert_py import config
+from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.in_force import InForce, set_default
 
@@ -19,6 +20,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     """What a spawned child is told: which script to rewrite, and what is in force in it."""
 
     script: bytes  # file names need not be text
+    project: bytes | None
     scheme: str | None
     backend: str | None
     plan: Plan | None
@@ -33,14 +35,17 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         from mixpert_py import launcher  # which imports this file
 
         set_default(InForce(self.scheme, self.plan, self.backend))
+        if self.project is not None:
+            ImportHook(folder=os.fsdecode(self.project)).install()
         return launcher.compiled(launcher.script(os.fsdecode(self.script)))
 
 
-def tell_spawned_children(script: str, force: InForce) -> None:
+def tell_spawned_children(script: str, force: InForce, project: str | None) -> None:
     """Let children started by `spawn` import the rewritten program instead of the original.
 
     Such a child imports the main module anew, from its file. It is told to import
-    `mixpert_py.spawned_main` in its place, which rewrites that file and runs it.
+    `mixpert_py.spawned_main` in its place, which rewrites that file and runs it. project: the
+    folder whose modules it is to rewrite when it imports them; None: it leaves them.
     """
     from multiprocessing import spawn
 
@@ -59,7 +64,8 @@ def tell_spawned_children(script: str, force: InForce) -> None:
         # child, because most programs spawn none.
         descriptor, path = tempfile.mkstemp(prefix="mixpert-", suffix=".json")
         atexit.register(Path(path).unlink, missing_ok=True)
-        job = SpawnedJob(os.fsencode(script), force.scheme, force.backend, force.plan)
+        folder = None if project is None else os.fsencode(project)
+        job = SpawnedJob(os.fsencode(script), folder, force.scheme, force.backend, force.plan)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
 from rich.console import Console
@@ -104,10 +104,13 @@ def print_sites(records: Records) -> None:
     console.print(f"{found} rewritten, {len(records) - found} left alone", highlight=False)
 
 
-def print_profile(records: Records) -> None:
-    """The table of `mixpert run --profile`, on stderr: stdout is the program's."""
+def print_profile(records: Records, file: TextIO | None = None) -> None:
+    """The table of `mixpert run --profile`, on stderr: stdout is the program's.
+
+    file: where it is printed instead.
+    """
     # The program may have put something else in the place of sys.stderr.
-    console = _Console(file=sys.__stderr__)
+    console = _Console(file=file or sys.__stderr__)
     if not records:
         console.print("no product was called in this process")
         return

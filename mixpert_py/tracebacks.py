@@ -16,7 +16,7 @@ def report(error: BaseException) -> int:
 
     The launcher's and the runtime's frames are taken off both ends of the traceback.
     """
-    _trim(error)
+    trim(error)
     if isinstance(error, KeyboardInterrupt):
         sys.excepthook(type(error), error, error.__traceback__)
         return 130
@@ -26,29 +26,14 @@ def report(error: BaseException) -> int:
         print("Error in sys.excepthook:", file=sys.stderr)
         if failure.__context__ is error:
             failure.__context__ = None  # the hook ran because of the error, it did not handle it
-        _trim(failure)
+        trim(failure)
         traceback.print_exception(failure)
         print("\nOriginal exception was:", file=sys.stderr)
         traceback.print_exception(error)
     return 1
 
 
-def trim_in_threads() -> None:
-    """Take our frames off what is printed of exceptions that end a thread, too."""
-    original = threading.excepthook
-
-    def hook(args: threading.ExceptHookArgs, /) -> None:
-        value = args.exc_value
-        if value is not None:
-            _trim(value)
-            fields = (args.exc_type, value, value.__traceback__, args.thread)
-            args = threading.ExceptHookArgs(fields)
-        original(args)
-
-    threading.excepthook = hook
-
-
-def _trim(error: BaseException) -> None:
+def trim(error: BaseException) -> None:
     """Take our own frames off both ends of a traceback, and of those it came from."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
@@ -66,6 +51,21 @@ def _trim(error: BaseException) -> None:
         last = len(theirs) - 1 - theirs[::-1].index(True)
         frames[last].tb_next = None
         one.__traceback__ = frames[first]
+
+
+def trim_in_threads() -> None:
+    """Take our frames off what is printed of exceptions that end a thread, too."""
+    original = threading.excepthook
+
+    def hook(args: threading.ExceptHookArgs, /) -> None:
+        value = args.exc_value
+        if value is not None:
+            trim(value)
+            fields = (args.exc_type, value, value.__traceback__, args.thread)
+            args = threading.ExceptHookArgs(fields)
+        original(args)
+
+    threading.excepthook = hook
 
 
 def _frames(start: TracebackType | None) -> Iterator[TracebackType]:

@@ -50,6 +50,7 @@ def argument_reason(call: ast.Call, count: int, option: str | None = None) -> st
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """Every argument: axes and subscripts too decide the result, and none is written to."""
+    """Every argument but `out`: axes and subscripts too decide the result."""
     assert isinstance(node, ast.Call)
-    return (*node.args, *(keyword.value for keyword in node.keywords))
+    others = (keyword.value for keyword in node.keywords if keyword.arg != "out")
+    return (*node.args, *others)

@@ -52,20 +52,17 @@ def before_brackets(text: str, start: int, end: int) -> int:
     return end if found < 0 else start + found
 
 
-def comma(gap: str, tokens: tuple[str, ...]) -> str:
-    """What stands between two operands once the tokens between them give way to a comma.
+def opening(text: str, at: int, call: str) -> str:
+    """The beginning of a runtime call before the operand at an offset.
 
-    Comments and line breaks of the gap are kept. `a @ b` has the gap " @ ", which becomes ", ".
+    `return(a)@b` is valid, `return_mixpert.matmul` is another name. The second space tells it from
+    `return (a)@b`.
     """
-    plain = without_comments(gap)
-    kept = []
-    done = 0
-    for token in tokens:
-        at = plain.index(token, done)
-        kept.append(gap[done:at])
-        done = at + len(token)
-    rest = gap[done:]
-    before = "".join(kept)
-    if not before.strip() and not re.search(r"[\r\n]", before):
-        before = ""  # spaces before an operator would otherwise double those behind it
-    return f",{before}{rest}" if re.match(r"[\s\\]", before + rest) else f", {before}{rest}"
+    glued = at and (text[at - 1].isalnum() or text[at - 1] == "_")
+    return f" {call}( " if glued else f"{call}("
+
+
+def without_opening(text: str, at: int, call: str) -> Edit:
+    """The edit that takes the `opening` of the runtime call at an offset away again."""
+    glued = text.startswith(f"{call}( ", at)
+    return Edit(at - glued, at + len(call) + 1 + glued, "", True, 0)

@@ -63,12 +63,14 @@ class Evaluator(Frame):
         spelling: Spelling | None = product.spelling
         assert spelling is not None
         arguments, keywords = spelling.arguments(node)
-        values = [self.evaluate(argument) for argument in arguments]
-        values += [self.evaluate(keyword.value) for keyword in keywords]
-        count = len(spelling.operands(node))
-        for objects in values[:count]:
-            self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
-        out = NOTHING.union(*values[count:])
+        operands = spelling.operands(node)
+        out = NOTHING
+        for argument in (*arguments, *(keyword.value for keyword in keywords)):
+            objects = self.evaluate(argument)
+            if argument in operands:
+                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
+            else:
+                out |= objects
         own = frozenset({product.site.id})
         self.state.put(out, own)
         return self.new(node, own) | out

@@ -93,6 +93,11 @@ class Executor(CallEvaluator):
         value = self.evaluate(node.value)
         sites = self.sites(value)
         before = self.evaluate(node.target)
+        if product := self.program.operators.get(node):
+            own = product.site.id
+            self.heap.edges |= {(site, own) for site in sites | self.sites(before)}
+            value = self.new(node, frozenset({own}))
+            sites = self.sites(value)
         self.state.put(before - self.heap.containers, sites)
         self.heap.store(before & self.heap.containers, ANY, self.heap.load(value))
         if isinstance(node.target, ast.Subscript):

@@ -6,6 +6,7 @@ from mixpert_py.passes.edit import Edit, after_brackets
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.scope import ARRAY_MODULES, Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.tail import Tail
 
 
 def written_name(node: ast.expr) -> str | None:
@@ -106,6 +107,14 @@ def restore(call: ast.Call) -> ast.expr:
     others = [keyword for keyword in call.keywords if keyword.arg != "native"]
     function = next(keyword.value for keyword in call.keywords if keyword.arg == "native")
     return ast.Call(function, call.args, others)
+
+
+def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    """The inverse of `edits`."""
+    if not tail.native:
+        return None
+    start, end = source.span(call.func)
+    return [Edit(start, end, tail.native, True, 0), Edit(tail.start, tail.end, "", False, 0)]
 
 
 def _values(call: ast.Call) -> list[ast.expr]:

@@ -9,9 +9,12 @@ from mixpert_py.passes.source import Source
 PACKAGE = "mixpert_py"
 ALIAS = "_mixpert"
 MARK = "  # added by mixpert rewrite"
+# The same where a docstring and the next statement shared a line.
+SPLIT_MARK = f"{MARK}, which split this line"
 COMMENT_LINE = re.compile(r"[ \t\f]*#[^\r\n]*(?:\r\n|\r|\n|\Z)")
 SAME_LINE = re.compile(r"(?:[ \t\f;]|\\(?:\r\n|\r|\n))*")
 BLANK_LINE = re.compile(r"[ \t\f]*(?:\r\n|\r|\n)")
+MARKED = re.compile(rf"{MARK}(?P<split>{SPLIT_MARK[len(MARK) :]})?(?:\r\n|\r|\n)")
 
 
 def position(tree: ast.Module) -> int:
@@ -56,7 +59,7 @@ def edit(tree: ast.Module, source: Source, name: str) -> Edit:
 
     Before the first statement if that is an import; else behind the docstring, the future imports
     or the opening comment (shebang, coding line, licence). A statement that follows a docstring on
-    the same line gets the import before it, on that line.
+    the same line goes to a line behind the import.
     """
     text = source.text
     before = position(tree)
@@ -65,13 +68,30 @@ def edit(tree: ast.Module, source: Source, name: str) -> Edit:
     if before:
         end = source.span(tree.body[before - 1])[1]
         if SAME_LINE.fullmatch(without_comments(text[end:first])):
-            return Edit(first, first, f"{line}; ", True, -1)
+            newline = _newline(source, first)
+            return Edit(first, first, f"{newline}{line}{SPLIT_MARK}{newline}", True, -1)
         at = _next_line(text, end)
     else:
         at = _after_opening_comment(text)
     if isinstance(tree.body[before], ast.Import | ast.ImportFrom):
         at = source.line_starts[tree.body[before].lineno - 1]
-    return Edit(at, at, f"{line}{MARK}{source.newline}", True, -1)
+    return Edit(at, at, f"{line}{MARK}{_newline(source, at)}", True, -1)
+
+
+def undo(tree: ast.Module, source: Source, name: str) -> Edit | None:
+    """The inverse of `edit`; None if the import is not ours alone, or no longer as it was."""
+    for statement in tree.body:
+        if imported_as(statement) != name:
+            continue
+        start, end = source.span(statement)
+        mark = MARKED.match(source.text, end)
+        first = source.text[:start].endswith(("\r", "\n")) or start == 0
+        if mark is None or not first:
+            continue
+        if mark["split"]:
+            start -= 2 if source.text[:start].endswith("\r\n") else 1
+        return Edit(start, mark.end(), "", True, -1)
+    return None
 
 
 def node(name: str) -> ast.Import:
@@ -108,3 +128,11 @@ def _after_opening_comment(text: str) -> int:
     while (comment := COMMENT_LINE.match(text, at)) and comment[0]:
         at = comment.end()
     return at
+
+
+def _newline(source: Source, at: int) -> str:
+    """The file's newline, unless it would become one with what stands beside it."""
+    beside = source.text[at - 1 : at] == "\r", source.text[at : at + 1] == "\n"
+    if source.newline == "\n" and beside[0]:
+        return "\r"
+    return "\n" if source.newline == "\r" and beside[1] else source.newline

@@ -9,8 +9,9 @@ from mixpert_py.passes.spellings import Spelling
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A call site in its tree. No spelling: it is only listed."""
+    """A call site in its tree. No spelling: it is only listed. scheme: what a comment asks for."""
 
     site: CallSite
     node: ast.AST
     spelling: Spelling | None
+    scheme: str | None = None

@@ -5,20 +5,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from mixpert_py.passes import call_site, names
+from mixpert_py.errors import SourceError
+from mixpert_py.passes import call_site, names, pragma
 from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.excerpt import excerpt
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.names import Names
 from mixpert_py.passes.product import Product
-from mixpert_py.passes.scope import ARRAY_MODULES, Scope
-from mixpert_py.passes.source import Source, decode, parse, refusing_depth, require_shallow
+from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, Scope
+from mixpert_py.passes.source import (
+    Source,
+    decode,
+    parse,
+    refusing_depth,
+    require_few_tokens,
+    require_shallow,
+)
 from mixpert_py.passes.spellings import WORDS, Spelling, find
 
+# A product is hashed with all that it multiplies, so products within products are read often.
+MAX_CHARACTERS = 8 << 20
+
 HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
+COMPILER = re.compile(rf"\b(?:{'|'.join(sorted(COMPILERS))})\b")
 # A line that can only be a decorator: `@` begins it, the line before does not continue, and a
-# definition or another decorator follows.
+# definition or another decorator follows. Nothing is tried twice: a line may have a megabyte.
 DECORATOR = re.compile(
-    r"(?<!\\)(?:\A|\r\n|\r|\n)[ \t\f]*@[ \t]*[\w.]+(?:\([^\r\n@]*)?[ \t]*(?:#[^\r\n@]*)?"
+    r"(?<!\\)(?:\A|\r\n|\r|\n)[ \t\f]*+@[ \t]*+[\w.]++(?:\([^\r\n@]*+)?+[ \t]*+(?:#[^\r\n@]*+)?+"
     r"(?=[\r\n]+[ \t\f]*(?:@|(?:async|class|def)\b))"
 )
 
@@ -28,7 +41,10 @@ ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What is known about a file. The tree is shared: nobody changes it."""
+    """What is known about a file. The tree is shared: nobody changes it.
+
+    Without a product in the file the tree is empty.
+    """
 
     source: Source
     tree: ast.Module
@@ -41,16 +57,27 @@ class Reading:
         return tuple(product for product in self.products if product.site.reason is None)
 
 
-def read(raw: bytes, module: str) -> Reading:
-    """Find every product of a file. Raises SourceError where `pipeline.analyze` says."""
+def read(raw: bytes, module: str, fuse: bool = False) -> Reading:
+    """Find every product of a file. Raises SourceError where `pipeline.analyze` says.
+
+    fuse: whether sums may become one call with the product in them.
+    """
     source = decode(raw, module)
+    if not _may_multiply(source.text):
+        return _without_products(source)  # not parsed: three files of four end here
+    require_few_tokens(source)
     tree = parse(source.text, module)
-    if not _may_multiply(source.text) or not _mentions_product(tree):
-        return Reading(source, tree, names.read(ast.Module([], [])), ())
+    if not _mentions_product(tree):
+        return _without_products(source)
     require_shallow(tree, module)
     with refusing_depth(module):
         known = names.read(tree)
-        return Reading(source, tree, known, _products(source, tree, known))
+        return Reading(source, tree, known, _products(source, tree, known, fuse))
+
+
+def _without_products(source: Source) -> Reading:
+    empty = ast.Module([], [])
+    return Reading(source, empty, names.read(empty), ())
 
 
 def _may_multiply(text: str) -> bool:
@@ -72,7 +99,10 @@ def _mentions_product(tree: ast.Module) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A product before it is confirmed and numbered. `at`: the node that has its location."""
+    """A product before it is confirmed and numbered. `at`: the node that has its location.
+
+    core: what it is called after, and found at by LibCST.
+    """
 
     node: ast.expr | ast.stmt
     at: ast.expr | ast.stmt
@@ -80,25 +110,46 @@ class _Candidate:
     spelling: Spelling | None
     found: Found
 
+    def left(self, reason: str | None) -> "_Candidate":
+        """The same, left alone if there is a reason and none was known."""
+        return replace(self, found=replace(self.found, reason=self.found.reason or reason))
 
-def _candidates(tree: ast.Module, known: Names) -> Iterator[_Candidate]:
+    @property
+    def core(self) -> ast.expr | ast.stmt:
+        return self.found.product or self.at
+
+
+def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason of the place it stands in."""
-    compiled = _compiled_arguments(tree, known)
+    compiled = _compiled_arguments(tree, known) if COMPILER.search(text) else {}
     stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, None, None)]
+    fused: set[ast.AST] = set()
     while stack:
         node, barred, string = stack.pop()
         barred = barred or known.barred.get(node) or compiled.get(node)
         if isinstance(node, ast.JoinedStr):
             string = string or node  # Python 3.11 has no usable locations inside
         stack += [(child, barred, string) for child in ast.iter_child_nodes(node)]
-        if not isinstance(node, ast.BinOp | ast.Call | ast.AugAssign):
+        if not isinstance(node, ast.BinOp | ast.Call | ast.AugAssign) or node in fused:
+            continue
+        if not fuse and not _may_be_product(node):
             continue
         scope = known.scope[node.target if isinstance(node, ast.AugAssign) else node]
-        if answer := find(node, scope):
+        reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
+        if answer := find(node, scope, fuse and reason is None):
             spelling, found = answer
-            reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
+            if found.product is not None:
+                fused.add(found.product)
             found = replace(found, reason=reason or found.reason)
             yield _Candidate(node, string or node, scope, spelling, found)
+
+
+def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
+    """False for nearly every node, before its names are looked up."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node.op, ast.MatMult)
+    # Any plain name may be another one's alias.
+    return not isinstance(node.func, ast.Attribute) or node.func.attr in WORDS
 
 
 def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
@@ -120,26 +171,35 @@ def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
     return arguments
 
 
-def _products(source: Source, tree: ast.Module, known: Names) -> tuple[Product, ...]:
-    candidates = list(_candidates(tree, known))
+def _products(source: Source, tree: ast.Module, known: Names, fuse: bool) -> tuple[Product, ...]:
+    candidates = list(_candidates(source.text, tree, known, fuse))
     spans = [source.span(candidate.at) for candidate in candidates]
+    if sum(end - start for start, end in spans) > MAX_CHARACTERS:
+        raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
     order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
-    candidates = [candidates[i] for i in order]
+    comments = pragma.read(source.text)
+    lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
+    candidates = [
+        candidates[i].left(comments.reason(*on)) for i, on in zip(order, lines, strict=True)
+    ]
     spans = [spans[i] for i in order]
-    reasons = _confirm(source, candidates, spans)
+    cores = [source.span(candidate.core) for candidate in candidates]
+    reasons = _confirm(source, tree, candidates, cores)
     module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.found.kind}"
-        f"~{call_site.expression_hash(c.node, known.scope)}"
+        f"~{call_site.expression_hash(c.found.product or c.node, known.scope)}"
         for c in candidates
     ]
+    # Numbered in the order of what they are called after: fusing changes no id.
+    numbering = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
+    numbers = call_site.number((prefixes[i] for i in numbering), _taken(tree))
+    ids = dict(zip(numbering, numbers, strict=True))
     products = []
-    for site, candidate, span, reason in zip(
-        call_site.number(prefixes, _taken(tree)), candidates, spans, reasons, strict=True
-    ):
+    for i, (candidate, span, reason) in enumerate(zip(candidates, spans, reasons, strict=True)):
         line, column = source.position(span[0])
         described = CallSite(
-            id=site,
+            id=ids[i],
             kind=candidate.found.kind,
             line=line,
             column=column + 1,
@@ -148,7 +208,8 @@ def _products(source: Source, tree: ast.Module, known: Names) -> tuple[Product, 
             spelling=candidate.spelling.NAME if candidate.spelling else "left_native",
             span=span,
         )
-        products.append(Product(described, candidate.node, candidate.spelling))
+        asked = comments.scheme(*lines[i])
+        products.append(Product(described, candidate.node, candidate.spelling, asked))
     return tuple(products)
 
 
@@ -161,7 +222,10 @@ def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) ->
 
 
 def _confirm(
-    source: Source, candidates: list[_Candidate], spans: list[tuple[int, int]]
+    source: Source,
+    tree: ast.Module,
+    candidates: list[_Candidate],
+    spans: list[tuple[int, int]],
 ) -> list[str | None]:
     """The reason of each candidate, after LibCST has been asked about those that have none."""
     reasons = [candidate.found.reason for candidate in candidates]
@@ -174,7 +238,8 @@ def _confirm(
         return reasons
     from mixpert_py.passes import witness  # LibCST takes a third of a second to import
 
-    testimony = witness.read(source.text, open_cases.values())
+    shown = excerpt(source, tree, [spans[i] for i in open_cases])
+    testimony = witness.read(shown, set(open_cases.values()))
     for i, position in open_cases.items():
         seen = testimony.products.get(position)
         found = candidates[i].found
@@ -182,7 +247,7 @@ def _confirm(
             reasons[i] = testimony.objection
         elif seen is None:
             reasons[i] = "LibCST does not find it at this position"
-        elif isinstance(candidates[i].node, ast.BinOp):
+        elif isinstance(candidates[i].node, ast.BinOp | ast.AugAssign):
             reasons[i] = None if seen == witness.OPERATOR else "LibCST finds no @ here"
         elif seen != found.names if found.names else seen & ARRAY_DOTS:
             reasons[i] = "LibCST resolves the name differently"

@@ -42,6 +42,7 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     elsewhere: dict[str, type[ast.stmt]] = field(default_factory=dict)  # global, nonlocal
     stars: list[Binding] = field(default_factory=list)
+    known: dict[str, frozenset[str] | None] = field(default_factory=dict)  # kept by `_meaning`
 
     @property
     def qualname(self) -> str:
@@ -99,9 +100,15 @@ class Scope:
         owner = self.owner(expr.id)
         if owner is None:
             return None
-        bindings = owner.bindings[expr.id]
+        if expr.id not in owner.known:
+            owner.known[expr.id] = owner._meaning(expr.id)
+        return owner.known[expr.id]
+
+    def _meaning(self, name: str) -> frozenset[str] | None:
+        """The same for a variable of this scope."""
+        bindings = self.bindings[name]
         latest = max(binding.line for binding in bindings)
-        if any(star.line > latest and star.target not in ARRAY_MODULES for star in owner.stars):
+        if any(star.line > latest and star.target not in ARRAY_MODULES for star in self.stars):
             return None
         targets = [binding.target for binding in bindings]
         return None if None in targets else frozenset(t for t in targets if t)

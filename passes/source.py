@@ -6,20 +6,24 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from mixpert_py.errors import SourceError
 
 MAX_BYTES = 4 << 20
+# A syntax tree takes half a kilobyte for each word or sign of the text.
+MAX_TOKENS = 1_000_000
 # LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
 # thousand levels; code that a person wrote stays below 100.
 MAX_DEPTH = 250
 
 BOM = b"\xef\xbb\xbf"
 NEWLINE = re.compile(r"\r\n|\r|\n")
+TOKEN = re.compile(r"\w+|[^\w \t]")
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,26 @@ class Source:
     def offset(self, line: int, column: int) -> int:
         """Offset in `text` of a position of `ast`: 1-based line, 0-based column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
-        end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
-        row = self.text[start:end]
-        if row.isascii():
+        if self.text.isascii():
             return start + column
-        return start + len(row.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
+        return start + bisect.bisect_left(self._columns(line), column)
+
+    def _columns(self, line: int) -> Sequence[int]:
+        """The column, in UTF-8 bytes, of each character of a line and of its end."""
+        if line not in self._known_columns:
+            start = self.line_starts[line - 1]
+            end = self.line_starts[line] if line < len(self.line_starts) else len(self.text)
+            row = self.text[start:end]
+            widths = (len(letter.encode("utf-8", "surrogatepass")) for letter in row)
+            ascii_only = row.isascii()
+            self._known_columns[line] = (
+                range(len(row) + 1) if ascii_only else tuple(accumulate(widths, initial=0))
+            )
+        return self._known_columns[line]
+
+    @cached_property
+    def _known_columns(self) -> dict[int, Sequence[int]]:
+        return {}
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line (1-based) and column (0-based, in characters) of an offset."""
@@ -87,7 +106,8 @@ def decode(raw: bytes, module: str) -> Source:
     bom = BOM if raw.startswith(BOM) else b""
     body = raw[len(bom) :]
     try:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        lines = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")  # a lone \r ends one too
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(lines).readline)
         encoding = encoding.removesuffix("-sig")
         text = body.decode(encoding)
         same = text.encode(encoding) == body
@@ -96,6 +116,19 @@ def decode(raw: bytes, module: str) -> Source:
     if not same:
         raise SourceError(f"{module}: decoding as {encoding} and encoding again changes the file")
     return Source(module, text, encoding, bom)
+
+
+def has_tokens(text: str, more_than: int) -> bool:
+    """Whether a text has more tokens than that: words, signs and line ends."""
+    return len(text) > more_than and sum(1 for _ in TOKEN.finditer(text)) > more_than
+
+
+def require_few_tokens(source: Source) -> None:
+    """Raise SourceError if a syntax tree of the source would not fit into a gigabyte."""
+    if has_tokens(source.text, MAX_TOKENS):
+        raise SourceError(
+            f"{source.module}: more than {MAX_TOKENS:,} words and signs; the file is skipped"
+        )
 
 
 def parse(text: str, module: str) -> ast.Module:

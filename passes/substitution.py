@@ -6,16 +6,15 @@ from typing import TypeVar
 
 from mixpert_py.passes.edit import Edit
 from mixpert_py.passes.product import Product
-from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings import Spelling
+from mixpert_py.passes.source import Source, preorder
+from mixpert_py.passes.spellings import Spelling, at_assign
+from mixpert_py.passes.tail import OURS, Setting, site_of
+from mixpert_py.passes.tail import write as write_tail
 
 Placed = TypeVar("Placed", ast.expr, ast.keyword)
 
-# The keywords that the runtime's functions have and the program's have not.
-OURS = frozenset({"site", "scheme", "block"})
-
 # Site id → what its call is told besides its site: scheme and block length.
-Settings = Mapping[str, Mapping[str, str | int]]
+Settings = Mapping[str, Setting]
 
 
 def text_edits(
@@ -29,16 +28,11 @@ def text_edits(
         start, end = product.site.span
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
-        tail = f", site={_literal(product.site.id, source.encoding)}"
-        for key, value in settings.get(product.site.id, {}).items():
-            tail += f', {key}="{value}"' if isinstance(value, str) else f", {key}={value}"
         native = product.spelling.native(product.node)
-        if isinstance(native, ast.expr):
-            first, last = source.span(native)
-            tail += f", native={source.text[first:last]}"
+        called = None if native is None else source.text[slice(*source.span(native))]
+        setting = settings.get(product.site.id, {})
+        tail = write_tail(product.site.id, setting, called, source.encoding)
         call = f"{name}.{product.spelling.RUNTIME}"
-        if start and (source.text[start - 1].isalnum() or source.text[start - 1] in "_"):
-            call = f" {call}"  # `return(a)@b` is valid, `return_mixpert.matmul` another name
         edits += product.spelling.edits(product.node, source, call, tail, len(open_ends))
         open_ends.append(end)
     return edits
@@ -74,34 +68,49 @@ class Substitute(ast.NodeTransformer):
         if (native := spelling.native(node)) is not None:
             keywords.append(here(ast.keyword("native", native)))
         function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
-        return here(ast.Call(function, operands, keywords))
+        call = ast.copy_location(ast.Call(function, operands, keywords), node)
+        return at_assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
 
 class Restore(ast.NodeTransformer):
-    """The products in place of the runtime calls: the inverse of Substitute."""
+    """The products in place of the given runtime calls: the inverse of Substitute.
 
-    def __init__(self, name: str, spellings: Mapping[str, Spelling]) -> None:
-        self.name = name
-        self.spellings = spellings
+    products: for each new node, the call that it was made from.
+    """
+
+    def __init__(self, calls: Mapping[ast.Call, Spelling]) -> None:
+        self.calls = calls
+        self.products: dict[ast.AST, ast.Call] = {}
 
     def visit(self, node: ast.AST) -> ast.AST:
         self.generic_visit(node)
-        spelling = self._spelling(node)
-        if spelling is None:
+        if isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.AugAssign):
+            return node.value  # the call that was all of this statement
+        if not isinstance(node, ast.Call) or node not in self.calls:
             return node
-        assert isinstance(node, ast.Call)
-        node.keywords = [keyword for keyword in node.keywords if keyword.arg not in OURS]
-        return spelling.restore(node)
+        theirs = [k for k in node.keywords if k.arg not in OURS or k.arg == "native"]
+        product = self.calls[node].restore(ast.Call(node.func, node.args, theirs))
+        self.products[product] = node
+        return product
 
-    def _spelling(self, node: ast.AST) -> Spelling | None:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            return None
-        if not isinstance(node.func.value, ast.Name) or node.func.value.id != self.name:
-            return None
-        for keyword in node.keywords:
-            if keyword.arg == "site" and isinstance(keyword.value, ast.Constant):
-                return self.spellings.get(str(keyword.value.value))
-        return None
+
+def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
+    """The calls of the runtime that tell a site, and the function of the runtime that each calls.
+
+    name: the runtime's, in this file.
+    """
+    return {
+        node: node.func.attr
+        for node in preorder(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (_is_name(node.func.value, name) or at_assign.written_target(node, name))
+        and site_of(node) is not None
+    }
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
@@ -120,14 +129,3 @@ def same(one: ast.AST, other: ast.AST) -> bool:
         elif left != right and not (left != left and right != right):
             return False
     return True
-
-
-def _literal(site: str, encoding: str) -> str:
-    """A site id as a string literal that the file's encoding can hold."""
-    try:
-        site.encode(encoding)
-    except UnicodeError:
-        return ascii(site)
-    return (
-        f'"{site}"' if site.isprintable() and '"' not in site and "\\" not in site else repr(site)
-    )

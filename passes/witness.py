@@ -5,8 +5,6 @@ come from the text that it would write, which for a few files is not the text th
 product is then found elsewhere, or not at all, and stays as it is.
 """
 
-# ruff: noqa: N802 — named after the nodes, as a visitor's methods are
-
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -14,20 +12,24 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameSource, ScopeProvider
 from libcst.metadata.scope_provider import Scope
 
-from mixpert_py.passes.source import one_line
+from mixpert_py.passes.source import has_tokens, one_line
 
+# LibCST takes 2.5 kB and a tenth of a millisecond for each token.
 MAX_CHARACTERS = 1 << 20
+MAX_TOKENS = 150_000
 
 # Line (1-based) and column (0-based, characters) of the first character and behind the last one.
 Position = tuple[int, int, int, int]
 OPERATOR = frozenset({"@"})
+OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
+KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
 
 
 @dataclass(frozen=True)
 class Testimony:
     """What LibCST sees at each position: OPERATOR, or the imported names that a call may mean.
 
-    objection: why LibCST has nothing to say about this file.
+    objection: why LibCST has nothing to say about this text.
     """
 
     products: dict[Position, frozenset[str]]
@@ -35,44 +37,40 @@ class Testimony:
 
 
 def read(text: str, wanted: Collection[Position]) -> Testimony:
-    """Describe the operators `@` and the calls at the wanted positions. 5–9 s for a megabyte.
+    """Describe the operators `@` and the calls at the wanted positions. 10–20 s for a megabyte.
 
     RecursionError leaves this function: LibCST needs a few Python frames for each level.
     """
+    around = "the code around its products"
     if len(text) > MAX_CHARACTERS:
-        return Testimony({}, f"the file is larger than {MAX_CHARACTERS >> 20} MiB")
+        return Testimony({}, f"{around} is larger than {MAX_CHARACTERS >> 20} MiB")
+    if has_tokens(text, MAX_TOKENS):
+        return Testimony({}, f"{around} has more than {MAX_TOKENS:,} words")
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
         return Testimony({}, f"LibCST does not parse the file: {one_line(error)}")
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    reader = _Reader(wrapper, frozenset(wanted))
-    wrapper.module.visit(reader)
-    return Testimony(reader.products)
+    products: dict[Position, frozenset[str]] = {}
+    calls: dict[Position, cst.Call] = {}
+    for node, span in wrapper.resolve(PositionProvider).items():
+        if type(node) not in KINDS:  # isinstance is slow for LibCST's abstract classes
+            continue
+        position = (span.start.line, span.start.column, span.end.line, span.end.column)
+        if position not in wanted:
+            continue
+        if isinstance(node, cst.Call):
+            calls[position] = node
+        elif isinstance(getattr(node, "operator", None), OPERATORS):
+            products[position] = OPERATOR
+    if calls:  # scopes take as long as all the rest
+        scopes = wrapper.resolve(ScopeProvider)
+        for position, call in calls.items():
+            products[position] = _names(call, scopes.get(call.func) or scopes.get(call))
+    return Testimony(products)
 
 
-class _Reader(cst.CSTVisitor):
-    def __init__(self, wrapper: MetadataWrapper, wanted: frozenset[Position]) -> None:
-        super().__init__()
-        self.positions = wrapper.resolve(PositionProvider)
-        self.scopes = wrapper.resolve(ScopeProvider)
-        self.wanted = wanted
-        self.products: dict[Position, frozenset[str]] = {}
-
-    def position(self, node: cst.CSTNode) -> Position:
-        span = self.positions[node]
-        return (span.start.line, span.start.column, span.end.line, span.end.column)
-
-    def visit_BinaryOperation(self, node: cst.BinaryOperation) -> None:
-        if isinstance(node.operator, cst.MatrixMultiply):
-            self.products[self.position(node)] = OPERATOR
-
-    def visit_Call(self, node: cst.Call) -> None:
-        position = self.position(node)
-        if position not in self.wanted:
-            return
-        scope = self.scopes.get(node.func) or self.scopes.get(node)
-        names = scope.get_qualified_names_for(node.func) if isinstance(scope, Scope) else ()
-        self.products[position] = frozenset(
-            name.name for name in names if name.source is QualifiedNameSource.IMPORT
-        )
+def _names(call: cst.Call, scope: object) -> frozenset[str]:
+    """The imported names that a called name may mean."""
+    names = scope.get_qualified_names_for(call.func) if isinstance(scope, Scope) else ()
+    return frozenset(name.name for name in names if name.source is QualifiedNameSource.IMPORT)

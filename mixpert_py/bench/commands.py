@@ -70,6 +70,17 @@ def bench_program(
     _show(machine.finish(Path(script).stem, result, save))
 
 
+@bench.command("rewrite")
+@click.option("-j", "jobs", default=2, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--save", is_flag=True, help="Keep the result beside the code.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+def bench_rewrite(jobs: int, save: bool, paths: tuple[str, ...]) -> None:
+    """Whole projects rewritten in memory: files, lines, products, seconds, peak memory."""
+    from mixpert_py.bench import machine, rewriting
+
+    _show(machine.finish("rewrite", rewriting.measure(paths, jobs), save))
+
+
 @bench.command("gemm")
 @click.option(
     "--suite",

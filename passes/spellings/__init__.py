@@ -8,16 +8,22 @@ from mixpert_py.passes.found import Found
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import (
+    at_assign,
     at_operator,
+    blas_call,
     dot_call,
     dot_method,
     einsum_call,
+    fused,
     inner_call,
     left_native,
     matmul_call,
     multi_dot_call,
     tensordot_call,
+    torch_call,
+    xp_call,
 )
+from mixpert_py.passes.tail import Tail
 
 
 class Spelling(Protocol):
@@ -46,12 +52,18 @@ class Spelling(Protocol):
     def edits(self, node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
         """The same in text: `call` is the runtime function's name, `tail` its own keywords."""
 
-    def restore(self, call: ast.Call) -> ast.expr:
-        """The inverse of `arguments`."""
+    def restore(self, call: ast.Call) -> ast.expr | ast.AugAssign:
+        """The inverse of `arguments`; of a statement, the statement."""
+
+    def undo(self, call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+        """The inverse of `edits`; None if it did not write this call."""
 
 
 SPELLINGS: tuple[Spelling, ...] = (
     at_operator,
+    at_assign,
+    xp_call,
+    torch_call,  # before matmul_call, which says of others' that they are left native
     matmul_call,
     dot_call,
     dot_method,
@@ -59,12 +71,20 @@ SPELLINGS: tuple[Spelling, ...] = (
     multi_dot_call,
     tensordot_call,
     einsum_call,
+    blas_call,
 )
+# Those that `rewrite` may have written.
+WRITTEN: tuple[Spelling, ...] = (*SPELLINGS, fused)
 WORDS = left_native.WORDS.union(*(spelling.WORDS for spelling in SPELLINGS))
 
 
-def find(node: ast.AST, scope: Scope) -> tuple[Spelling | None, Found] | None:
-    """The spelling of a product and what it says; no spelling where none is rewritten."""
+def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling | None, Found] | None:
+    """The spelling of a product and what it says; no spelling where none is rewritten.
+
+    fuse: whether sums may become one call with the product in them.
+    """
+    if fuse and (found := fused.find(node, scope)):
+        return fused, found
     for spelling in SPELLINGS:
         if found := spelling.find(node, scope):
             return spelling, found

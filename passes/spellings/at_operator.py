@@ -2,10 +2,19 @@
 
 import ast
 
-from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, comma, without_comments
+from mixpert_py.passes.edit import (
+    Edit,
+    after_brackets,
+    before_brackets,
+    opening,
+    without_comments,
+    without_opening,
+)
 from mixpert_py.passes.found import Found
+from mixpert_py.passes.gap import comma_to_operator, operator_to_comma
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.tail import Tail
 
 NAME = "at_operator"
 WORDS = frozenset[str]()
@@ -16,8 +25,6 @@ def find(node: ast.AST, scope: Scope) -> Found | None:
     """Every `@` is a product: what it multiplies is decided when it runs."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return Found("matmul")
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.MatMult):
-        return Found("matmul", "@= is left native")
     return None
 
 
@@ -36,8 +43,8 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     left = after_brackets(source.text, left, operator)
     right = before_brackets(source.text, operator, right)
     return [
-        Edit(start, start, f"{call}(", True, depth),
-        Edit(left, right, comma(source.text[left:right], ("@",)), False, depth),
+        Edit(start, start, opening(source.text, start, call), True, depth),
+        Edit(left, right, operator_to_comma(source.text[left:right]), False, depth),
         Edit(end, end, f"{tail})", False, depth),
     ]
 
@@ -57,3 +64,19 @@ def restore(call: ast.Call) -> ast.expr:
     """The product that a runtime call, without its own keywords, was made from."""
     left, right = call.args
     return ast.BinOp(left, ast.MatMult(), right)
+
+
+def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    """The inverse of `edits`."""
+    if len(call.args) != 2 or tail.native:
+        return None
+    start, end = source.span(call)
+    left, right = source.span(call.args[0])[1], source.span(call.args[1])[0]
+    at = left + without_comments(source.text[left:right]).index(",")
+    left = after_brackets(source.text, left, at)
+    right = before_brackets(source.text, at, right)
+    return [
+        without_opening(source.text, start, ast.unparse(call.func)),
+        Edit(left, right, comma_to_operator(source.text[left:right]), False, 0),
+        Edit(tail.start, end, "", False, 0),
+    ]

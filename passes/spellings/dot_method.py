@@ -2,11 +2,20 @@
 
 import ast
 
-from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, comma, without_comments
+from mixpert_py.passes.edit import (
+    Edit,
+    after_brackets,
+    before_brackets,
+    opening,
+    without_comments,
+    without_opening,
+)
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.function_call import after_arguments, argument_reason, written_name
+from mixpert_py.passes.gap import comma_to_method, method_to_comma
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.tail import Tail
 
 NAME = "dot_method"
 WORDS = frozenset({"dot"})
@@ -28,6 +37,8 @@ def _reason(call: ast.Call, owner: ast.expr, scope: Scope) -> str | None:
     if len(call.args) == 2 and any(binding.target for binding in scope.root_bindings(owner)):
         # A method's second argument is `out`, a module's function's is the second operand.
         return f"{ast.unparse(owner)} may be a module other than numpy or cupy"
+    if (call.lineno, call.col_offset) != (call.func.lineno, call.func.col_offset):
+        return "brackets around the method"
     reason = argument_reason(call, 1)
     return None if reason == "the function's name spans several lines" else reason
 
@@ -40,7 +51,10 @@ def operands(node: ast.AST) -> tuple[ast.expr, ...]:
 
 
 def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
-    """`.dot(` becomes a comma; the call's own closing bracket stays."""
+    """`.dot(` becomes a comma; the call's own closing bracket stays.
+
+    What stands between `.`, `dot` and `(` goes to the sides of the tail's first `=`.
+    """
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Attribute)
     start = source.span(node)[0]
@@ -51,9 +65,11 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     left = after_brackets(source.text, left, period)
     right = before_brackets(source.text, bracket, right)
     last = after_arguments(node, source)
+    gap, beside = method_to_comma(source.text[left:right])
+    tail = tail.replace("=", "=".join(beside), 1)
     return [
-        Edit(start, start, f"{call}(", True, depth),
-        Edit(left, right, comma(source.text[left:right], (".", "dot", "(")), False, depth),
+        Edit(start, start, opening(source.text, start, call), True, depth),
+        Edit(left, right, gap, False, depth),
         Edit(last, last, tail, False, depth),
     ]
 
@@ -74,3 +90,20 @@ def restore(call: ast.Call) -> ast.expr:
     """The method's call that a runtime call, without its own keywords, was made from."""
     owner, *others = call.args
     return ast.Call(ast.Attribute(owner, "dot", ast.Load()), others, call.keywords)
+
+
+def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    """The inverse of `edits`."""
+    if len(call.args) < 2 or tail.native:
+        return None
+    start = source.span(call)[0]
+    left, right = source.span(call.args[0])[1], source.span(call.args[1])[0]
+    at = left + without_comments(source.text[left:right]).index(",")
+    left = after_brackets(source.text, left, at)
+    right = before_brackets(source.text, at, right)
+    gap = comma_to_method(source.text[left:right], tail.beside)
+    return [
+        without_opening(source.text, start, ast.unparse(call.func)),
+        Edit(left, right, gap, False, 0),
+        Edit(tail.start, tail.end, "", False, 0),
+    ]

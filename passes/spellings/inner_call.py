@@ -9,6 +9,7 @@ from mixpert_py.passes.function_call import arguments as arguments
 from mixpert_py.passes.function_call import edits as edits
 from mixpert_py.passes.function_call import native as native
 from mixpert_py.passes.function_call import restore as restore
+from mixpert_py.passes.function_call import undo as undo
 from mixpert_py.passes.scope import Scope
 
 NAME = "inner_call"

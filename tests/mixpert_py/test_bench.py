@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from mixpert_py import launcher
-from mixpert_py.bench import dispatch, machine, program, reference
+from mixpert_py.bench import dispatch, machine, program, reference, rewriting
 from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.plan import Plan
 
@@ -40,6 +40,18 @@ def test_program(tmp_path: Path) -> None:
         sys.path[:], sys.argv[:] = path0, argv
     assert sys.modules["__main__"] is ours
     assert result["rows"]["plan"]["runs"] == 2
+
+
+def test_rewriting(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("c = a @ b\nd = np.vdot(a, b)\n")
+    (tmp_path / "b.py").write_text("x = 1\n")
+    (tmp_path / "c.py").write_text("x = (1 @\n")
+    result = rewriting.measure([str(tmp_path)], 1)
+    assert result["trees"] == {tmp_path.name: None}
+    counts = [result[key] for key in ("files", "lines", "changed", "products", "left")]
+    assert counts == [3, 3, 1, 1, 0]
+    assert len(result["problems"]) == 1
+    assert result["peak_bytes"] > 10 << 20
 
 
 def test_a_result_says_where_it_was_measured() -> None:

@@ -66,10 +66,11 @@ def test_a_malformed_plan_touches_nothing(
 
 def test_an_internal_error_is_one_line(mixpert: Mixpert, tmp_path: Path) -> None:
     (tmp_path / "msgspec.py").write_text("raise RuntimeError('broken installation')\n")
-    said = mixpert("plan", "show", "p.toml")
+    broken = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{IMPORTABLE}"}
+    said = mixpert("plan", "show", "p.toml", **broken)
     assert said.code == 2
     assert said.one_clear_line().startswith("mixpert: internal error: RuntimeError")
-    assert "Traceback" in mixpert("plan", "show", "p.toml", MIXPERT_DEBUG="1").err
+    assert "Traceback" in mixpert("plan", "show", "p.toml", MIXPERT_DEBUG="1", **broken).err
 
 
 def shell(text: str, tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,8 +1,10 @@
 """The decorator: a function is itself again, but for its products."""
 
 import asyncio
+import importlib
 import inspect
 import pickle
+import subprocess
 import sys
 import textwrap
 import traceback
@@ -21,6 +23,7 @@ from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.trace import Trace
+from tests.mixpert_py.command import ROOT
 
 A = np.random.default_rng(0).standard_normal((16, 16))
 EXACT = A @ A
@@ -119,6 +122,52 @@ FUNCTIONS = {
         "class C:\n    def __init__(self, x):\n        self.x = x\n    @property\n    @accelerate\n"
         "    def m(self):\n        return self.x @ self.x\ndef call(x):\n    return C(x).m"
     ),
+    "bound method": (
+        "class C:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def m(self):\n        return self.x @ self.x\n"
+        "def call(x):\n    return accelerate(C(x).m)()"
+    ),
+    "abstract method": (
+        "import abc\nclass B(abc.ABC):\n    @abc.abstractmethod\n    @accelerate\n"
+        "    def m(self, x):\n        return x @ x\nclass C(B):\n    def m(self, x):\n"
+        "        return super().m(x)\ncall = C().m\nassert B.__abstractmethods__ == {'m'}"
+    ),
+    "class in a function": (
+        "def outer(x):\n    class C:\n        @staticmethod\n        @accelerate\n"
+        "        def m():\n            return x @ x\n    return C.m()\ncall = outer"
+    ),
+    "generator": (
+        "@accelerate\ndef rows(x):\n    yield x @ x\ndef call(x):\n    return next(rows(x))"
+    ),
+    "generator expression": "@accelerate\ndef call(x):\n    return next(y @ y for y in [x])",
+    "generator method": (
+        "class C:\n    @classmethod\n    @accelerate\n    def rows(cls, x):\n"
+        "        yield from (y @ y for y in [x])\ndef call(x):\n    return next(C.rows(x))"
+    ),
+    "coroutine": (
+        "import asyncio\n@accelerate\nasync def work(x):\n    await asyncio.sleep(0)\n"
+        "    return x @ x\ndef call(x):\n    return asyncio.run(work(x))"
+    ),
+    "coroutine method": (
+        "import asyncio\nclass C:\n    @accelerate\n    @staticmethod\n    async def work(x):\n"
+        "        return x @ x\ndef call(x):\n    return asyncio.run(C.work(x))"
+    ),
+    "asynchronous generator": (
+        "import asyncio\nclass C:\n    @accelerate\n    async def rows(self, x):\n"
+        "        yield x @ x\nasync def first(x):\n    return [y async for y in C().rows(x)][0]\n"
+        "def call(x):\n    return asyncio.run(first(x))"
+    ),
+    "generator as coroutine": (
+        "import asyncio, types\n@accelerate\n@types.coroutine\ndef work(x):\n"
+        "    yield\n    return x @ x\nasync def wait(x):\n    return await work(x)\n"
+        "def call(x):\n    return asyncio.run(wait(x))"
+    ),
+    "two levels": (
+        "def outer(x):\n    @accelerate\n    def middle():\n        def inner():\n"
+        "            nonlocal x\n            x = x @ x\n        inner()\n        return x\n"
+        "    return middle()\ncall = outer"
+    ),
+    "twice": "@accelerate\n@accelerate\ndef call(x):\n    return x @ x",
     "super": (
         "class B:\n    def m(self, x):\n        return x\nclass C(B):\n    @accelerate\n"
         "    def m(self, x):\n        return super().m(x) @ x\ncall = C().m"
@@ -155,7 +204,8 @@ def test_a_functions_products_are_rewritten(load: Load, text: str) -> None:
 
 @pytest.mark.parametrize("text", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_a_scheme_holds_for_its_products(load: Load, text: str) -> None:
-    text = text.replace("accelerate(lambda", 'accelerate(scheme="int8x6")(lambda')
+    for given in ("lambda", "C"):
+        text = text.replace(f"accelerate({given}", f'accelerate(scheme="int8x6")({given}')
     text = text.replace("@accelerate()", "@accelerate").replace(
         "accelerate\n", """accelerate(scheme="int8x6")\n"""
     )
@@ -186,6 +236,100 @@ def test_a_function_stays_what_it_was(load: Load) -> None:
     assert module.call.__annotations__ == module.plain.__annotations__
     for name in ("co_firstlineno", "co_filename", "co_qualname", "co_flags", "co_varnames"):
         assert getattr(module.call.__code__, name) == getattr(module.plain.__code__, name), name
+
+
+def test_closure_cells_are_shared(load: Load) -> None:
+    module = load("""
+        def outer(x):
+            count = 0
+
+            def plain():
+                nonlocal count
+                count += 1
+                return x @ x
+
+            return plain, accelerate(plain), lambda: count
+    """)
+    plain, ours, count = module.outer(A)
+    assert ours.__code__ is not plain.__code__
+    for one, other in zip(plain.__closure__, ours.__closure__, strict=True):
+        assert one is other
+    plain()
+    ours()
+    assert count() == 2
+
+
+def test_every_line_stays_where_it_was(load: Load) -> None:
+    module = load("""
+        def plain(x):
+            # a comment
+            y = (x @
+                 x)
+
+            def inner(z):
+                return [
+                    w.dot(w) for w in z
+                ]
+
+            for _ in range(2):
+                y += inner([x])[0]
+            return y
+
+        call = accelerate(plain)
+    """)
+    assert module.call is not module.plain
+    assert inspect.getsource(module.call.__code__) == inspect.getsource(module.plain)
+    assert inspect.getsource(module.call) == inspect.getsource(module.plain)
+
+    def lines(code: Any) -> list[Any]:
+        inside = [lines(part) for part in code.co_consts if hasattr(part, "co_code")]
+        return [{line for *_, line in code.co_lines()}, inside]
+
+    assert lines(module.call.__code__) == lines(module.plain.__code__)
+
+
+def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None:
+    (tmp_path / "both.py").write_text(
+        "import mixpert_py\n\n@mixpert_py.accelerate(scheme='int8x6')\ndef call(x):\n"
+        "    return x @ x\n\ndef other(x):\n    return x @ x\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        with mixpert_py.install(["both"]) as hook, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            both = importlib.import_module("both")
+        del sys.modules["both"]
+    assert list(hook.rewritten) == ["both"]
+    assert [len(sites(function, A)) for function in (both.call, both.other)] == [1, 1]
+    with use(InForce(backend="reference")):
+        assert is_emulated(both.call(A))
+        assert not is_emulated(both.other(A))
+
+
+AT_A_PROMPT = """\
+import mixpert_py
+@mixpert_py.accelerate
+def f(x):
+    return x @ x
+
+print(f.__name__)
+"""
+
+
+@pytest.mark.parametrize("options", [("-i", "-q"), ("-",), ("-c", AT_A_PROMPT)], ids=lambda o: o[0])
+def test_at_a_prompt_one_line_says_why_not(options: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, *options],
+        input=AT_A_PROMPT,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    said = [line for line in done.stderr.splitlines() if "accelerate:" in line]
+    assert len(said) == 1
+    assert "f is left as it is: its source is not available (typed at a prompt" in said[0]
+    assert done.stdout == "f\n"
 
 
 def test_it_is_pickled_by_reference(load: Load) -> None:

@@ -345,7 +345,7 @@ def test_the_program_is_not_overwritten(program: Path, mixpert: Mixpert) -> None
 
 
 def test_files_with_errors(program: Path, mixpert: Mixpert) -> None:
-    (program.parent / "bad.py").write_text("x = (\n")
+    (program.parent / "bad.py").write_text("x = (a @\n")
     for path, word in (("bad.py", "bad.py: line 1: "), ("absent.py", "absent.py: no such file")):
         for arguments in ([path], [path, "p.py"], [path, "p.py", "-o", "out.txt"]):
             said = mixpert("graph", *arguments)
@@ -355,7 +355,9 @@ def test_files_with_errors(program: Path, mixpert: Mixpert) -> None:
         assert "p.py" in (program.parent / "out.txt").read_text("utf-8")
     assert mixpert("graph", "bad.py", "-o", "none.svg").code == 2
     assert not (program.parent / "none.svg").exists()
-    assert mixpert("graph", "-", stdin="x = (\n").one_clear_line().startswith("mixpert: -: line 1")
+    assert (
+        mixpert("graph", "-", stdin="x = (a @\n").one_clear_line().startswith("mixpert: -: line 1")
+    )
     assert mixpert("graph", "p.py", "--format", "png").code == 2
 
 

@@ -229,3 +229,110 @@ def test_a_device_is_written_to_and_not_replaced(script: Path, mixpert: Mixpert)
     assert "_mixpert.matmul" in said.out
     assert Path("/dev/stdout").is_symlink()
     assert os.listdir(script.parent) == ["net.py"]
+
+
+def test_links_are_told_and_the_run_goes_on(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "project").mkdir()
+    for name in ("outside.py", "project/a.py", "project/b.py", "project/z.py"):
+        (tmp_path / name).write_text("c = a @ b\n")
+    (tmp_path / "project/link.py").symlink_to("../outside.py")
+    os.link(tmp_path / "project/b.py", tmp_path / "b_too.py")
+    said = mixpert("rewrite", "-w", "project")
+    assert said.code == 2
+    hard, soft = said.err.splitlines()
+    assert hard.startswith("mixpert: project/b.py: has 2 names (hard links)")
+    assert soft.startswith("mixpert: project/link.py: a link that leads out of project")
+    done = {path.name for path in tmp_path.rglob("*.py") if "_mixpert" in path.read_text()}
+    assert done == {"a.py", "z.py"}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Files that change, stay, are left by a comment, and cannot be read."""
+    for name, text in (
+        ("a.py", "c = a @ b\nd = a @ c\n"),
+        ("broken.py", "x = (1 @\n"),
+        ("sub/b.py", "c = a @ b  # mixpert: off\nd = a @ c\n"),
+        ("sub/left.py", "c = a @ b\n# mixpert: off-file\n"),
+        ("sub/plain.py", "x = 1\n"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_tree_is_checked(tree: Path, mixpert: Mixpert, jobs: str) -> None:
+    said = mixpert("rewrite", "--check", "-j", jobs, ".")
+    assert said.code == 2
+    assert said.one_clear_line().startswith("mixpert: ./broken.py: line 1")
+    assert said.out.splitlines() == [
+        "./a.py: would be rewritten",
+        "./sub/b.py: would be rewritten",
+        "2 files would be rewritten (3 products), 2 stay as they are, 1 skipped",
+    ]
+    said = mixpert("rewrite", "--check", "-j", jobs, "sub")
+    assert (said.code, said.err) == (1, "")
+    assert said.out.endswith("1 file would be rewritten (1 product), 2 stay as they are\n")
+    said = mixpert("rewrite", "--check", "-j", jobs, "sub/left.py", "sub/plain.py")
+    assert (said.code, said.out) == (0, "0 files would be rewritten, 2 stay as they are\n")
+
+
+def test_a_trees_diff_is_a_patch(tree: Path, mixpert: Mixpert) -> None:
+    (tree / "broken.py").unlink()
+    said = mixpert("rewrite", "--diff", ".")
+    assert said.code == 0
+    assert [line[4:] for line in said.out.splitlines() if line.startswith("+++")] == [
+        "b/./a.py",
+        "b/./sub/b.py",
+    ]
+    assert said.err == "2 files would be rewritten (3 products), 2 stay as they are\n"
+    assert mixpert("rewrite", "--diff", "--check", ".").code == 1
+
+
+def test_a_tree_is_written_and_restored(tree: Path, mixpert: Mixpert) -> None:
+    before = {path: path.read_bytes() for path in tree.rglob("*.py")}
+    said = mixpert("rewrite", "-w", "-j", "2", ".")
+    assert said.code == 2
+    assert said.out.splitlines()[-1] == (
+        "2 files rewritten (3 products), 2 stay as they are, 1 skipped"
+    )
+    (tree / "broken.py").write_text("import mixpert_py as _mixpert\nx = (\n")
+    said = mixpert("unrewrite", "-w", ".")
+    assert said.code == 2
+    assert (
+        said.out.splitlines()[-1] == "2 files restored (3 products), 2 stay as they are, 1 skipped"
+    )
+    (tree / "broken.py").write_bytes(before[tree / "broken.py"])
+    assert {path: path.read_bytes() for path in tree.rglob("*.py")} == before
+
+
+def test_json_of_a_tree(tree: Path, mixpert: Mixpert) -> None:
+    said = mixpert("rewrite", "--check", "--json", ".")
+    assert said.code == 2
+    records = json.loads(said.out)
+    assert [record["changed"] for record in records] == [True, False, True, False, False]
+    left = [site["reason"] for record in records for site in record["sites"] if site["reason"]]
+    assert left == ["`# mixpert: off`", "`# mixpert: off-file`"]
+
+
+def test_what_the_project_excludes(tree: Path, mixpert: Mixpert) -> None:
+    project = tree / "pyproject.toml"
+    project.write_text('[tool.mixpert]\nexclude = ["broken.py", "sub/l*"]\n')
+    said = mixpert("rewrite", "--check", ".")
+    assert (said.code, said.err) == (1, "")
+    assert said.out.endswith("2 files would be rewritten (3 products), 1 stays as it is\n")
+    assert mixpert("rewrite", "--check", "sub").out.count("\n") == 2
+    assert mixpert("rewrite", "--check", "broken.py").code == 2
+    assert len(json.loads(mixpert("sites", "--json", ".").out)) == 4
+    assert mixpert("sites", "--exclude", "sub/*", "--json", ".").out.count('"id"') == 2
+    for text, words in (
+        ("[tool.mixpert\n", "pyproject.toml: "),
+        ("[tool.mixpert]\nexclude = 1\n", "exclude is a list of globs"),
+        ("[tool]\nmixpert = 1\n", "exclude is a list of globs"),
+        ("[tool.mixpert]\nexcludes = []\n", "has no 'excludes'"),
+    ):
+        project.write_text(text)
+        said = mixpert("rewrite", "--check", ".")
+        assert said.code == 2
+        assert words in said.one_clear_line()

@@ -20,6 +20,20 @@ GRAPHS = [
         d = c @ b       # q
         e = d @ b       # r
     """, "p -> q, q -> r"),
+    ("in-place", """
+        c = a @ b       # p
+        view = c[1:]
+        c @= b          # q
+        d = view @ b    # r
+    """, "p -> q, p -> r, q -> r"),
+    ("in-place-in-a-loop", """
+        x = np.zeros((2, 3, 3))
+        for i in range(3):
+            a @= b      # p
+        c = b @ b       # q
+        x[0] @= c       # r
+        z.y @= x @ b    # s t
+    """, "p -> p, q -> r, r -> t, t -> s"),
     ("through-arithmetic", """
         c = a @ b       # p
         d = (1 + c.T * 2) / a
@@ -260,6 +274,17 @@ GRAPHS = [
         c = a @ b                       # p
         d = np.einsum("ij->i", c)
         e = d @ b                       # q
+    """, "p -> q"),
+    ("einsum-out-among-options", """
+        import numpy as np
+        p, d = a @ b, np.zeros(9)                                       # p
+        c = np.einsum("ij,jk", a, p, out=d, optimize=how @ how)         # q r
+        e = d @ b                                                       # s
+    """, "p -> q, r -> q, q -> s"),
+    ("einsum-of-starred", """
+        import numpy as np
+        p = [a @ b]                     # p
+        c = np.einsum(how, *p)          # q
     """, "p -> q"),
     ("nested-products", """
         c = a @ b @ d           # q p

@@ -5,8 +5,10 @@ import ast
 import pytest
 
 from mixpert_py.passes.pipeline import rewrite, rewrite_tree
+from mixpert_py.passes.restoration import restore
 
-LINE = "import mixpert_py as _mixpert  # added by mixpert rewrite\n"
+LINE = "import mixpert_py as _mixpert  # added by mixpert rewrite"
+SPLIT = f"{LINE}, which split this line"
 
 IMPORTS = [
     # id, program, everything before the rewritten product
@@ -29,6 +31,8 @@ IMPORTS = [
     ("before-from-import", '"doc"\n\nfrom os import path\na @ b\n',
      '"doc"\n\nIfrom os import path\n'),
     ("same-line-as-docstring", '"""doc"""; a @ b\n', '"""doc"""; J'),
+    ("same-line-crlf", "'doc'; a @ b\r\n", "'doc'; J"),
+    ("same-line-import", "'doc'; import os; a @ b\n", "'doc'; Jimport os; "),
     ("same-line-as-future", "from __future__ import annotations; a @ b\n",
      "from __future__ import annotations; J"),
     ("semicolon-then-newline", '"""doc""";\na @ b\n', '"""doc""";\nI'),
@@ -45,10 +49,11 @@ IMPORTS = [
 )
 def test_place_of_the_import(program: str, before: str) -> None:
     result = rewrite(program.encode(), "m").decode()
-    expected = before.replace("J", "import mixpert_py as _mixpert; ")
-    expected = expected.replace("I", LINE, 1) if "J" not in before else expected
+    newline = "\r\n" if "\r" in program else "\n"
+    expected = before.replace("J", f"{newline}{SPLIT}{newline}").replace("I", f"{LINE}{newline}")
     assert result[: result.index("_mixpert.matmul")] == expected
     tree = ast.parse(program)
+    assert restore(result.encode(), "m").source == program.encode()
     assert ast.get_docstring(ast.parse(result)) == ast.get_docstring(tree)
     assert ast.get_docstring(rewrite_tree(program.encode(), "m", "m.py")) == ast.get_docstring(tree)
 

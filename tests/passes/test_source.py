@@ -5,7 +5,8 @@ import re
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
+from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
+from mixpert_py.passes.restoration import restore
 from mixpert_py.passes.source import decode
 
 MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"
@@ -13,7 +14,7 @@ MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"
 FILES = [
     # id, file, what becomes of it: I the import without its newline, @0 for `site="..."`
     ("crlf", b"x = 1\r\ny = (a\r\n @ b)\r\n",
-     b"I\r\nx = 1\r\ny = (M.matmul(a,\r\n  b, @0))\r\n"),
+     b"I\r\nx = 1\r\ny = (M.matmul(a\r\n , b, @0))\r\n"),
     ("cr", b"x = 1\ry = a @ b\r", b"I\rx = 1\ry = M.matmul(a, b, @0)\r"),
     ("mixed-newlines", b"x = 1\r\ny = a @ b\nz = 2\r",
      b"I\r\nx = 1\r\ny = M.matmul(a, b, @0)\nz = 2\r"),
@@ -30,7 +31,7 @@ FILES = [
     ("no-line-ends", "s = 'a\u2028\x85\x0b\x1c'; y = a @ b\n".encode(),
      "I\ns = 'a\u2028\x85\x0b\x1c'; y = M.matmul(a, b, @0)\n".encode()),
     ("tabs", b"if x:\n\tif y:\n\t\tz\t=\ta\t@\tb\n",
-     b"I\nif x:\n\tif y:\n\t\tz\t=\tM.matmul(a,\tb, @0)\n"),
+     b"I\nif x:\n\tif y:\n\t\tz\t=\tM.matmul(a\t,\tb, @0)\n"),
     ("trailing-spaces", b"y = a @ b   \n\n\n", b"I\ny = M.matmul(a, b, @0)   \n\n\n"),
     ("form-feed-alone", b"x = 1\n\x0c\ny = a @ b\n", b"I\nx = 1\n\x0c\ny = M.matmul(a, b, @0)\n"),
     ("form-feed-inside", b"y = (a @\x0c b)\n", b"I\ny = (M.matmul(a,\x0c b, @0))\n"),
@@ -49,6 +50,7 @@ def test_every_other_byte_stays(source: bytes, expected: bytes) -> None:
     assert plain.replace(MARK, b"I").replace(b"_mixpert.", b"M.") == expected
     compile(result, "m.py", "exec")
     assert rewrite(result, "m") == result
+    assert restore(result, "m").source == source
 
 
 def test_where_libcst_is_off_the_reason_says_so() -> None:
@@ -65,7 +67,7 @@ def test_positions_count_characters_and_lines_as_python_does() -> None:
 
 
 HOSTILE = [
-    ("syntax", b"x = = 1\n", "line 1"),
+    ("syntax", b"x = = a @ b\n", "line 1"),
     ("unclosed", b"a @ (b\n", "line 1"),
     ("nul", b"a @ b\0", "m: "),
     ("utf-16", "a @ b\n".encode("utf-16"), "m: "),
@@ -85,6 +87,8 @@ HOSTILE = [
     ("calls", b"a @ b" + b"()" * 50_000, "nested"),
     ("elif", b"if a @ b: x\n" + b"elif a: x\n" * 20_000, "nested"),
     ("long-line", b"x = [" + b"1," * 5_000_000 + b"a @ b]", "larger than 4 MiB"),
+    ("many-tokens", b"x = [" + b"1," * 500_000 + b"a @ b]", "more than 1,000,000 words and signs"),
+    ("long-chain", b"x = [" + b"1," * 30_000 + b"]" + b"@a" * 150, "nested too deeply"),
     ("long-number", b"x = a @ " + b"1" * 5_000, "line 1"),
 ]
 
@@ -111,8 +115,38 @@ def test_nesting_of_a_person_is_fine() -> None:
     assert result.count(b"_mixpert.matmul(") == 59
 
 
+def test_a_table_without_a_product_is_left() -> None:
+    source = b"x = [" + b"1," * 600_000 + b"]\n"
+    assert rewrite(source, "m") == source
+
+
+def test_a_line_like_a_decorator_is_read_once() -> None:
+    source = b"x = 1\n@a(" + b" " * 300_000 + b"\n)\ndef f(): pass\n"
+    assert rewrite(source, "m") == source
+
+
+def test_a_long_line_of_wide_characters() -> None:
+    source = ("[" + "\u00e9@b," * 3_000 + "]\n").encode()
+    assert len(analyze(source, "m")) == 3_000
+
+
+def test_a_file_that_cannot_have_a_product_is_not_parsed() -> None:
+    for source in (b"x = = 1\n", b"@decorated\ndef f(: pass\n", b"x = 1\0\n"):
+        assert rewrite(source, "m") == source
+        assert analyze(source, "m") == ()
+        with pytest.raises(SourceError):  # a tree there is none
+            rewrite_tree(source, "m", "m.py")
+
+
+def test_many_tokens_are_listed_and_left() -> None:
+    source = b"a @ b\n" + b"x\n" * 80_000
+    [site] = analyze(source, "m")
+    assert site.reason == "the code around its products has more than 150,000 words"
+    assert rewrite(source, "m") == source
+
+
 def test_a_large_file_is_listed_and_left() -> None:
     source = b"a @ b\n" + b"# " + b"x" * (1 << 20) + b"\n"
     [site] = analyze(source, "m")
-    assert site.reason == "the file is larger than 1 MiB"
+    assert site.reason == "the code around its products is larger than 1 MiB"
     assert rewrite(source, "m") == source

@@ -1,0 +1,222 @@
+"""`install`: modules rewritten in memory as they are imported.
+
+The hook asks the finders behind it for a module, and gives what they found a loader with rewritten
+code. Whatever it does not rewrite keeps its own loader, so that it is imported, cached and reported
+as if the hook were not there.
+"""
+
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Sequence
+from importlib.machinery import (
+    BuiltinImporter,
+    ExtensionFileLoader,
+    FrozenImporter,
+    ModuleSpec,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, NamedTuple
+from zipimport import zipimporter
+
+from mixpert_py import config, in_memory, project
+from mixpert_py.errors import SourceError
+from mixpert_py.plan import Plan
+
+OURSELVES = "mixpert_py"
+NAMED = 10  # modules that a warning names; of more it says how many
+
+
+def install(
+    packages: Iterable[str],
+    plan: str | os.PathLike[str] | Plan | None = None,
+    scheme: str | None = None,
+) -> "ImportHook":
+    """Rewrite the modules of these packages, and of all below them, when they are imported.
+
+    packages: names such as "net" or "net.layers". plan: a Plan or a plan file, which comes before
+    `scheme`; a product in neither runs under what is in force when it is called. The call-site ids
+    are those of `mixpert rewrite`. Warns, once, of modules that are imported already: those stay as
+    they are. What else was left alone, and why, is in `left` of the hook that is returned; end it
+    with `uninstall`, or use it in a `with` statement: what was rewritten by then stays rewritten.
+    Raises PlanError for an unknown scheme or a malformed plan.
+    """
+    names = (packages,) if isinstance(packages, str) else tuple(packages)
+    hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
+    hook.look_around()
+    hook.install()
+    return hook
+
+
+class SourceModule(NamedTuple):
+    """A module as it is known here: its file, and the first part of its site ids."""
+
+    path: str
+    module: str
+
+
+class ImportHook:
+    """Rewrites modules of `packages`, or those that lie in `folder`, while it is installed.
+
+    rewritten: module name → what it was rewritten from. left: name → why it was left alone.
+    """
+
+    def __init__(
+        self,
+        packages: Sequence[str] = (),
+        folder: str | None = None,
+        plan: Plan | None = None,
+        scheme: str | None = None,
+        fuse: bool = False,
+    ) -> None:
+        self.packages = packages
+        self.folder = folder
+        self.plan = plan
+        self.scheme = scheme
+        self.fuse = fuse
+        self.rewritten: dict[str, SourceModule] = {}
+        self.left: dict[str, str] = {}
+        self._here = threading.local()
+
+    def install(self) -> None:
+        """Come before all other finders."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+    def uninstall(self) -> None:
+        """Rewrite no further module."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def __enter__(self) -> "ImportHook":
+        self.install()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.uninstall()
+
+    def look_around(self) -> None:
+        """Find what comes too late, with a warning, and packages that are not there."""
+        late = sorted(name for name in list(sys.modules) if self._is_named(name))
+        for name in late:
+            self.left[name] = "imported before the hook was installed"
+        for name in {package.partition(".")[0] for package in self.packages}:
+            if name == OURSELVES:
+                self.left[name] = "MixPert-Py itself is never rewritten"
+            elif name not in sys.modules and _found_by_others(self, name, None, None) is None:
+                self.left[name] = "not found"
+        if late:
+            named = ", ".join(late[:NAMED])
+            more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
+            warnings.warn(
+                f"install: imported already, so left as they are: {named}{more}; "
+                "call install before they are imported",
+                stacklevel=3,
+            )
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What the other finders find, with rewritten code if the module is one of ours."""
+        if not self._is_named(name) and (self.folder is None or _is_own(name)):
+            return None
+        if getattr(self._here, "rewriting", False):
+            return None  # what rewriting itself imports would have to be rewritten before it
+        spec = _found_by_others(self, name, path, target)
+        if spec is None or not (self._is_named(name) or self._is_in_folder(spec)):
+            return spec
+        self.rewritten.pop(name, None)
+        self.left.pop(name, None)
+        self._here.rewriting = True
+        try:
+            reason = self._rewrite(spec)
+        finally:
+            self._here.rewriting = False
+        if reason is not None:
+            self.left[name] = reason
+        return spec
+
+    def _rewrite(self, spec: ModuleSpec) -> str | None:
+        """Give a module rewritten code, or say why not."""
+        loader = spec.loader
+        # A loader of another kind may do with the source what it likes: some rewrite it, too.
+        if type(loader) is not SourceFileLoader:
+            return _no_source(loader)
+        file = loader.path
+        source = SourceModule(file, config.module_name(Path(file)))
+        try:
+            text = loader.get_data(file)
+            made = in_memory.rewritten(text, source.module, file, self.plan, self.scheme, self.fuse)
+        except (SourceError, OSError) as error:
+            return str(error)  # if it is the module's own fault, Python says so when it loads it
+        except Exception as error:  # an import must not fail because of us
+            return f"internal error: {type(error).__name__}: {error}"
+        if made is None:
+            return "no product to rewrite"
+        spec.loader = _Loader(spec.name, file, made.code)
+        self.rewritten[spec.name] = source
+        return None
+
+    def _is_named(self, name: str) -> bool:
+        return not _is_own(name) and any(
+            name == package or name.startswith(f"{package}.") for package in self.packages
+        )
+
+    def _is_in_folder(self, spec: ModuleSpec) -> bool:
+        if self.folder is None or not spec.has_location or spec.origin is None:
+            return False
+        return project.is_in(spec.origin, self.folder)
+
+
+class _Loader(SourceFileLoader):
+    """A source file's loader that has rewritten code for it."""
+
+    def __init__(self, name: str, path: str, code: CodeType) -> None:
+        super().__init__(name, path)
+        self.code = code
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.code
+
+
+def _is_own(name: str) -> bool:
+    return name.partition(".")[0] == OURSELVES
+
+
+def _found_by_others(
+    hook: ImportHook, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """What the finders behind a hook find; of several hooks for a module, the first has it."""
+    finders: list[Any] = list(sys.meta_path)
+    behind = finders[finders.index(hook) + 1 :] if hook in finders else finders
+    for finder in behind:
+        if isinstance(finder, ImportHook) or not hasattr(finder, "find_spec"):
+            continue
+        spec: ModuleSpec | None = finder.find_spec(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _no_source(loader: object) -> str:
+    match loader:
+        case ExtensionFileLoader():
+            return "an extension module"
+        case SourcelessFileLoader():
+            return "only its bytecode is there, not its source"
+        case zipimporter():
+            return "in an archive"
+    if loader is None:
+        return "a namespace package, which has no source of its own"
+    if loader in (BuiltinImporter, FrozenImporter):
+        return "built into Python"
+    return f"loaded by {type(loader).__name__}"

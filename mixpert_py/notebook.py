@@ -1,0 +1,139 @@
+"""`%load_ext mixpert_py`: the cell magic `%%mixpert`, for a cell with its products rewritten.
+
+A cell is rewritten as IPython would have compiled it: its own transformer has turned magics and
+`!` lines into Python by then, and tracebacks show the lines of the cell.
+"""
+
+import ast
+import sys
+import warnings
+from contextlib import nullcontext
+from dataclasses import replace
+from types import CodeType
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, magics_class, output_can_be_silenced
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from mixpert_py import config, in_memory, running, tracebacks
+from mixpert_py.errors import PlanError, SourceError
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.plan import Plan
+from mixpert_py.runtime import in_force
+from mixpert_py.runtime.trace import Trace
+
+MODULE = "__main__"  # the first part of the site ids: a notebook's code knows no file
+NAME = "mixpert"
+
+
+class CellSyntaxError(Exception):
+    """A cell that Python does not accept, shown as IPython shows any such cell."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__("".join(lines[-1:]))
+        self.lines = lines
+
+    def _render_traceback_(self) -> list[str]:
+        return self.lines
+
+
+@magics_class
+class MixPertMagics(Magics):
+    """places: the call sites of all cells so far, which later cells may reach by calling."""
+
+    shell: InteractiveShell
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self.places: running.Places = {}
+
+    @magic_arguments()
+    @argument("--plan", help="Run under this plan file.")
+    @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
+    @argument("--profile", action="store_true", help="Print what ran at each product, and why.")
+    @output_can_be_silenced
+    @cell_magic
+    def mixpert(self, line: str, cell: str) -> Any:
+        """Run a cell with its products rewritten. Functions defined in it stay rewritten."""
+        __tracebackhide__ = True
+        options = parse_argstring(self.mixpert, line)
+        try:
+            plan = config.given_plan(options.plan, options.scheme)
+        except PlanError as error:
+            raise UsageError(str(error)) from None
+        codes = self._compiled(cell, plan, options.scheme)
+        if not options.profile:
+            return self._run(*codes, None)
+        trace = Trace()
+        try:
+            return self._run(*codes, trace)
+        finally:
+            self._print_profile(trace)
+
+    def _compiled(
+        self, cell: str, plan: Plan | None, scheme: str | None
+    ) -> tuple[CodeType, CodeType | None]:
+        """The cell's rewritten code, and that of the expression at its end."""
+        shell = self.shell
+        try:
+            # The line of the magic itself stays one, so that lines count from the cell's top.
+            text = "\n" + shell.transform_cell(cell)
+            name = shell.compile.cache(text, self._number(), raw_code=cell)
+            tree: Any = shell.compile.ast_parse(text, name)
+            tree = shell.transform_ast(self._rewritten(tree, text, name, plan, scheme))
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            code = shell.compile(tree, name, "exec")
+            value: Any = ast.Expression(last.value) if last else None
+            return code, shell.compile(value, name, "eval") if value else None
+        except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+            lines = shell.SyntaxTB.structured_traceback(type(error), error, None)
+            raise CellSyntaxError(lines) from None
+
+    def _rewritten(
+        self, tree: ast.Module, text: str, name: str, plan: Plan | None, scheme: str | None
+    ) -> ast.Module:
+        """A cell's tree with its products rewritten; as it is where that cannot be done."""
+        source = text.encode("utf-8-sig")  # decoded already, whatever encoding it names
+        try:
+            tree = in_memory.rewritten_tree(source, MODULE, name, plan, scheme)
+            self.places |= {site.id: (name, site) for site in analyze(source, MODULE)}
+        except SourceError as error:
+            said = str(error).removeprefix(f"{MODULE}: ")
+            warnings.warn(f"mixpert: {said}: the cell runs as it is", stacklevel=5)
+        return tree
+
+    def _run(self, code: CodeType, last: CodeType | None, trace: Trace | None) -> Any:
+        """Run a cell in the user's namespace and return the value of its last expression."""
+        __tracebackhide__ = True
+        shell = self.shell
+        config.look_up_plans()
+        force = in_force.current()
+        try:
+            with in_force.use(replace(force, trace=trace)) if trace else nullcontext():
+                exec(code, shell.user_global_ns, shell.user_ns)
+                return last and eval(last, shell.user_global_ns, shell.user_ns)
+        except BaseException as error:
+            tracebacks.trim(error)
+            raise
+
+    def _number(self) -> int:
+        """The number of the cell, for tracebacks."""
+        running_cell = self.shell.displayhook.exec_result
+        return running_cell.execution_count if running_cell else self.shell.execution_count
+
+    def _print_profile(self, trace: Trace) -> None:
+        from mixpert_py import tables
+
+        tables.print_profile(running.records(trace, self.places, MODULE), sys.stderr)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """What `%load_ext mixpert_py` calls."""
+    shell.register_magics(MixPertMagics)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """What `%unload_ext mixpert_py` calls."""
+    shell.magics_manager.magics["cell"].pop(NAME, None)

@@ -1,0 +1,106 @@
+"""The source files that a command is given: found, read, and written back with care."""
+
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mixpert_py import files
+from mixpert_py.errors import SourceError
+from mixpert_py.passes.source import MAX_BYTES
+
+NOTEBOOK = ".ipynb"
+# Most of a notebook is pictures, and its code is held to the limits of a source file.
+MAX_NOTEBOOK_BYTES = 64 << 20
+
+SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
+
+
+class SourceFile(NamedTuple):
+    """A file, and the folder that it was asked for in: no link is written to that leads out."""
+
+    path: str
+    root: str
+
+
+def source_files(
+    paths: Sequence[str], exclude: Sequence[str], notebooks: bool = False
+) -> Iterator[SourceFile]:
+    """The files that are meant: each path, and of a folder every .py file below it, once each.
+
+    notebooks: and every .ipynb file.
+    """
+    endings = (".py", NOTEBOOK) if notebooks else (".py",)
+    for path in paths:
+        if not os.path.isdir(path):
+            yield SourceFile(path, os.path.dirname(path) or ".")
+            continue
+        found = [file for file in _below(path, endings) if not _excluded(file, exclude)]
+        own = {os.path.realpath(file) for file in found if not os.path.islink(file)}
+        for file in found:
+            if not os.path.islink(file) or os.path.realpath(file) not in own:
+                yield SourceFile(file, path)
+
+
+def read(path: str) -> bytes:
+    """A source file's bytes; of one that is too large, more than are accepted, and not all.
+
+    Raises SourceError, in one line, if it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read((MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+    except OSError as error:
+        raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
+    """Replace the bytes of a file that was read as `before`; its mode and its owner stay.
+
+    Raises SourceError, and leaves the file, where it is a link that leads out of its root, has
+    other names, or is no longer what was read.
+    """
+    target = os.path.realpath(file.path)
+    try:
+        if os.path.islink(file.path) and not _is_inside(target, file.root):
+            raise SourceError(
+                f"{file.path}: a link that leads out of {file.root}; name the file that it leads to"
+            )
+        names = os.stat(target).st_nlink
+        if names > 1:
+            raise SourceError(
+                f"{file.path}: has {names} names (hard links), and only one would be rewritten; "
+                "write to another file with -o"
+            )
+        now = read(target)
+        if now not in (before, after):
+            raise SourceError(f"{file.path}: changed while it was being rewritten; try again")
+        if now != after:
+            files.replace(Path(target), after)
+    except OSError as error:
+        raise SourceError(f"{file.path}: cannot write: {(error.strerror or '').lower()}") from None
+
+
+def _below(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """Every such file below a folder, but for those of hidden folders and of SKIPPED_FOLDERS."""
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
+        )
+        for name in sorted(names):
+            file = os.path.join(here, name)
+            if name.endswith(endings) and (os.path.isfile(file) or os.path.islink(file)):
+                yield file
+
+
+def _excluded(file: str, patterns: Sequence[str]) -> bool:
+    posix = Path(file).as_posix()
+    return any(
+        fnmatch.fnmatch(posix, pattern) or fnmatch.fnmatch(Path(file).name, pattern)
+        for pattern in patterns
+    )
+
+
+def _is_inside(target: str, root: str) -> bool:
+    return Path(target).is_relative_to(os.path.realpath(root))

@@ -1,0 +1,53 @@
+"""Pragmas: comments by which a program's author decides about products.
+
+`# mixpert: off` and `# mixpert: scheme=NAME` concern the products that begin or end on their line,
+`# mixpert: off-file` the whole file.
+"""
+
+import io
+import re
+import tokenize
+from dataclasses import dataclass
+
+from mixpert_py.passes.source import NEWLINE
+
+PRAGMA = re.compile(r"#\s*mixpert:\s*(?:(?P<off>off|off-file)|scheme=(?P<scheme>[\w-]+))\s*(?:#|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pragmas:
+    """What the comments of a file say. off: line numbers. schemes: a line's scheme."""
+
+    off_file: bool
+    off: frozenset[int]
+    schemes: dict[int, str]
+
+    def reason(self, first: int, last: int) -> str | None:
+        """Why a product on these lines is left alone, if it is."""
+        if self.off_file:
+            return "`# mixpert: off-file`"
+        return "`# mixpert: off`" if {first, last} & self.off else None
+
+    def scheme(self, first: int, last: int) -> str | None:
+        """The scheme that a product on these lines is to run."""
+        return self.schemes.get(first) or self.schemes.get(last)
+
+
+def read(text: str) -> Pragmas:
+    """The pragmas of a text that Python accepts."""
+    pragmas = Pragmas(False, frozenset(), {})
+    if "mixpert:" not in text:
+        return pragmas
+    off = set()
+    off_file = False
+    lines = io.StringIO(NEWLINE.sub("\n", text))
+    for token in tokenize.generate_tokens(lines.readline):
+        if token.type != tokenize.COMMENT or not (found := PRAGMA.match(token.string)):
+            continue
+        if found["scheme"]:
+            pragmas.schemes[token.start[0]] = found["scheme"]
+        elif found["off"] == "off":
+            off.add(token.start[0])
+        else:
+            off_file = True
+    return Pragmas(off_file, frozenset(off), pragmas.schemes)

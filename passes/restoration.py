@@ -1,0 +1,173 @@
+"""Restoration: the text that a rewritten one was made from, call by call.
+
+Nothing but the rewritten text is known. What is put back is certain, because every edit has its
+inverse: a call is restored only if rewriting what came out gives the very same text again.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes import imports, tail
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.edit import Edit, splice
+from mixpert_py.passes.product import Product
+from mixpert_py.passes.source import (
+    Source,
+    decode,
+    parse,
+    preorder,
+    refusing_depth,
+    require_few_tokens,
+)
+from mixpert_py.passes.spellings import WRITTEN, Spelling
+from mixpert_py.passes.substitution import Restore, runtime_calls, same, text_edits
+from mixpert_py.passes.tail import Setting, Tail
+
+CHANGED = "the call was changed after it was written"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A file before it was rewritten.
+
+    sites: the products put back, and with a reason the calls that stay; each where it stands in the
+    rewritten file.
+    """
+
+    source: bytes
+    sites: tuple[CallSite, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """A runtime call with the spelling that wrote it, and the edits that put the product back."""
+
+    call: ast.Call
+    tail: Tail
+    spelling: Spelling
+    edits: tuple[Edit, ...]
+
+
+def restore(raw: bytes, module: str) -> Restored:
+    """Put back every product that is certain, and take the import away if nothing needs it.
+
+    For what `rewrite` wrote these are the bytes it was given. Raises SourceError as `rewrite` does.
+    """
+    source = decode(raw, module)
+    if imports.PACKAGE not in source.text:
+        return Restored(raw, ())
+    require_few_tokens(source)
+    tree = parse(source.text, module)
+    name = next(filter(None, map(imports.imported_as, tree.body)), None)
+    if name is None:
+        return Restored(raw, ())
+    with refusing_depth(module):
+        calls = runtime_calls(tree, name)
+        written = _written(calls, source)
+        certain = _certain(written, source, name)
+        if len(certain) < len(written) and not _come_back(certain, source, name):
+            raise SourceError(
+                f"{module}: its runtime calls cannot be told apart; it is left as it is"
+            )
+    edits = [edit for found in certain for edit in found.edits]
+    uses = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+    if uses == len(certain) and (removal := imports.undo(tree, source, name)):
+        edits.append(removal)
+    spellings = {found.call: found.spelling for found in certain}
+    sites = tuple(_describe(call, spellings.get(call), source) for call in calls)
+    return Restored(source.encode(splice(source.text, edits)), sites)
+
+
+def _written(calls: Mapping[ast.Call, str], source: Source) -> list[_Written]:
+    """The calls that have the form in which a spelling writes them."""
+    found = [one for call, runtime in calls.items() if (one := _find(call, runtime, source))]
+    settings: dict[str, Setting] = {}
+    return [
+        one
+        for one in found
+        if settings.setdefault(one.tail.site, one.tail.setting) == one.tail.setting
+    ]
+
+
+def _find(call: ast.Call, runtime: str, source: Source) -> _Written | None:
+    """How a call was written; None if it has not that form."""
+    end = tail.read(call, source)
+    if end is None:
+        return None
+    for spelling in WRITTEN:
+        if runtime == spelling.RUNTIME and (edits := spelling.undo(call, source, end)):
+            return _Written(call, end, spelling, tuple(edits))
+    return None
+
+
+def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Written]:
+    """Those that come back: all of them, unless somebody has edited the file."""
+    if not written or _come_back(written, source, name):
+        return list(written)
+    if len(written) == 1:
+        return []
+    half = len(written) // 2
+    return [
+        *_certain(written[:half], source, name),
+        *_certain(written[half:], source, name),
+    ]
+
+
+def _come_back(written: Sequence[_Written], source: Source, name: str) -> bool:
+    """Whether rewriting the restored text gives the text that is there."""
+    text = splice(source.text, (edit for found in written for edit in found.edits))
+    restored = Source(source.module, text, source.encoding, source.bom)
+    try:
+        tree = parse(text, source.module)
+    except SourceError:
+        return False
+    expected = parse(source.text, source.module)
+    # A tree of its own, because restoring changes it: its nodes stand in the same order.
+    spans = {source.span(found.call): found for found in written}
+    own = {
+        call: spans[span]
+        for call in runtime_calls(expected, name)
+        if (span := source.span(call)) in spans
+    }
+    undoing = Restore({call: found.spelling for call, found in own.items()})
+    undoing.visit(expected)
+    if not same(expected, tree):
+        return False
+    products = []
+    for old, new in zip(preorder(expected), preorder(tree), strict=True):
+        if old in undoing.products:
+            found = own[undoing.products[old]]
+            assert isinstance(new, ast.expr | ast.stmt)
+            products.append(_product(found, new, restored))
+    products.sort(key=lambda product: (product.site.span[0], -product.site.span[1]))
+    settings = {found.tail.site: found.tail.setting for found in written}
+    return splice(text, text_edits(products, restored, name, settings)) == source.text
+
+
+def _product(found: _Written, node: ast.expr | ast.stmt, source: Source) -> Product:
+    """The product as it stands in the restored text."""
+    return Product(_site(found.tail.site, node, found.spelling, source, None), node, found.spelling)
+
+
+def _describe(call: ast.Call, spelling: Spelling | None, source: Source) -> CallSite:
+    """A call of the rewritten text, for the reader."""
+    site = tail.site_of(call)
+    assert site is not None
+    return _site(site, call, spelling, source, None if spelling else CHANGED)
+
+
+def _site(
+    site: str,
+    node: ast.expr | ast.stmt,
+    spelling: Spelling | None,
+    source: Source,
+    reason: str | None,
+) -> CallSite:
+    span = source.span(node)
+    line, column = source.position(span[0])
+    expression = " ".join(source.text[slice(*span)].split())
+    kind = site.rpartition("/")[2].partition("~")[0]
+    name = spelling.NAME if spelling else ""
+    return CallSite(site, kind, line, column + 1, expression, reason, name, span)

@@ -1,0 +1,289 @@
+"""`alpha * (a @ b) + beta * c` → `_mixpert.fused(alpha, (a, b), beta, c, form="alpha*ab+beta*c")`,
+`c += a @ b` → `c = _mixpert.fused(c, a, b, form="c+=ab")`: only where the user asks for it.
+
+The site is that of the product inside. A call has its arguments evaluated before it multiplies: so
+what stands behind the product must be names and numbers, which nothing that happens meanwhile can
+change, as must everything behind `beta * c` for that to be part of the call.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mixpert_py.passes.edit import (
+    Edit,
+    after_brackets,
+    before_brackets,
+    opening,
+    without_comments,
+    without_opening,
+)
+from mixpert_py.passes.found import Found
+from mixpert_py.passes.gap import (
+    assignment_to_beside,
+    beside_to_assignment,
+    comma_to_operator,
+    operator_to_comma,
+)
+from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.source import Source
+from mixpert_py.passes.tail import Tail
+
+NAME = "fused"
+WORDS = frozenset[str]()
+RUNTIME = "fused"
+
+SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-"}
+OPERATORS: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult()}
+PRODUCT = r"(?:alpha\*)?ab"
+FORM = re.compile(
+    rf"(?P<first>{PRODUCT}|(?:beta\*)?c)(?P<sign>\+=|-=|[+-])(?P<second>{PRODUCT}|(?:beta\*)?c)"
+)
+
+
+class Fused(NamedTuple):
+    """A sum that one call can make. first, second: its terms; operators: every gap and its sign."""
+
+    form: str
+    product: ast.BinOp
+    first: ast.expr
+    second: ast.expr
+
+
+def find(node: ast.AST, scope: Scope) -> Found | None:
+    """A sum or difference of a product and another term; the site is the product's."""
+    fused = read(node)
+    return None if fused is None else Found("matmul", product=fused.product)
+
+
+def read(node: ast.AST) -> Fused | None:
+    """What a node fuses; None if it is to be left as it is."""
+    if isinstance(node, ast.AugAssign):
+        sign, product = SIGNS.get(type(node.op)), _product(node.value)
+        plain = isinstance(node.target, ast.Name) and _start(node) == _start(node.target)
+        if sign is None or product is None or not plain or _end(node) != _end(node.value):
+            return None
+        return Fused(f"c{sign}={product[0]}", product[1], node.target, node.value)
+    if not isinstance(node, ast.BinOp) or type(node.op) not in SIGNS:
+        return None
+    sign = SIGNS[type(node.op)]
+    product = _product(node.left)
+    if product is not None and _start(node) == _start(node.left):
+        other = _other(node.right, bare=_end(node) == _end(node.right))
+        if all(_is_inert(part) for part in _parts(node.right, other)):
+            return Fused(f"{product[0]}{sign}{other}", product[1], node.left, node.right)
+    product = _product(node.right)
+    if product is None or _end(node) != _end(node.right):
+        return None
+    # What stands before the product has its value before it, whether or not it is part of the call.
+    inert = all(_is_inert(part) for part in _parts(node.right, product[0]))
+    other = _other(node.left, bare=inert and _start(node) == _start(node.left))
+    return Fused(f"{other}{sign}{product[0]}", product[1], node.left, node.right)
+
+
+def _product(term: ast.expr) -> tuple[str, ast.BinOp] | None:
+    match term:
+        case ast.BinOp(op=ast.MatMult()):
+            return "ab", term
+        case ast.BinOp(op=ast.Mult(), right=ast.BinOp(op=ast.MatMult()) as product):
+            return "alpha*ab", product
+    return None
+
+
+def _other(term: ast.expr, bare: bool) -> str:
+    """bare: no brackets stand around the term, which a call would take for a tuple's."""
+    return "beta*c" if bare and isinstance(term, ast.BinOp) and _is_times(term) else "c"
+
+
+def _is_times(term: ast.BinOp) -> bool:
+    return isinstance(term.op, ast.Mult)
+
+
+def _parts(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
+    """The expressions that a term is made of, in order."""
+    if form in ("c", "ab") and not (form == "ab" and isinstance(term, ast.BinOp)):
+        return (term,)
+    assert isinstance(term, ast.BinOp)
+    if form == "alpha*ab":
+        assert isinstance(term.right, ast.BinOp)
+        return (term.left, term.right.left, term.right.right)
+    return (term.left, term.right)
+
+
+def _is_inert(node: ast.expr) -> bool:
+    match node:
+        case ast.Name():
+            return True
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+    return False
+
+
+def _start(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr | ast.stmt) -> tuple[int | None, int | None]:
+    return node.end_lineno, node.end_col_offset
+
+
+def operands(node: ast.AST) -> tuple[ast.expr, ...]:
+    """All that is multiplied or added."""
+    return tuple(arguments(node)[0])
+
+
+def native(node: ast.AST) -> ast.expr | None:
+    """Operators have no function object to fall back to."""
+    return None
+
+
+def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """The runtime call's arguments: the operands as they stand, a product in brackets as a pair."""
+    fused = read(node)
+    assert fused is not None
+    found = FORM.fullmatch(fused.form)
+    assert found is not None
+    terms: list[ast.expr] = []
+    for term, form in ((fused.first, found["first"]), (fused.second, found["second"])):
+        parts = _parts(term, form)
+        if form == "alpha*ab":
+            product = fused.product
+            pair = ast.Tuple([product.left, product.right], ast.Load())
+            parts = (parts[0], ast.copy_location(pair, product))
+        terms += parts
+    value = ast.copy_location(ast.Constant(fused.form), fused.product)
+    return terms, [ast.copy_location(ast.keyword("form", value), fused.product)]
+
+
+def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+    """The operands stay where they are; every operator becomes a comma."""
+    fused = read(node)
+    assert fused is not None
+    assert isinstance(node, ast.BinOp | ast.AugAssign)
+    start, end = source.span(node)
+    made = [_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)]
+    tail = f', form="{fused.form}"{tail}'
+    if isinstance(node, ast.AugAssign):
+        left, right = source.span(node.target)[1], source.span(node.value)[0]
+        right = before_brackets(source.text, left, right)
+        sign = f"{SIGNS[type(node.op)]}="
+        beside = assignment_to_beside(source.text[left:right], sign)
+        tail = tail.replace("site=", f"site{'='.join(beside)}", 1)
+        target = source.text[start:left]
+        made.append(Edit(left, right, f" = {call}({target}, ", False, depth))
+    else:
+        sign = SIGNS[type(node.op)]
+        made.append(_comma(source, node.left, node.right, sign, depth))
+        made.append(Edit(start, start, opening(source.text, start, call), True, depth))
+    return [*made, Edit(end, end, f"{tail})", False, depth)]
+
+
+def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
+    """The operators within the terms."""
+    yield fused.product, "@"
+    for term, form in zip((fused.first, fused.second), re.split("[+-]=?", fused.form), strict=True):
+        if "*" in form:
+            assert isinstance(term, ast.BinOp)
+            yield term, "*"
+
+
+def _gap(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
+    """From one operand and its brackets to the brackets of the next."""
+    start, end = source.span(left)[1], source.span(right)[0]
+    at = start + without_comments(source.text[start:end]).index(sign)
+    return after_brackets(source.text, start, at), before_brackets(source.text, at, end)
+
+
+def _comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: int) -> Edit:
+    start, end = _gap(source, left, right, sign)
+    return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
+
+
+def restore(call: ast.Call) -> ast.expr | ast.AugAssign:
+    """The sum that a runtime call, without its own keywords, was made from."""
+    found = FORM.fullmatch(_form(call))
+    assert found is not None
+    waiting = list(call.args)
+    first, second = _term(found["first"], waiting), _term(found["second"], waiting)
+    operator = OPERATORS[found["sign"][0]]
+    if found["sign"].endswith("="):
+        assert isinstance(first, ast.Name)
+        first.ctx = ast.Store()
+        return ast.AugAssign(first, operator, second)
+    return ast.BinOp(first, operator, second)
+
+
+def _form(call: ast.Call) -> str:
+    for keyword in call.keywords:
+        if keyword.arg == "form" and isinstance(keyword.value, ast.Constant):
+            return str(keyword.value.value)
+    return ""
+
+
+def _term(form: str, waiting: list[ast.expr]) -> ast.expr:
+    """A term out of the next of a call's arguments."""
+    first = waiting.pop(0)
+    if form == "c":
+        return first
+    second = waiting.pop(0)
+    if form == "ab":
+        return ast.BinOp(first, ast.MatMult(), second)
+    if form == "alpha*ab":
+        assert isinstance(second, ast.Tuple)
+        second = ast.BinOp(second.elts[0], ast.MatMult(), second.elts[1])
+    return ast.BinOp(first, ast.Mult(), second)
+
+
+def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    """The inverse of `edits`."""
+    form = _form(call)
+    found = FORM.fullmatch(form)
+    written = f', form="{form}"'
+    begin = tail.start - len(written)
+    if found is None or tail.native or source.text[begin : tail.start] != written:
+        return None
+    if [keyword.arg for keyword in call.keywords][:2] != ["form", "site"]:
+        return None
+    start, end = source.span(call)
+    gaps = _gaps(call.args, found)
+    if gaps is None:
+        return None
+    last = Edit(begin, end, "", False, 0)
+    if found["sign"].endswith("="):
+        (target, value, sign), *gaps = gaps
+        comma = source.span(target)[1]
+        right = before_brackets(source.text, comma, source.span(value)[0])
+        gap = beside_to_assignment(tail.beside, sign)
+        first = Edit(start - len(" = "), right, gap, False, 0)
+    else:
+        first = without_opening(source.text, start, ast.unparse(call.func))
+    return [first, *(_operator(source, *gap) for gap in gaps), last]
+
+
+def _gaps(
+    args: list[ast.expr], found: re.Match[str]
+) -> list[tuple[ast.expr, ast.expr, str]] | None:
+    """The commas of a call: between which operands, and for which operator; the sum's first."""
+    waiting = list(args)
+    inner: list[tuple[ast.expr, ast.expr, str]] = []
+    ends: list[ast.expr] = []
+    for form in (found["first"], found["second"]):
+        count = 1 if form == "c" else 2
+        if len(waiting) < count:
+            return None
+        parts, waiting = waiting[:count], waiting[count:]
+        if count == 2:
+            inner.append((parts[0], parts[1], "@" if form == "ab" else "*"))
+        if form == "alpha*ab":
+            pair = parts[1]
+            if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2:
+                return None
+            inner.append((pair.elts[0], pair.elts[1], "@"))
+        ends += [parts[0], parts[-1]]
+    return None if waiting else [(ends[1], ends[2], found["sign"]), *inner]
+
+
+def _operator(source: Source, left: ast.expr, right: ast.expr, sign: str) -> Edit:
+    start, end = _gap(source, left, right, ",")
+    return Edit(start, end, comma_to_operator(source.text[start:end], sign), False, 0)

@@ -1,0 +1,97 @@
+"""Hostile files: one clear line each, in bounded time and memory, and the run goes on."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mixpert_py.command import IMPORTABLE, Mixpert
+
+REFUSED = {
+    "brackets.py": (b"(" * 100_000 + b"a @ b" + b")" * 100_000, "too many nested"),
+    "bytes.py": (b"s = '\xe9' @ b\n", "cannot be decoded"),
+    "line.py": (b"x = [" + b"1," * 5_000_000 + b"a @ b]\n", "larger than 4 MiB"),
+    "minuses.py": (b"a @ " + b"-" * 100_000 + b"1\n", "nested too deeply"),
+    "nul.py": (b"a @ b\0\n", "null bytes"),
+    "shift_jis.py": ("# 日本\na @ b\n".encode("shift_jis"), "cannot be decoded"),
+    "tokens.py": (b"x = [" + b"1," * 2_000_000 + b"a @ b]\n", "words and signs"),
+    "utf_16.py": ("a @ b\n".encode("utf-16"), "cannot be decoded"),
+}
+ACCEPTED = {
+    "known_latin_1.py": "# coding: latin-1\né = a @ b\n".encode("latin-1"),
+    "known_shift_jis.py": "# coding: shift_jis\ns = '日本'; c = a @ s\n".encode("shift_jis"),
+    "zuletzt.py": b"c = a @ b\n",
+}
+
+
+@pytest.mark.parametrize("command", ["rewrite", "unrewrite"])
+def test_the_run_goes_on_with_the_next_file(tmp_path: Path, mixpert: Mixpert, command: str) -> None:
+    imported = b"import mixpert_py as _mixpert\n" if command == "unrewrite" else b""
+    refused = {
+        name: (imported + content if name != "utf_16.py" else content, words)
+        for name, (content, words) in REFUSED.items()
+    }
+    for name, (content, _) in refused.items():
+        (tmp_path / name).write_bytes(content)
+    for name, content in ACCEPTED.items():
+        (tmp_path / name).write_bytes(content)
+    if command == "unrewrite":
+        assert mixpert("rewrite", "-w", *ACCEPTED).code == 0
+    said = mixpert(command, "-w", ".")
+    assert said.code == 2
+    lines = said.err.splitlines()
+    assert len(lines) == len(refused)
+    for line, (name, (content, words)) in zip(lines, refused.items(), strict=True):
+        assert line.startswith(f"mixpert: ./{name}: ")
+        assert words in line
+        assert len(line) < 200
+        assert (tmp_path / name).read_bytes() == content
+    for name, content in ACCEPTED.items():
+        assert ((tmp_path / name).read_bytes() == content) is (command == "unrewrite")
+
+
+def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("x = 1\nx.dot(y)\n" * 2_000)
+    (tmp_path / "zuletzt.py").write_text("c = a @ b\n")
+    program = (
+        "import sys; from mixpert_py import rewriting; from mixpert_py.cli import main\n"
+        "rewriting.MAX_SECONDS = 0.5\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "rewrite", "-w", "."],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+    )
+    assert done.returncode == 2
+    line = "mixpert: ./slow.py: takes more than 0.5 s; the file is skipped\n"
+    assert done.stderr == line
+    assert "zuletzt.py: 1 product rewritten" in done.stdout
+
+
+# At the limits of what is read: what costs most for each kind of statement. 20 s each.
+COSTLY = {
+    "sites": b"a@b\n" * 37_000,
+    "names": b"x = [" + b"a," * 74_000 + b"a @ b]\n",
+    "numbers": b"x = [" + b"1," * 499_000 + b"a @ b]\n",
+    "chain": b"x = [" + b"1," * 60_000 + b"]" + b"@a" * 200 + b"\n",
+    "wide": ("[" + "é@b," * 37_000 + "]\n").encode(),
+    "bindings": b"x = 1\nx.dot(y)\n" * 13_000,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COSTLY)
+def test_time_and_memory_are_bounded(tmp_path: Path, mixpert: Mixpert, name: str) -> None:
+    (tmp_path / "s.py").write_bytes(COSTLY[name])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = mixpert("rewrite", "--diff", "s.py")
+    assert said.code == 0 or said.one_clear_line()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30
+    assert after.ru_maxrss < 1 << 20  # in KiB, of all children so far

@@ -1,0 +1,188 @@
+"""`%%mixpert` in a real IPython shell."""
+
+import atexit
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
+from traitlets.config import Config
+
+from mixpert_py.notebook import CellSyntaxError
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.plan import Plan, Site, save
+from mixpert_py.runtime.in_force import InForce, use
+
+A = np.random.default_rng(0).standard_normal((16, 16))
+EXACT = A @ A
+COLOR = re.compile("\x1b\\[[0-9;]*m")
+
+Run = Callable[[str], ExecutionResult]
+Read = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    """A shell with the extension loaded, and `a` and `np` there."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # the shell replaces it
+    monkeypatch.chdir(tmp_path)
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell(config=config)
+    shell.user_ns.update(a=A, np=np)
+    assert shell.run_cell("%load_ext mixpert_py").success
+    yield shell
+    shell.atexit_operations()
+    atexit.unregister(shell.atexit_operations)
+
+
+@pytest.fixture
+def run(shell: InteractiveShell) -> Run:
+    def call(cell: str) -> ExecutionResult:
+        return shell.run_cell(cell, store_history=True)
+
+    return call
+
+
+def value(run: Run, cell: str) -> Any:
+    with use(InForce(backend="reference")):
+        result = run(cell)
+    result.raise_error()
+    return result.result
+
+
+def is_emulated(result: Any) -> bool:
+    error = float(np.abs(result - EXACT).max())
+    assert error < 1e-2
+    return error > 0
+
+
+def test_a_cell_is_rewritten(run: Run) -> None:
+    assert not is_emulated(value(run, "%%mixpert\na @ a"))
+    assert is_emulated(value(run, "%%mixpert --scheme int8x6\na @ a"))
+    assert not is_emulated(value(run, "a @ a"))
+
+
+def test_what_a_cell_defines_stays_rewritten(run: Run, shell: InteractiveShell) -> None:
+    assert value(run, "%%mixpert --scheme int8x6\ndef f(x):\n    return x @ x") is None
+    assert is_emulated(value(run, "f(a)"))
+    value(run, "import inspect; text = inspect.getsource(f)")
+    assert shell.user_ns["text"] == "def f(x):\n    return x @ x\n"
+
+
+def test_a_plan_file_decides_site_by_site(run: Run, tmp_path: Path) -> None:
+    text = "f = lambda x: (x @ x, x.dot(x))\n"
+    first, second = analyze(text.encode(), "__main__")
+    sites = [Site(id=first.id, scheme="int8x6"), Site(id=second.id, scheme="native")]
+    save(Plan(site=sites), tmp_path / "cell.toml")
+    value(run, f"%%mixpert --plan cell.toml --scheme fp16\n{text}")
+    assert [is_emulated(y) for y in value(run, "f(a)")] == [True, False]
+
+
+def test_the_line_of_the_magic_may_name_variables(run: Run) -> None:
+    value(run, "name = 'int8x6'")
+    assert is_emulated(value(run, "%%mixpert --scheme $name\na @ a"))
+
+
+def test_the_last_expression_is_the_cells_value(run: Run, capsys: Read) -> None:
+    assert value(run, "%%mixpert\nb = 1\nb + 1") == 2
+    assert "Out[1]: 2" in capsys.readouterr().out
+    assert value(run, "%%mixpert\nb + 1;") is None
+    assert value(run, "%%mixpert\nc = 5") is None
+    assert value(run, "_") == 2
+    assert value(run, "%%mixpert\n# nothing\n") is None
+
+
+def test_magics_and_commands_keep_working(run: Run, capsys: Read) -> None:
+    cell = "%%mixpert --scheme int8x6\nx = !echo one\n!echo {1 + 1}\n%time b = a @ a\nx, b, a @ a"
+    (said, timed, ours) = value(run, cell)
+    assert said == ["one"]
+    assert (is_emulated(timed), is_emulated(ours)) == (False, True)
+    out = capsys.readouterr().out
+    assert out.startswith("2")
+    assert "Wall time" in out
+
+
+def test_a_cell_magic_below_gets_its_cell(run: Run, capsys: Read) -> None:
+    assert not is_emulated(value(run, "%%mixpert --scheme int8x6\n%%time\na @ a"))
+    assert is_emulated(value(run, "%%time\n%%mixpert --scheme int8x6\na @ a"))
+    assert capsys.readouterr().out.count("Wall time") == 2
+
+
+def test_indented_cells_are_dedented_as_ever(run: Run) -> None:
+    assert is_emulated(value(run, "%%mixpert --scheme int8x6\n    b = a @ a\n    b"))
+
+
+FAILING = [("x = = 3", "x = = 3"), ("if a:\nb", "b"), ("return 3", "return 3")]
+
+
+@pytest.mark.parametrize(("text", "shown"), FAILING)
+def test_a_syntax_error_is_ipythons_own(run: Run, capsys: Read, text: str, shown: str) -> None:
+    result = run(f"ok = 1\n{text}")
+    theirs = COLOR.sub("", capsys.readouterr().out)
+    assert not result.success
+    result = run(f"%%mixpert\n{text}")
+    ours = COLOR.sub("", capsys.readouterr().out)
+    assert isinstance(result.error_in_exec, CellSyntaxError)
+    assert "Traceback" not in ours
+    assert shown in ours
+    # The same lines, but for the cell's own name; the magic's line stands for `ok = 1`.
+    assert re.sub(r"File .*?:", "File:", ours) == re.sub(r"File .*?:", "File:", theirs)
+
+
+def test_tracebacks_show_the_cells_own_lines(run: Run, capsys: Read) -> None:
+    result = run("%%mixpert\ndef f(x):\n    return (x @\n            'y')\n\nf(a)")
+    assert isinstance(result.error_in_exec, TypeError)
+    out = COLOR.sub("", capsys.readouterr().out)
+    assert re.search(r"---> 3     return \(x @\n +4 +'y'\)", out)
+    assert "----> 6 f(a)" in out
+    assert "dispatch.py" not in out
+    assert "notebook.py" not in out
+
+
+def test_a_cell_that_cannot_be_rewritten_runs_as_it_is(run: Run) -> None:
+    with pytest.warns(UserWarning, match="^mixpert: nested more than 250 levels; .* as it is$"):
+        assert value(run, f"%%mixpert\nb = a @ a\n{'-' * 300}1") == 1
+
+
+WRONG = {
+    "--scheme int9": "unknown scheme 'int9'",
+    "--plan none.toml": "none.toml: cannot read the plan",
+    "--shceme int8x6": "unrecognized arguments",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG.items(), ids=WRONG)
+def test_a_wrong_option_is_one_line(
+    run: Run, shell: InteractiveShell, capsys: Read, line: str, message: str
+) -> None:
+    result = run(f"%%mixpert {line}\nran = True")
+    assert not result.success
+    said = capsys.readouterr()
+    assert message in said.err
+    assert len(said.err.strip().splitlines()) == 1
+    assert "ran" not in shell.user_ns
+
+
+def test_the_profile_is_of_this_cell(run: Run, capsys: Read) -> None:
+    value(run, "%%mixpert\ndef f(x):\n    return x @ x")
+    value(run, "%%mixpert\nf(a)")
+    assert capsys.readouterr().err == ""
+    value(run, "%%mixpert --profile\nb = f(a)\n\nb.dot(a);")
+    lines = [line.split() for line in capsys.readouterr().err.splitlines()]
+    rows = {tuple(line[:4]) for line in lines if line[:1] and line[0].isdigit()}
+    assert rows == {("3", "x", "@", "x"), ("4", "b.dot(a)", "1", "16")}
+    run("%%mixpert --profile\nf(a)\n1 / 0")
+    assert "x @ x" in capsys.readouterr().err
+
+
+def test_the_extension_can_be_unloaded(run: Run, shell: InteractiveShell) -> None:
+    run("%unload_ext mixpert_py")
+    assert not run("%%mixpert\na @ a").success
+    run("%load_ext mixpert_py")
+    assert run("%%mixpert\na @ a").success

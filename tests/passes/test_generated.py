@@ -1,0 +1,45 @@
+"""A thousand programs that hypothesmith writes, with products among what it writes."""
+
+import ast
+
+import hypothesmith
+import libcst
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.passes.properties import require_safe
+from tests.passes.sources import FORMS, expressions
+
+# A failing program is small as it is, and shrinking one takes minutes.
+GENERATED = settings(
+    deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+)
+HEAD = "import numpy as np\nfrom numpy import matmul as mm\n"
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(GENERATED, max_examples=960)
+@given(hypothesmith.from_grammar(), st.sampled_from(FORMS), expressions(depth=2))
+def test_products_in_a_generated_program(program: str, form: str, expression: str) -> None:
+    """Before and after lines, comments and letters as the grammar allows them."""
+    text = f"{program}\n{HEAD}{form.replace('{}', expression)}\n{program}"
+    require_safe(accepted(text))
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@settings(GENERATED, max_examples=40)
+@given(hypothesmith.from_node(libcst.BinaryOperation))
+def test_products_of_generated_operands(operand: str) -> None:
+    text = f"{HEAD}z = ({operand})@({operand}), np.dot({operand},\t{operand}), ({operand}).dot (w)"
+    assert require_safe(accepted(text)) >= 3
+
+
+def accepted(text: str) -> bytes:
+    """The text as a file; the example counts only if Python accepts it."""
+    try:
+        source = text.encode()
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        assume(False)
+    return source

@@ -1,0 +1,37 @@
+"""Comments that decide about products: found as comments, and on their own lines only."""
+
+import pytest
+
+from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.plan import Plan, Site
+
+# Text, and of each product whether it is rewritten.
+OFF = [
+    ("line", "a @ b  # mixpert: off\na @ c\n", [False, True]),
+    ("first of several", "f(a @ (  # mixpert: off\n b))\na @ c\n", [False, True]),
+    ("last of several", "x = (a\n  @ b)  #mixpert:off\na @ c\n", [False, True]),
+    ("two on a line", "a @ b, c @ d  # mixpert: off # slow\n", [False, False]),
+    ("line before", "# mixpert: off\na @ c\n", [True]),
+    ("file", "a @ b\nx.dot(y)\n# mixpert: off-file\n", [False, False]),
+    ("string", "x = '# mixpert: off-file'; a @ b\n", [True]),
+    ("other words", "a @ b  # mixpert: offline\na @ b  # say mixpert: off\n", [True, True]),
+    ("carriage returns", "x = 1\ra @ b  # mixpert: off\ra @ c\r", [False, True]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [pytest.param(t, e, id=name) for name, t, e in OFF])
+def test_off(text: str, expected: list[bool]) -> None:
+    sites = analyze(text.encode(), "m")
+    assert [site.reason is None for site in sites] == expected
+    assert all("mixpert: off" in site.reason for site in sites if site.reason)
+    assert (rewrite(text.encode(), "m") == text.encode()) is not any(expected)
+
+
+def test_scheme() -> None:
+    source = b"a @ b  # mixpert: scheme=int8x6\na @ c\n"
+    first, second = analyze(source, "m")
+    said = rewrite(source, "m", scheme="float32").decode()
+    assert f'site="{first.id}", scheme="int8x6")  # mixpert' in said
+    assert f'site="{second.id}", scheme="float32")' in said
+    plan = Plan(site=[Site(id=first.id, scheme="int8x3", block=128)])
+    assert 'scheme="int8x6")' in rewrite(source, "m", plan).decode()

@@ -1,0 +1,81 @@
+"""Code that people wrote: whatever is in a file, rewriting it keeps its meaning and can be undone.
+
+A sample runs always; `pytest -m slow tests/passes/test_real_code.py` takes every file.
+"""
+
+import ast
+import importlib.util
+import random
+import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import source_files
+from mixpert_py.collector import collect_seldom
+from mixpert_py.passes.reading import HINT
+from tests.passes.properties import require_safe
+
+PACKAGES = ("numpy", "scipy", "sklearn", "networkx", "sympy")
+SAMPLE_BYTES = 800_000
+
+
+def folder(name: str) -> str | None:
+    """Where the standard library, or an installed package, is."""
+    if name == "stdlib":
+        return sysconfig.get_path("stdlib")
+    spec = importlib.util.find_spec(name)
+    return spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else None
+
+
+def files(name: str) -> list[str]:
+    place = folder(name)
+    if place is None:
+        pytest.skip(f"{name} is not installed")
+    return [file.path for file in source_files.source_files([place], ())]
+
+
+def failure(path: str) -> str | int:
+    """How many products a file has; in words, what does not hold of it."""
+    source = Path(path).read_bytes()
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return 0  # the standard library's tests have files that are no Python
+    try:
+        return require_safe(source)
+    except Exception as error:
+        return f"{path}: {type(error).__name__}: {str(error)[:200]}"
+
+
+def hold(paths: Sequence[str], jobs: int) -> int:
+    """Require the properties of all files; returns how many products are in them."""
+    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
+        answers = list(pool.map(failure, paths, chunksize=4))
+    failures = [answer for answer in answers if isinstance(answer, str)]
+    assert not failures, "\n".join(failures)
+    return sum(answer for answer in answers if isinstance(answer, int))
+
+
+def test_a_sample() -> None:
+    """Files with products, and of the standard library, up to some size in all."""
+    several = [path for name in ("stdlib", *PACKAGES[:4]) if folder(name) for path in files(name)]
+    left = SAMPLE_BYTES
+    sample = []
+    for path in random.Random(7).sample(several, len(several)):
+        text = Path(path).read_bytes()
+        if b"@ " not in text and not HINT.search(text.decode("utf-8", "replace")):
+            continue
+        if len(text) <= left:
+            left -= len(text)
+            sample.append(path)
+    assert hold(sample, 1) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stdlib", *PACKAGES])
+def test_every_file(name: str) -> None:
+    products = hold(files(name), 2)
+    assert products > 0 or name == "stdlib"
