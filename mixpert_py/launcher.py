@@ -117,7 +117,8 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
     try:
         return made.code if made else _as_it_is(program)
     except SyntaxError as error:  # `return` outside a function: found by the compiler only
-        raise SourceError(f"{program.argv[0]}: line {error.lineno}: {error.msg}") from None
+        line = error.lineno or 1  # the compiler names none where a byte is NUL
+        raise SourceError(f"{program.argv[0]}: line {line}: {error.msg}") from None
 
 
 def _as_it_is(program: Program) -> CodeType:

@@ -334,6 +334,7 @@ BAD = [
     ("an unknown scheme", ("--scheme", "int9", "s.py"), "int9"),
     ("a missing plan", ("--plan", "none.toml", "s.py"), "none.toml"),
     ("a script that does not parse", ("broken.py",), "broken.py"),
+    ("a script with a NUL byte", ("nul.py",), "nul.py: line 1: source code"),
 ]
 
 
@@ -343,6 +344,7 @@ def test_bad_input_gets_one_clear_line(
 ) -> None:
     (tmp_path / "s.py").write_text(PRODUCT)
     (tmp_path / "broken.py").write_text("a = (1 @\n")
+    (tmp_path / "nul.py").write_bytes(b"x = 1\n\0\n")
     said = mixpert("run", *arguments)
     assert said.code == 2
     assert word in said.err
