@@ -2,15 +2,14 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from mixpert_py import config, launcher, notebook_file, source_files
-from mixpert_py.collector import collect_seldom, collecting_seldom
+from mixpert_py import config, launcher, notebook_file, pool, source_files
+from mixpert_py.collector import collecting_seldom
 from mixpert_py.errors import MixPertError
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
@@ -21,8 +20,6 @@ from mixpert_py.time_limit import time_limit
 
 # Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
 MAX_SECONDS = 20.0
-# Files that a process is handed together: few, so that all processes end at about the same time.
-MOST_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +130,12 @@ def _each(
                 result = one(file)
             yield result
         return
-    chunk = max(1, min(MOST_AT_ONCE, len(files) // (8 * jobs)))
-    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
-        try:
-            yield from pool.map(one, files, chunksize=chunk)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # nobody waits for the other files
-            raise
+    yield from pool.each(one, files, jobs, _lost)
+
+
+def _lost(file: SourceFile) -> Rewritten:
+    said = "its process was killed, or ran out of memory; the file is skipped"
+    return Rewritten(file, problem=f"{file.path}: {said}")
 
 
 def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:
