@@ -100,30 +100,28 @@ def _prepared(
     length = scheme.lengths(forms[0].k)[1]
     if result == "float32" and tiles_suit(splitters, forms, length, measure, rule):
         return prepared_tiles(splitters, forms, length, result, rule, device).pack
-    ways = {
+    ways = [
         _way(splitter, x, length, result, measure, rule, device)
         for splitter, x in zip(splitters, forms, strict=True)
-    }
+    ]
+    alike = ways[0] == ways[-1]
     elements = sum(x.batch * x.rows * x.k for x in forms)
-    if "strips" in ways or (len(ways) == 2 and elements < LARGE):
+    if "strips" in ways or (not alike and elements < LARGE):
         return prepared_strips(splitters, forms, length, result, rule, measure, device).pack
-    if ways == {"rows"}:
-        return prepared_rows(splitters, forms, result, rule).pack
-    if len(ways) == 1 and splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory:
-        if ways == {"clusters"}:
-            return prepared_clusters(splitters, forms, result, rule).pack
-        return prepared_panels(splitters, forms, result, rule, device).pack
 
-    def alone(which: int, order: Order) -> Pack:
-        one, x = splitters[which : which + 1], forms[which]
-        way = _way(one[0], x, length, result, measure, rule, device)
+    def made(some: slice, order: Order = "after") -> Pack:
+        way, ours, its = ways[some][0], splitters[some], forms[some]
         if way == "rows":
-            return prepared_rows(one, (x,), result, rule, order=order).pack
+            return prepared_rows(ours, its, result, rule, order=order).pack
         if way == "clusters":
-            return prepared_clusters(one, (x,), result, rule, order=order).pack
-        return prepared_panels(one, (x,), result, rule, device, order=order).pack
+            return prepared_clusters(ours, its, result, rule, order=order).pack
+        return prepared_panels(ours, its, result, rule, device, order=order).pack
 
-    first, second = alone(0, "after"), alone(1, "beside")
+    # Only rows are packed together where they are split, or lie in memory, unlike each other.
+    same = splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory
+    if alike and (same or ways[0] == "rows"):
+        return made(slice(None))
+    first, second = made(slice(0, 1)), made(slice(1, 2), "beside")
     return lambda operands, stream: (
         *first(operands[:1], stream),
         *second(operands[1:], stream),

@@ -4,18 +4,16 @@ of a thread block cluster hold: compute capability 9.0.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD, STEP, Layout, up
-from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD, STEP, Layout
+from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.whole_rows import WholeRows, whole_rows
 from mixpert_py.runtime.splitter import Splitter
 
 KERNELS = "mixpert_py.runtime.packing.cluster_kernels"
@@ -57,35 +55,6 @@ class Packing:
     shared: int
 
 
-class Clusters(NamedTuple):
-    """The launch that splits one operand or two, but for addresses.
-
-    starts: where each operand begins in an allocation, and its end. alloc: CuPy's.
-    """
-
-    kernel: Kernel
-    how: Packing
-    splitters: tuple[Splitter, ...]
-    starts: tuple[int, ...]
-    alloc: Any
-
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
-        """As `Rows.pack`."""
-        how, starts = self.how, self.starts
-        memory = self.alloc(starts[-1])
-        packed = []
-        words: tuple[int, ...] = ()
-        for i, (x, splitter) in enumerate(zip(operands, self.splitters, strict=True)):
-            place, start = how.layouts[i], memory.ptr + starts[i]
-            scales, flags = start + place.scales, start + place.flags
-            packed.append(DevicePacked(x, splitter, place, start, scales, flags, 0, 0, memory))
-            words += (x.address, start, scales, flags, *how.words[i])
-        if len(packed) == 1:
-            words += words
-        self.kernel.launch_words(how.grid, how.threads, words + how.lengths, how.shared, stream)
-        return tuple(packed)
-
-
 def prepared_clusters(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
@@ -93,20 +62,22 @@ def prepared_clusters(
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
     order: Order = "after",
-) -> Clusters:
+) -> WholeRows:
     """For operands of these forms whose rows are contiguous, on the current device, which `fits`;
     two of one type and splitter, and what `rows.suits`.
 
     result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
     empty, DeviceError where the kernel does not compile.
     """
-    import cupy
-
     how = packing(splitters, forms, result, rule, tuning)
     constants = how.side, how.threads, how.blocks, how.pieces
-    kernel = numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order)
-    starts = tuple(accumulate((up(place.bytes) for place in how.layouts), initial=0))
-    return Clusters(kernel, how, splitters, starts, cupy.cuda.alloc)
+    return whole_rows(
+        numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order),
+        *(splitters, how.layouts, how.words, how.lengths),
+        grid=how.grid,
+        threads=how.threads,
+        shared=how.shared,
+    )
 
 
 @lru_cache

@@ -70,7 +70,7 @@ class Panels(NamedTuple):
     cuda: Any
 
     def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
-        """As `Rows.pack`."""
+        """As `WholeRows.pack`."""
         how, cuda = self.how, self.cuda
         end = sum([offsets[-1] for offsets in how.offsets])
         panels = how.panels[-1]

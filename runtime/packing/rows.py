@@ -1,18 +1,16 @@
 """Splitting operands on the device where K is contiguous and one block."""
 
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import ITEM, Layout, layout, up
-from mixpert_py.runtime.packing.operand import VECTOR, Form, Operand
+from mixpert_py.runtime.packing.layout import ITEM, Layout, layout
+from mixpert_py.runtime.packing.operand import VECTOR, Form
 from mixpert_py.runtime.packing.side import Side, side
+from mixpert_py.runtime.packing.whole_rows import WholeRows, whole_rows
 from mixpert_py.runtime.splitter import FloatSlices, Splitter
 
 KERNELS = "mixpert_py.runtime.packing.row_kernels"
@@ -50,40 +48,6 @@ class Packing:
     threads: int
 
 
-class Rows(NamedTuple):
-    """The launch that splits one operand or two, but for addresses.
-
-    sides: of each operand its splitter, layout and where it begins in an allocation of `bytes`.
-    alloc: CuPy's.
-    """
-
-    kernel: Kernel
-    how: Packing
-    sides: tuple[tuple[Splitter, Layout, int], ...]
-    bytes: int
-    alloc: Any
-
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
-        """On a stream of the device that this was prepared for, which is the current one.
-
-        Rows that are flagged hold anything where slices are digits, zeros where they are floats;
-        the significand of their unit is zero. Does not wait for the device.
-        """
-        memory = self.alloc(self.bytes)
-        packed = []
-        words: tuple[int, ...] = ()
-        how = self.how
-        for x, (splitter, place, begin), its in zip(operands, self.sides, how.words, strict=True):
-            start = memory.ptr + begin
-            scales, flags = start + place.scales, start + place.flags
-            packed.append(DevicePacked(x, splitter, place, start, scales, flags, 0, 0, memory))
-            words += (x.address, start, scales, flags, *its)
-        if len(packed) == 1:
-            words += words
-        self.kernel.launch_words(how.grid, how.threads, words + how.lengths, 0, stream)
-        return tuple(packed)
-
-
 def prepared_rows(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
@@ -91,19 +55,20 @@ def prepared_rows(
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
     order: Order = "after",
-) -> Rows:
+) -> WholeRows:
     """For operands of these forms, contiguous along K, on the current device; what `suits`.
 
     result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
     empty, DeviceError where the kernel does not compile.
     """
-    import cupy
-
     how = packing(splitters, forms, result, rule, tuning)
-    kernel = numba_kernel(KERNELS, "row_kernel", how.constants, order=order)
-    starts = [0, *accumulate(up(place.bytes) for place in how.layouts)]
-    sides = tuple(zip(splitters, how.layouts, starts, strict=False))
-    return Rows(kernel, how, sides, starts[-1], cupy.cuda.alloc)
+    return whole_rows(
+        numba_kernel(KERNELS, "row_kernel", how.constants, order=order),
+        *(splitters, how.layouts, how.words, how.lengths),
+        grid=how.grid,
+        threads=how.threads,
+        shared=0,
+    )
 
 
 def suits(
