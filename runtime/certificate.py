@@ -26,8 +26,10 @@ class Certificate:
     right_loss: Array  # (n,)
 
     def bound(self) -> Array:
-        """The bound for every element: (m, n) float64."""
-        elementwise: Array = (self.left @ self.right) * MEASURING + self.floor
+        """The bound for every element: (m, n) float64, Inf where norms leave its range."""
+        with np.errstate(invalid="ignore"):
+            elementwise: Array = (self.left @ self.right) * MEASURING + self.floor
+        elementwise[np.isnan(elementwise)] = np.inf  # 0 · Inf
         return elementwise
 
 

@@ -43,12 +43,12 @@ struct BlockScales {
         }
     }
 
-    // Whether every unit, and every product of two, is a normal float.
+    // Whether every unit, g · 2^E, and every product of two, is a normal float. g is 129 … 258.
     __device__ __forceinline__ bool near() const {
         int least = min(a[0], a[1]), most = max(a[0], a[1]);
 #pragma unroll
         for (int i = 0; i < COLUMNS; i++) least = min(least, b[i]), most = max(most, b[i]);
-        return !WIDE && least >> 9 >= -60 && most >> 9 <= 60;
+        return !WIDE && least >> 9 >= -60 && most >> 9 <= 55;
     }
 
     __device__ __forceinline__ int column(int i) const {

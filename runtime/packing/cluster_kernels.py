@@ -3,8 +3,7 @@
 A panel, 32 rows and all of K, is read once and written once: a cluster's blocks hold a slab of K
 each, in registers, threads of a block as many positions as they are, each 4 rows × 8 of them, as
 `panel_kernels` has it. What a block sees of its rows it sends to the shared memory of all of the
-cluster. Each then makes the same units, and cuts what it holds. Where K is longer, blocks hold more
-pieces of it, one in registers, the others in shared memory.
+cluster. Each then makes the same units, and cuts what it holds.
 
 Rows that may leave are decided on by the cluster's first block, which the others send what those
 lose. All blocks know whether a panel has any. A block may be sent something once it runs, and ends
@@ -40,12 +39,9 @@ from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side
 
 
-def cluster_kernel(
-    side: Side, threads: int, blocks: int, pieces: int
-) -> tuple[Any, tuple[Any, ...]]:
+def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
-    that are split alike, K up to threads · pieces · blocks: the threads of a block, of which each
-    holds so many pieces, all but one in shared memory, and blocks of a cluster.
+    that are split alike, K up to the threads of a block times the blocks of a cluster.
 
     Launches are to say how much memory blocks share besides: `clusters.room`.
     """
@@ -53,11 +49,9 @@ def cluster_kernel(
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
     WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
     COUNT, SIZE, WORDS = side.slices, side.size, words_made(side)
-    BLOCKS, PIECES = blocks, pieces
-    MEMORY_SHARED = types.float32 if side.memory == "float32" else types.float64
+    BLOCKS = blocks
     ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
     SEEN_BYTES, LOST_BYTES = seen_bytes(side, blocks), lost_bytes(side, blocks)
-    PARKED = 4 * ROOM // np.dtype(MEMORY).itemsize  # where pieces begin, behind sums
     LEFT = max(SUMS, 1) * ALL
     fetch, cut_plain = quad_fetch(), plain(side)
     clear, see, show = seeing(side, True)
@@ -73,8 +67,6 @@ def cluster_kernel(
         top_of = cuda.shared.array(ROOM, BITS_SHARED)
         fine_of = cuda.shared.array(ROOM, types.int32)
         sums = cuda.shared.array(0, types.float32)
-        # Pieces, which nobody needs any more when there is more than one sum.
-        parked = cuda.shared.array(0, MEMORY_SHARED)
         # What all blocks of the cluster see, and what rows lose in all of them.
         tops = cuda.shared.array(ALL, BITS_SHARED)
         fines = cuda.shared.array(ALL, types.int32)
@@ -126,22 +118,16 @@ def cluster_kernel(
         group = np.int32(thread // PANEL)
         row = panel_row + QUAD * lane
         last = np.int32(min(rows - row, QUAD))
-        at = np.int32(rank * PIECES * threads + ITEM * part)
+        at = np.int32(rank * threads + ITEM * part)
         source = batch * batch_stride + row + at * stride
 
-        for piece in range(PIECES):
-            clear(either, most, power)
-            fetch(values, x, source, stride, np.int32(k - at), last, vector)
-            see(values, either, most, power)
-            show(
-                values, either, most, power, x, source, stride, np.int32(k - at), np.int32(1),
-                last, threads, top_of, fine_of, sums, slot, piece > 0,
-            )  # fmt: skip
-            if piece < PIECES - 1:
-                for i in range(HELD):
-                    parked[PARKED + (piece * HELD + i) * threads + thread] = values[i]
-                at += np.int32(threads)
-                source += threads * stride
+        clear(either, most, power)
+        fetch(values, x, source, stride, np.int32(k - at), last, vector)
+        see(values, either, most, power)
+        show(
+            values, either, most, power, x, source, stride, np.int32(k - at), np.int32(1),
+            last, threads, top_of, fine_of, sums, slot, False,
+        )  # fmt: skip
         meet_warp()
         put_together(top_of, fine_of, sums, own, group)
         cuda.syncthreads()
@@ -181,15 +167,8 @@ def cluster_kernel(
         slice_words = ((rows + 7) & ~7) * 16
         swizzle = np.int32((np.int32(row) >> 1) & 3)
         base = np.int64(batch) * steps * COUNT * slice_words + row * 16
-        at = np.int32(((rank + 1) * PIECES - 1) * threads + ITEM * (thread // ACROSS))
-        for back in range(PIECES):
-            if back > 0:
-                at -= np.int32(threads)
-                for i in range(HELD):
-                    piece = PIECES - 1 - back
-                    values[i] = parked[PARKED + (piece * HELD + i) * threads + thread]
-            if at >= steps * (STEP // SIZE):
-                continue
+        at = np.int32(rank * threads + ITEM * (thread // ACROSS))
+        if at < steps * (STEP // SIZE):
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             # Rows 2 and 3 of the thread's four have the next chunk's place.
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
@@ -210,7 +189,7 @@ def cluster_kernel(
         lane = np.int32(thread & (ACROSS - 1))
         slot = np.int32(APART * (thread // ACROSS) + QUAD * lane)
         rank = again[4]
-        at = np.int32(rank * PIECES * threads + ITEM * (thread // ACROSS))
+        at = np.int32(rank * threads + ITEM * (thread // ACROSS))
         batch = again[1]
         panel_row = np.int64(again[2])
         if again[0] < a_total:
@@ -227,9 +206,7 @@ def cluster_kernel(
             for i in range(QUAD):
                 for p in range(SUMS):
                     sums[ROOM * p + slot + i] = np.float32(0)
-        for _ in range(PIECES):
-            if at >= steps * (STEP // SIZE):
-                break
+        if at < steps * (STEP // SIZE):
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
             cut_hards(
@@ -237,8 +214,6 @@ def cluster_kernel(
                 factors, numbers, norms, cut, squares,
                 slices, place, flipped, slice_words, sums, slot, np.int32(ROOM),
             )  # fmt: skip
-            at += np.int32(threads)
-            source += threads * stride
         if SUMS == 0:
             return
         cuda.syncthreads()

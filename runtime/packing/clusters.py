@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD, STEP, Layout
+from mixpert_py.runtime.packing.layout import ACROSS, APART, PANEL, STEP, Layout
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side
@@ -23,16 +23,12 @@ PORTABLE = 8  # blocks of a cluster: more are taken as twice as many
 class Tuning(NamedTuple):
     """Sizes of launches that change no bit.
 
-    shapes: threads of a block, the most blocks of a cluster, and pieces of K that a block holds,
-    all but one in shared memory; the first that holds K is taken. wide_shapes: the same where
-    slices are made of, or in, double precision.
+    shapes: threads of a block, and the most blocks of a cluster; the first that holds K is taken.
+    wide_shapes: the same where slices are made of, or in, double precision.
     """
 
-    shapes: tuple[tuple[int, int, int], ...] = (
-        *((256, 8, 1), (512, 8, 1), (512, 16, 1)),
-        (512, 16, 2),
-    )
-    wide_shapes: tuple[tuple[int, int, int], ...] = ((256, 8, 1), (256, 16, 1))
+    shapes: tuple[tuple[int, int], ...] = ((256, 8), (512, 8), (512, 16), (1024, 16))
+    wide_shapes: tuple[tuple[int, int], ...] = ((256, 8), (256, 16))
 
 
 DEFAULT = Tuning()
@@ -41,7 +37,7 @@ DEFAULT = Tuning()
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
     """A launch, but for addresses. words: the integers that follow each operand's addresses.
-    blocks: of a cluster; pieces: of each. shared: bytes of shared memory.
+    blocks: of a cluster. shared: bytes of shared memory.
     """
 
     side: Side
@@ -50,7 +46,6 @@ class Packing:
     lengths: tuple[int, ...]
     threads: int
     blocks: int
-    pieces: int
     grid: int
     shared: int
 
@@ -70,7 +65,7 @@ def prepared_clusters(
     empty, DeviceError where the kernel does not compile.
     """
     how = packing(splitters, forms, result, rule, tuning)
-    constants = how.side, how.threads, how.blocks, how.pieces
+    constants = how.side, how.threads, how.blocks
     return whole_rows(
         numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order),
         *(splitters, how.layouts, how.words, how.lengths),
@@ -88,25 +83,21 @@ def has_clusters(device: int) -> bool:
     return bool(cupy.cuda.Device(device).compute_capability == "90")
 
 
-def shape(side: Side, k: int, tuning: Tuning = DEFAULT) -> tuple[int, int, int] | None:
-    """Threads of a block, blocks of a cluster, and pieces, that hold k; None if none do."""
+def shape(side: Side, k: int, tuning: Tuning = DEFAULT) -> tuple[int, int] | None:
+    """Threads of a block, and blocks of a cluster, that hold k; None if none do."""
     positions = -(-k // STEP) * STEP
-    for threads, most, pieces in tuning.shapes if side.single else tuning.wide_shapes:
-        blocks = -(-positions // (threads * pieces))
+    for threads, most in tuning.shapes if side.single else tuning.wide_shapes:
+        blocks = -(-positions // threads)
         if blocks > PORTABLE:
             blocks = 1 << (blocks - 1).bit_length()
         if blocks <= most:
-            return threads, blocks, pieces
+            return threads, blocks
     return None
 
 
-def room(side: Side, threads: int, pieces: int) -> int:
-    """Bytes of shared memory, besides what the kernel itself says: a sum of each row and part, then
-    pieces; after those, the other sums.
-    """
-    sums = 4 * (threads // ACROSS) * APART
-    itemsize = 4 if side.memory == "float32" else 8
-    return max(sums * side.sums, sums + (pieces - 1) * threads * QUAD * ITEM * itemsize)
+def room(side: Side, threads: int) -> int:
+    """Bytes of shared memory, besides what the kernel itself says: sums of each row and part."""
+    return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
 
 
 def packing(
@@ -122,7 +113,7 @@ def packing(
     k = forms[0].k
     found = shape(sides[0], k, tuning)
     assert found is not None
-    threads, blocks, pieces = found
+    threads, blocks = found
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
     return Packing(
@@ -135,7 +126,6 @@ def packing(
         (panels[0], k, layouts[0].steps),
         threads,
         blocks,
-        pieces,
         blocks * sum(panels),
-        room(sides[0], threads, pieces),
+        room(sides[0], threads),
     )

@@ -118,8 +118,8 @@ def words(
 
 
 def parts_log(x: Form) -> int:
-    """Threads to a sum: a warp where K is the nearest direction, else a few."""
-    return 5 if abs(x.k_stride) < abs(x.row_stride) else 2
+    """Threads to a sum: a warp where K is the nearest direction, or the only one, else a few."""
+    return 5 if x.rows == 1 or abs(x.k_stride) < abs(x.row_stride) else 2
 
 
 @lru_cache(64)

@@ -60,3 +60,13 @@ def test_bound_is_reached_when_errors_agree() -> None:
     bound = product.certificate.bound()
     assert (error <= bound).all()
     assert (bound <= 1.05 * error).all()
+
+
+def test_norms_that_overflow_bound_nothing() -> None:
+    a = np.full((2, 8), 1e308)
+    a[1] = 1
+    b = np.zeros((8, 2))
+    b[:, 1] = 2.0**-40
+    bound = multiply(a, b, EMULATIONS["int8x6"]).certificate.bound()
+    assert np.isposinf(bound[0]).all()
+    assert (bound[1] < 1e-15).all()

@@ -1,5 +1,6 @@
 """Whether a product holds what its scheme states: against FP64, element by element."""
 
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -62,7 +63,8 @@ class Checked:
         left, right = self.xp.asarray(certificate.left), self.xp.asarray(certificate.right)
         left = self.xp.where(self.rows[:, None], left, 0.0)
         right = self.xp.where(self.columns, right, 0.0)
-        return self._within("certificate", value, (left @ right) * MEASURING + certificate.floor)
+        limit = replace(certificate, left=left, right=right).bound()
+        return self._within("certificate", value, limit)
 
     def graded(self, value: Array) -> Failures:
         """Grade B, k · 2^-24 · ‖A(i,:)‖ ‖B(:,j)‖, 2 % let go where one rounding is all of it."""
@@ -137,6 +139,7 @@ class Checked:
 
     def _within(self, what: str, value: Array, limit: Array) -> Failures:
         excess = abs(wide(value) - self.exact) - limit - self.own
+        excess[self.xp.isinf(limit)] = -np.inf  # also where the difference is Inf: Inf - Inf
         return self._failures(what, value, self.exact, excess, self.finite)
 
     def _failures(

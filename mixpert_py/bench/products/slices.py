@@ -87,5 +87,6 @@ def _valued(
     block_of = along // max(block, 1)
     values = digits[:, :, block_of * padded + along % max(block, 1)] * units[:, block_of]
     width = splitter.width if isinstance(splitter, Digits) else splitter.step
-    weights = 2.0 ** (-width * xp.arange(splitter.count))
+    # Not 2.0 ** …: on the device a power of two may be a place off.
+    weights = xp.asarray(np.ldexp(1.0, -width * np.arange(splitter.count)))
     return values * weights[:, None, None]

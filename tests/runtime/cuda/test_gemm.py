@@ -139,6 +139,20 @@ def test_the_largest_units_and_a_sum_of_zero(family: Family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-II", "mixpert-IV"])
+@pytest.mark.parametrize("power", [66, 69, 70, 71, 72, 75, 78])
+def test_units_whose_product_overflows(power: int, name: str, family: Family) -> None:
+    """The largest entries of a block, or of a tile, meet none of each other's."""
+    entry = EMULATIONS[name]
+    scheme = entry if "mixpert" in name else entry.with_block(64)
+    a, b = normal(70, 200, 40)
+    a[::3, 5], b[9, ::3] = 2.0**power, -(2.0**power)
+    value, wanted = product(a, b, scheme, family), expected(a, b, scheme)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_array_equal(value, wanted)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
 def test_alpha_and_beta(name: str, family: Family) -> None:
     scheme = EMULATIONS[name]

@@ -54,7 +54,7 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
     if kernel == "panels":
         function, arguments = panel_kernel(x, 256, 4096)
     elif kernel == "clusters":
-        function, arguments = cluster_kernel(x, 512 if memory == "float32" else 256, 16, 1)
+        function, arguments = cluster_kernel(x, 1024 if memory == "float32" else 256, 16)
     else:
         items = 4 if memory == "float32" else 2
         function, arguments = row_kernel(x, x, 256, items, kernel == "again", kernel != "pairs")

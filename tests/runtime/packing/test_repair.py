@@ -5,7 +5,7 @@ import pytest
 
 from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, words
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, parts_log, words
 from tests.runtime.packing.child import run
 
 
@@ -45,6 +45,12 @@ def test_a_shared_operand_has_no_next_product() -> None:
     _, _, rest = words(a, b, 50, 3, 35, 7, 264)
     assert rest[:4] == (0, 50, 1, 0)
     assert rest[4:8] == (350, 1, 7, 7)
+
+
+def test_a_vector_is_summed_alike_however_it_lies() -> None:
+    """A stack that is copied holds it otherwise, and has the same bits."""
+    lies = (1, 0), (0, 1), (1, 1), (50, 1), (1, 50)
+    assert {parts_log(Form("float32", 1, 1, 50, 50, *strides, True)) for strides in lies} == {5}
 
 
 @pytest.mark.gpu

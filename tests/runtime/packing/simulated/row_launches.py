@@ -121,7 +121,7 @@ def _clusters(
     ]
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
     with simulation():
-        function, _ = cluster_kernel(how.side, how.threads, how.blocks, how.pieces)
+        function, _ = cluster_kernel(how.side, how.threads, how.blocks)
         launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
         launch(*arguments[0], *other, *how.lengths)
     return found
