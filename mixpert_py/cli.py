@@ -20,6 +20,13 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.file_commands import rewrite, unrewrite
 from mixpert_py.program_command import ProgramCommand, TuningCommand
 
+SEARCHES = (
+    "predictive",
+    "greedy",
+    "exhaustive",
+    "random",
+)  # tuner.search has them, and imports NumPy
+
 
 def main() -> None:
     """The console script."""
@@ -214,6 +221,13 @@ def run(
 )
 @click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
+@click.option(
+    "--search",
+    type=click.Choice(SEARCHES),
+    default=SEARCHES[0],
+    show_default=True,
+    help="How plans are chosen; greedy as MixPert published it, the last two as controls.",
+)
 @click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.argument("script", metavar="SCRIPT")
@@ -224,6 +238,7 @@ def tune(
     compare: tuple[str, ...],
     backend: str | None,
     time_limit: float | None,
+    search: str,
     output: str | None,
     as_json: bool,
     script: str,
@@ -247,9 +262,8 @@ def tune(
     path = Path(output) if output else config.plan_beside(script)
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
-    wish = tuning.Wish(
-        budget, criterion, compare, backend, time_limit, shlex.join(["mixpert", *sys.argv[1:]])
-    )
+    command = shlex.join(["mixpert", *sys.argv[1:]])
+    wish = tuning.Wish(budget, criterion, compare, backend, time_limit, search, command)
     with tables.progress(as_json) as on_run:
         tuned = tuning.tune_program(program, wish, existing, on_run)
     if tuned is None:

@@ -4,7 +4,7 @@ On a machine without tensor cores an emulated product takes as long as NumPy nee
 What counts there is how many slice products a tensor core would have to make.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mixpert_py.runtime.schemes import get
@@ -50,3 +50,9 @@ class Clock:
             for site, trace in self._sites.items()
         }
         return replace(measured, seconds=sum(costs.values()), site_seconds=costs)
+
+    def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
+        """Scheme → the site's time under it; empty where times are measured."""
+        if self._cost is None:
+            return {}
+        return {scheme: self._cost(site, self._sites[site], scheme) for scheme in schemes}

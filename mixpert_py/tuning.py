@@ -24,20 +24,23 @@ from mixpert_py.tuner.noise import SMALLEST_GAIN
 from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.tuner.report.record import record as outcome_record
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.search import DEFAULT, tune
 from mixpert_py.verification import PAIRS, Verification, summary, verify
 from mixpert_py.worker import SiteResult
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the user asked for. `criterion`: a metric's name or `module:function`."""
+    """What the user asked for. `criterion`: a metric's name or `module:function`; `search`: one of
+    `tuner.search.SEARCHES`.
+    """
 
     budget: float
     criterion: str = "frobenius"
     compare: tuple[str, ...] = ()
     backend: str | None = None
     time_limit: float | None = None
+    search: str = DEFAULT
     command: str = ""
 
 
@@ -97,7 +100,7 @@ def tune_program(
     natives = [experiment.measurement(run, baseline.reference) for run in baseline.natives]
     clock = Clock(natives, baseline.profile, cost)
     operators = [
-        _operator(sites[site], trace, clock.native.site_seconds.get(site, 0.0), site in locked)
+        _operator(sites[site], trace, clock, levels, site in locked)
         for site, trace in baseline.profile.items()
         if site in sites
     ]
@@ -112,7 +115,14 @@ def tune_program(
     start = dict.fromkeys((operator.id for operator in operators), "native")
     start |= {site: entry.scheme for site, entry in locked.items() if site in start}
     outcome = tune(
-        measure, operators, flow.edges, rungs, wish.budget, noise=clock.noise, start=start
+        measure,
+        operators,
+        flow.edges,
+        rungs,
+        wish.budget,
+        noise=clock.noise,
+        start=start,
+        search=wish.search,
     )
     outcome, verification = _verified(experiment, baseline, outcome, wish.budget, cost is not None)
     reverted = (
@@ -176,17 +186,20 @@ def _kept(
     ]
 
 
-def _operator(site: CallSite, trace: SiteResult, seconds: float, locked: bool) -> Operator:
+def _operator(
+    site: CallSite, trace: SiteResult, clock: Clock, levels: Iterable[str], locked: bool
+) -> Operator:
     return Operator(
         id=site.id,
         expression=site.expression,
         line=site.line,
         calls=trace.calls,
         shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
-        seconds=seconds,
+        seconds=clock.native.site_seconds.get(site.id, 0.0),
         local_errors={
             scheme: nan if error is None else error for scheme, error in trace.errors.items()
         },
+        predicted=clock.predicted(site.id, levels),
         locked=locked,
     )
 

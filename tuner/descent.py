@@ -1,6 +1,7 @@
 """The door of every search: `consider` runs a plan, judges it, and stands on it if it passes."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import nan
 
 from mixpert_py.errors import ProgramError
@@ -78,6 +79,17 @@ class Descent:
                 self.kept = self._best(passed)
         return self.kept if passed else min(tried, key=_distance)
 
+    def restore(self, step: Mapping[str, str]) -> None:
+        """Try a step that is to save nothing but error; it passes if it is no slower."""
+        plan = {**self.kept.plan, **step}
+        trial = self._judge(plan, self._run(plan))
+        no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
+        if no_slower and trial.gain >= -self.noise(*trial.changed):
+            trial = replace(trial, reason=Reason.KEPT)
+        self._record(trial)
+        if trial.reason is Reason.KEPT:
+            self.kept = trial
+
     def seconds(self, site: str) -> float:
         """A site's time under the plan kept; 0 if it did not run."""
         return self.kept.measurement.site_seconds.get(site, 0.0)
@@ -87,6 +99,23 @@ class Descent:
         if isinstance(self._noise, Mapping):
             return sum(self._noise.get(site, 0.0) for site in sites)
         return self._noise
+
+    def unmoved(self, operator: Operator) -> Reason | None:
+        """Why an operator is not lowered at all, if it is not."""
+        if operator.locked:
+            return Reason.LOCKED
+        if operator.id not in self.start.measurement.site_seconds:
+            return Reason.NEVER_RAN
+        if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
+            return Reason.TOO_SHORT
+        return None
+
+    def options(self, operator: Operator) -> list[str]:
+        """The schemes that an operator may run under: the start's first, then those below it."""
+        scheme = self.start.plan[operator.id]
+        if self.unmoved(operator) is not None:
+            return [scheme]
+        return [scheme, *(x for rung in self.ladder.below(operator.id, scheme) for x in rung)]
 
     def predecessors(self, site: str) -> list[str]:
         """Sites whose result can reach an operand of this one and whose scheme is free."""

@@ -28,12 +28,9 @@ def lower(descent: Descent, operator: Operator) -> tuple[Reason, str]:
     A rung within the budget that is not faster, or takes no call, is passed over: the next one is
     compared with the level kept.
     """
-    site = operator.id
-    if operator.locked:
-        return Reason.LOCKED, ""
-    if site not in descent.start.measurement.site_seconds:
-        return Reason.NEVER_RAN, ""
-    reason = Reason.BOTTOM
+    if (unmoved := descent.unmoved(operator)) is not None:
+        return unmoved, ""
+    site, reason = operator.id, Reason.BOTTOM
     for rung in descent.ladder.below(site, descent.kept.plan[site]):
         if descent.seconds(site) <= descent.noise(site):
             return Reason.TOO_SHORT, ""

@@ -10,7 +10,8 @@ class Operator:
 
     shapes: distinct (m, k, n) of its products; seconds: all its calls in the baseline, in the unit
     of Measurement.site_seconds; local_errors: scheme → relative Frobenius error against FP64 on
-    the profiled operands; locked: keeps the scheme that the search starts with.
+    the profiled operands; predicted: scheme → what `seconds` would be under it; locked: keeps the
+    scheme that the search starts with.
     """
 
     id: str
@@ -20,4 +21,5 @@ class Operator:
     shapes: tuple[tuple[int, int, int], ...] = ()
     seconds: float = 0.0
     local_errors: Mapping[str, float] = field(default_factory=dict)
+    predicted: Mapping[str, float] = field(default_factory=dict)
     locked: bool = False

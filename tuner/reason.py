@@ -17,6 +17,8 @@ class Reason(StrEnum):
     LOCKED = "locked"
     NEVER_RAN = "never ran"
     TOO_SHORT = "too short"
+    PREDICTED = "predicted over budget"
+    SEARCHED = "as the best plan has it"
     RAISED = "raised for a successor"
     START_OVER_BUDGET = "over budget at the start"
     INTERRUPTED = "interrupted"

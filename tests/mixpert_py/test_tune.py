@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import launcher, plan
+from mixpert_py.cli import SEARCHES
 from mixpert_py.clock import Cost
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.experiment import Comparison, Experiment
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
-from mixpert_py.tuner import criterion
+from mixpert_py.tuner import criterion, search
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuning import Tuned, Wish, tune_program
 from mixpert_py.worker import SiteResult
@@ -75,7 +76,8 @@ def test_a_tiny_budget_keeps_everything_native(chain: Path) -> None:
     found = tuned(chain, 1e-15, float32_is_faster)
     assert schemes(found) == ["native", "native"]
     assert not found.outcome.lowered
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.OVER_BUDGET}
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.PREDICTED}
+    assert len(found.outcome.trials) == 1
     assert found.verification.error == 0
 
 
@@ -117,6 +119,22 @@ def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
     assert found.outcome.best.seconds < found.outcome.start.seconds / 3
     for verdict in found.outcome.verdicts:
         assert {"int8x10", "int8x1"} < verdict.operator.local_errors.keys()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: Mixpert) -> None:
+    options = "--error", "1e-5", "--backend", "reference", "--search", search, "--json"
+    chain.write_text(CHAIN.replace("300", "96").replace("c = b.dot(a)\n", ""))
+    done = mixpert("tune", *options, str(chain))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found["schemes"].values()) <= {"int8x6", "int8x8", "int8x10"}
+    assert found["error"] <= 1e-5
+
+
+def test_the_searches_are_the_tuners() -> None:
+    assert tuple(search.SEARCHES) == SEARCHES
+    assert next(iter(search.SEARCHES)) == search.DEFAULT
 
 
 def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
@@ -304,7 +322,7 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
         return times.get(site, {}).get(scheme, 0.0)
 
     existing = Plan(site=[plan.Site(id=site, scheme="native", locked=True) for site in others])
-    wish = Wish((one + both) / 2)
+    wish = Wish((one + both) / 2, search="greedy")
     found = tune_program(program, wish, existing, cost=cost)
     assert found is not None
     reasons = {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}

@@ -23,6 +23,7 @@ def search(
     **options: Any,
 ) -> Outcome:
     options.setdefault("noise", 0.0)
+    options.setdefault("search", "greedy")
     return tune(program, program.operators(*locked), edges, ladder, budget, **options)
 
 

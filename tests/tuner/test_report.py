@@ -41,7 +41,7 @@ def outcome() -> Outcome:
         replace(operator, expression=expression, line=40 + operator.line, shapes=((4, 5, 6),))
         for operator, expression in zip(program.operators(), expressions, strict=True)
     ]
-    return tune(program, operators, [(FACTOR, SOLVE)], CPU, 1e-5, noise=0.002)
+    return tune(program, operators, [(FACTOR, SOLVE)], CPU, 1e-5, noise=0.002, search="greedy")
 
 
 def printed(report: Report, width: int) -> str:
