@@ -173,4 +173,4 @@ class _Search:
             nearest = min(tried, key=lambda trial: len(trial.changed))
             return nearest.reason, nearest.measurement.problem or ""
         error = self.propagation.error({**descent.kept.plan, site: lower[0]})
-        return (Reason.PREDICTED if error > descent.budget else Reason.NO_GAIN), ""
+        return (Reason.PREDICTED if error > descent.budget else Reason.NOT_FASTER), ""

@@ -126,8 +126,8 @@ def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: M
     options = "--error", "1e-5", "--backend", "reference", "--search", search, "--json"
     chain.write_text(CHAIN.replace("300", "96").replace("c = b.dot(a)\n", ""))
     done = mixpert("tune", *options, str(chain))
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
     assert set(found["schemes"].values()) <= {"int8x6", "int8x8", "int8x10"}
     assert found["error"] <= 1e-5
 
