@@ -21,10 +21,27 @@ DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER, "c": Re
 FLOAT_NAMES = ("float32", "float64")
 
 
+class Addend(NamedTuple):
+    """What a product becomes a term of: alpha · A·B + beta · c.
+
+    alpha, beta: finite, of the result's precision; beta is not 0. c: a CuPy array of the result's
+    type, of its shape or broadcast to it. in_place: the sum is written to c.
+    """
+
+    alpha: float
+    beta: float
+    c: Any
+    in_place: bool = False
+
+
+ALONE = Addend(1.0, 0.0, None)
+
+
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
-    left, right: an operand packed before. takes_tensors: native is PyTorch's own.
+    left, right: an operand packed before. takes_tensors: native is PyTorch's own. addend: what
+    whoever makes the product may add at once; `run` does not.
     """
 
     native: Native
@@ -36,6 +53,7 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
     left: Any = None
     right: Any = None
     takes_tensors: bool = False
+    addend: Addend | None = None
 
     @property
     def destination(self) -> Any:
@@ -81,13 +99,14 @@ class Wish(NamedTuple):
 class Made(NamedTuple):
     """A product that a scheme made. outliers: share of the operands' blocks that left its slices.
 
-    certificate: only where it was asked for.
+    certificate: only where it was asked for. added: the value is the sum with the call's addend.
     """
 
     value: Any
     scheme: str
     outliers: float = 0.0
     certificate: Certificate | None = None
+    added: bool = False
 
     def into(self, value: Any) -> "Made":
         """The same product, in another array."""

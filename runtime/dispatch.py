@@ -159,6 +159,8 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
         raise PlanError(f"unknown guarantee {wish.guarantee!r}; known: componentwise")
 
     trace = force.trace
+    if trace is not None and (trace.levels or wish.site in trace.keep):
+        call = call._replace(addend=None)  # it looks at products themselves
     start = perf_counter()
     outcome = make(call, choice, backend, wish, traced=trace is not None)
     made = outcome if isinstance(outcome, Made) else None

@@ -6,14 +6,15 @@ and a rewritten `c += a @ b` is `c = fused(c, a, b, form="c+=ab")`.
 
 import operator
 import re
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from numpy import ndarray
+from numpy import errstate, finfo, ndarray
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.call import Call, Wish, matmul_shape
+from mixpert_py.runtime.call import Addend, Call, Wish, broadcast, matmul_shape, result_shape
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 
@@ -28,6 +29,8 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "-=": operator.isub,
 }
 
+INTEGERS = 24  # bits: any float type has these integers as they are
+
 
 class Form(NamedTuple):
     """How a sum is written: whether the product is its first term, and has a factor; and so on."""
@@ -35,7 +38,7 @@ class Form(NamedTuple):
     product_first: bool
     has_alpha: bool
     has_beta: bool
-    add: Callable[[Any, Any], Any]
+    sign: str
 
 
 def fused(
@@ -46,19 +49,26 @@ def fused(
     site: str | None = None,
     block: int | None = None,
 ) -> Any:
-    """The sum that `form` describes, by the operators that the program wrote and in their order.
+    """The sum that `form` describes.
 
     operands: as they stand in the form, such as "c-ab" or "alpha*ab+beta*c"; a and b are a pair
     where they have a factor. `c+=ab` and `c-=ab` write where Python's statement would, and return
-    what it would bind. Any types: each step is the program's own but the product. Raises PlanError
-    for a form that is none; other arguments and errors as in `matmul`.
+    what it would bind. Any types: each step but the product is made by the operator that the
+    program wrote, in the program's order. Raises PlanError for a form that is none; other arguments
+    and errors as in `matmul`.
+
+    CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
+    the product: `cuda.backend.multiply` says how that is rounded. Shape and type are those of the
+    operators, and so are the places of NaN and Inf where nothing overflows on its way.
     """
     how = read(form)
     count = 2 if how.product_first or how.has_beta else 1  # arguments of the first term
     left, right = operands[:count], operands[count:]
     other, product = (right, left) if how.product_first else (left, right)
-    term = None if how.product_first else _other(other)
     a, b = product[1] if how.has_alpha else product
+    addend = None if type(a) is ndarray else _addend(how, product[0], a, b, other)
+    term_first = not how.product_first and addend is None
+    term = _other(other) if term_first else None
     if (
         scheme is None
         and backend is None
@@ -66,17 +76,68 @@ def fused(
         and type(a) is type(b) is ndarray
         and a.size < MOVES
     ):
-        made = operator.matmul(a, b)
+        value = operator.matmul(a, b)
     else:
-        call = Call(operator.matmul, a, b, (), None, matmul_shape)
-        made = planned(call, Wish(scheme, block, backend, site))[0]
+        call = Call(operator.matmul, a, b, (), None, matmul_shape, addend=addend)
+        value, made = planned(call, Wish(scheme, block, backend, site))
+        if made is not None and made.added:
+            return value
     if how.has_alpha:
-        made = product[0] * made
-    return how.add(made, _other(other)) if how.product_first else how.add(term, made)
+        value = product[0] * value
+    if not term_first:
+        term = _other(other)
+    add = SUMS[how.sign]
+    return add(value, term) if how.product_first else add(term, value)
 
 
 def _other(term: tuple[Any, ...]) -> Any:
     return term[0] if len(term) == 1 else term[0] * term[1]
+
+
+def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Addend | None:
+    """What the product may be added to at once: all CuPy arrays of one type on one device, and
+    numbers. None where the operators must judge, or do what one pass cannot.
+    """
+    array = getattr(sys.modules.get("cupy"), "ndarray", None)
+    beta, c = (1.0, *other) if len(other) == 1 else other
+    if type(beta) is array:
+        beta, c = c, beta
+    if array is None or not type(a) is type(b) is type(c) is array:
+        return None
+    if a.dtype.char not in "fd" or not a.dtype == b.dtype == c.dtype:
+        return None
+    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2] or 0 in (a.size, b.size):
+        return None
+    in_place = how.sign.endswith("=")
+    if c.data.device_id != a.data.device_id or not _fits(c, a, b, in_place):
+        return None
+    alpha = _factor(alpha, a.dtype.type) if how.has_alpha else 1.0
+    beta = _factor(beta, a.dtype.type) if len(other) == 2 else 1.0
+    if alpha is None or not beta:  # the kernels do not read c, and its NaN, where beta is 0
+        return None
+    if how.sign.startswith("-"):
+        alpha, beta = (alpha, -beta) if how.product_first else (-alpha, beta)
+    return Addend(alpha, beta, c, in_place)
+
+
+def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:
+    """Whether a sum with c has the product's shape."""
+    try:
+        shape = result_shape(a, b)
+        return bool(c.shape == shape or (not in_place and broadcast(c.shape, shape) == shape))
+    except ValueError:
+        return False
+
+
+def _factor(x: Any, real: Any) -> float | None:
+    """A number as an array of type `real` takes it, if the array keeps its type, and if the number
+    is 0 or normal there: the kernels may flush others.
+    """
+    if type(x) not in (int, float, real) or (type(x) is int and x.bit_length() > INTEGERS):
+        return None
+    with errstate(all="ignore"):
+        value = float(real(x))
+    return value if value == 0 or finfo(real).tiny <= abs(value) <= finfo(real).max else None
 
 
 @lru_cache(maxsize=64)
@@ -88,4 +149,4 @@ def read(form: str) -> Form:
         beta, sign, alpha = found.groups()
     if found is None or (beta and sign.endswith("=")):
         raise PlanError(f"unknown form {form!r} of a sum; known: ab+c, alpha*ab+beta*c, c+=ab, …")
-    return Form(form.startswith("a"), bool(alpha), bool(beta), SUMS[sign])
+    return Form(form.startswith("a"), bool(alpha), bool(beta), sign)

@@ -225,6 +225,7 @@ def _on_device(
             out=out,
             left=call.left,
             right=call.right,
+            addend=call.addend,
             guarantee=wish.guarantee,
             certificate=wish.certificate,
             traced=traced,

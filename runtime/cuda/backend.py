@@ -5,25 +5,29 @@ know something of it (a trace, a certificate, a guarantee) reads it back.
 """
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.call import broadcast, name_of
+from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
+from mixpert_py.runtime.cuda.gemm import leaves_c_alone
+from mixpert_py.runtime.cuda.parts import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.layout import of_some
 from mixpert_py.runtime.scheme import Scheme
 
-PANEL = 128  # rows or columns: what memory does not hold is divided at multiples of it
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
-ONE = batches((), (), ())
 
 Packed = Any  # as packing.pack gives it
+
+# (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
+# GEMM has added to c cannot be taken back when the kernel after it does not compile.
+_repaired: set[tuple[int, str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,16 @@ class Kernels:
 
 
 class Product(NamedTuple):
-    """C (…, m, n) and the packed operands it was made of; None where it was made in parts."""
+    """C (…, m, n) and the packed operands it was made of; None where it was made in parts.
+
+    added: the addend is in it.
+    """
 
     value: Any
     scheme: Scheme
     left: Packed | None
     right: Packed | None
+    added: bool
 
 
 @cache
@@ -72,6 +80,7 @@ def multiply(
     out: Any = None,
     left: Packed | None = None,
     right: Packed | None = None,
+    addend: Addend | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
 ) -> Product:
@@ -83,18 +92,29 @@ def multiply(
     certificate. Where memory is short the product is made in parts, with the same result. Raises
     CuPy's OutOfMemoryError where even that does not help, DeviceError where a kernel does not
     compile.
+
+    addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
+    in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
+    An element x of A·B becomes RN(beta · c + RN(alpha · x)): what the operators make but for the
+    rounding, and overflow, of beta · c; and just that where beta is a power of two. In rows and
+    columns with outliers, NaN or Inf, x is what the slices hold, and alpha times the rest is added
+    after that, rounded anew.
     """
     xp = kernels.xp
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
     stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
+    if addend is not None:
+        addend = _readable(xp, addend, a, b, scheme, (*stack, m, n))
+        if addend is not None and addend.in_place:
+            out = addend.c
     result = out
     if out is None or not _has_plain_rows(out) or _overlaps(xp, out, a, b):
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
-    step = _Step(kernels, scheme, rule, measure, stream, used)
-    packed: tuple[Packed | None, Packed | None] = None, None
+    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE)
+    made: tuple[Packed | None, Packed | None, bool] = None, None, False
     if result.size and k == 0:
         result.fill(0)
     elif result.size:
@@ -102,7 +122,7 @@ def multiply(
         if stacked:
             batch = batches(stack_sizes(a), stack_sizes(b), stack)
             a, b, c = matrices(a), matrices(b), c.reshape(-1, m, n)
-        packed = step.make(a, b, c, batch, left, right)
+        made = step.make(a, b, c, batch, left, right)
     if result is not out and out is not None:
         out[...] = result
         if used is not None:
@@ -110,7 +130,7 @@ def multiply(
         result = out
     if used is not None:
         keep_for_graph(result, used)
-    return Product(result, scheme, *packed)
+    return Product(result, scheme, *made)
 
 
 def is_capturing(xp: Any, stream: int) -> bool:
@@ -128,6 +148,8 @@ class _Step(NamedTuple):
     """The three launches, for matrices or stacks of them.
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
+    addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
+    is in it.
     """
 
     kernels: Kernels
@@ -136,6 +158,7 @@ class _Step(NamedTuple):
     measure: bool
     stream: int
     used: list[Any] | None
+    addend: Addend
 
     def make(
         self,
@@ -145,18 +168,19 @@ class _Step(NamedTuple):
         batch: tuple[Batch, ...],
         left: Packed | None = None,
         right: Packed | None = None,
-    ) -> tuple[Packed | None, Packed | None]:
+    ) -> tuple[Packed | None, Packed | None, bool]:
         """A·B into c (m, n) or (count, m, n): whole, or part by part where memory is short."""
         try:
             return self._whole(a, b, c, batch, left, right)
         except self.kernels.xp.cuda.memory.OutOfMemoryError:
-            parts = [] if self.measure else list(_parts(a, b, c, batch))
+            whole = self.measure or self.addend.c is not None
+            parts = [] if whole else list(parts_of(a, b, c, batch))
             if not parts:
                 raise
         # Not in the handler, which holds what the attempt has allocated.
         for part in parts:
             self.make(*part)
-        return None, None
+        return None, None, False
 
     def _whole(
         self,
@@ -166,8 +190,8 @@ class _Step(NamedTuple):
         batch: tuple[Batch, ...],
         left: Packed | None,
         right: Packed | None,
-    ) -> tuple[Packed, Packed]:
-        kernels, scheme, rule, measure, stream, used = self
+    ) -> tuple[Packed, Packed, bool]:
+        kernels, scheme, rule, measure, stream, used, addend = self
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -177,33 +201,38 @@ class _Step(NamedTuple):
                     if used is not None:
                         used.append(made)
                     kernels.repair(*made, scheme, c, stream=stream)
-                    return made
+                    return *made, False
             left, right = kernels.pack(x, y, scheme, **given)
         elif left is None:
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
         if used is not None:
-            used.append((left, right))
-        for rows, columns, out in _launches(left, right, c, batch):
-            work = kernels.gemm(rows, columns, scheme, out, stream=stream)
+            used.append((left, right, None if addend.in_place else addend.c))
+        for rows, columns, out, other in _launches(left, right, c, addend.c, batch):
+            alpha, beta = addend.alpha, addend.beta
+            work = kernels.gemm(
+                rows, columns, scheme, out, alpha=alpha, beta=beta, c=other, stream=stream
+            )
             if used is not None and work is not None:
                 used.append(work)
-            kernels.repair(rows, columns, scheme, out, stream=stream)
-        return left, right
+            kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
+        _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
+        return left, right, addend.c is not None
 
 
 def _launches(
-    left: Packed, right: Packed, c: Any, batch: tuple[Batch, ...]
-) -> Iterable[tuple[Packed, Packed, Any]]:
-    """What each launch multiplies, and into which of c's matrices."""
+    left: Packed, right: Packed, c: Any, other: Any, batch: tuple[Batch, ...]
+) -> Iterable[tuple[Packed, Packed, Any, Any]]:
+    """What each launch multiplies, into which of c's matrices, and which of `other` it adds."""
     if len(batch) == 1:
-        return ((left, right, c),)
+        return ((left, right, c, other),)
     return (
         (
             part(left, some.a, 1 if some.shares_a else some.count),
             part(right, some.b, 1 if some.shares_b else some.count),
             c[some.c : some.c + some.count],
+            None if other is None else other[some.c : some.c + some.count],
         )
         for some in batch
     )
@@ -221,42 +250,33 @@ def _has_plain_rows(out: Any) -> bool:
     return bool(out.strides[-1] == out.itemsize and out.strides[-2] >= n * out.itemsize)
 
 
+def _readable(
+    xp: Any, addend: Addend, a: Any, b: Any, scheme: Scheme, shape: tuple[int, ...]
+) -> Addend | None:
+    """The addend with c as a kernel reads it, (m, n) or (count, m, n); None where none can.
+
+    In place there is one launch that reads and writes c, and after it nothing that reads it as an
+    operand, or that can fail.
+    """
+    c = addend.c
+    if addend.in_place:
+        fits = (
+            c.ndim == 2
+            and _has_plain_rows(c)
+            and leaves_c_alone(scheme, a.shape[-1])
+            and (c.data.device_id, a.dtype.char + b.dtype.char) in _repaired
+            and not _overlaps(xp, c, a, b)
+        )
+        return addend if fits else None
+    if c.shape != shape:
+        c = xp.broadcast_to(c, shape)
+    if c.strides[-1] != c.itemsize or (c.ndim > 3 and not c.flags.c_contiguous):
+        return None
+    return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
+
+
 def _overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(out, a) or xp.may_share_memory(out, b))
-
-
-def _parts(a: Any, b: Any, c: Any, batch: tuple[Batch, ...]) -> Iterator[tuple[Any, ...]]:
-    """A product in parts that need less memory at a time; none where it is small as it is."""
-    if len(batch) > 1:
-        for some in batch:
-            rows = _some(a, some.a, some.count, some.shares_a)
-            columns = _some(b, some.b, some.count, some.shares_b)
-            yield rows, columns, c[some.c : some.c + some.count], ONE
-        return
-    count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
-    if count > 1:
-        for part in _two(count, 1):
-            yield _matrix(a, part), _matrix(b, part), c[part], ONE
-    elif max(m, n) > PANEL:
-        for part in _two(max(m, n), PANEL):
-            if m >= n:
-                yield a[..., part, :], b, c[..., part, :], ONE
-            else:
-                yield a, b[..., part], c[..., part], ONE
-
-
-def _two(length: int, multiple: int) -> tuple[slice, slice]:
-    middle = -(-length // 2 // multiple) * multiple
-    return slice(0, middle), slice(middle, length)
-
-
-def _matrix(x: Any, part: slice) -> Any:
-    """Some matrices of a stack; all of one that is shared."""
-    return x if x.ndim == 2 or len(x) == 1 else x[part]
-
-
-def _some(x: Any, start: int, count: int, shared: bool) -> Any:
-    return x if x.ndim == 2 else x[start : start + (1 if shared else count)]
 
 
 def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda.tile import (
     HOPPER,
+    LEAST_SEGMENT,
     PORTABLE,
     STEP,
     Chip,
@@ -81,7 +82,7 @@ def gemm(
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
     one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
-    shape, or None; it may be `out` itself where K is one segment. family: the kernels to use, None
+    shape, or None; it may be `out` itself where `leaves_c_alone`. family: the kernels to use, None
     for the device's best.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
@@ -112,6 +113,15 @@ def gemm(
     )
     how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
     return parts
+
+
+@lru_cache(maxsize=1024)
+def leaves_c_alone(scheme: Scheme, k: int) -> bool:
+    """Whether C is written once, with the result: not so where sums over several segments of K,
+    exponent blocks or what INT32 holds, are added in memory.
+    """
+    _, block, stretch = scheme.lengths(k)
+    return not scheme.exact or stretch >= k or -(-block // STEP) < LEAST_SEGMENT
 
 
 class Launch(NamedTuple):

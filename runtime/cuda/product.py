@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Made, result_shape
+from mixpert_py.runtime.call import Addend, Made, result_shape
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import matrices
@@ -35,6 +35,7 @@ def make(
     out: Any = None,
     left: "Ready | None" = None,
     right: "Ready | None" = None,
+    addend: Addend | None = None,
     guarantee: str | None = None,
     certificate: bool = False,
     traced: bool = False,
@@ -42,8 +43,10 @@ def make(
     """A·B under scheme `name`, or why the device cannot make it.
 
     a, b: CuPy arrays as np.matmul takes them, float32 or float64, one dimension or more. out: an
-    array of the result's shape and type. left, right: operands that `pack_one` packed. traced: the
-    share of outliers is read back; that, a guarantee and a certificate wait for the device.
+    array of the result's shape and type. left, right: operands that `pack_one` packed. addend: the
+    result is the sum with it where `Made.added` says so; there is no `out` then, a and b have two
+    dimensions or more, and nothing is empty. traced: the share of outliers is read back; that, a
+    guarantee and a certificate wait for the device.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -65,22 +68,29 @@ def make(
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
         scheme, name, rule = found, found.name, "none"
-    product = _attempt(
-        kernels.xp,
-        a.data.device_id,
-        scheme,
-        lambda: cuda_backend.multiply(
-            kernels,
-            rows,
-            columns,
+
+    def multiplied(addend: Addend | None) -> Product | Reason:
+        return _attempt(
+            kernels.xp,
+            a.data.device_id,
             scheme,
-            out=None if out is None else _as_matrices(out, a, b),
-            left=left and left.packed,
-            right=right and right.packed,
-            rule=rule,
-            measure=certificate,
-        ),
-    )
+            lambda: cuda_backend.multiply(
+                kernels,
+                rows,
+                columns,
+                scheme,
+                out=None if out is None else _as_matrices(out, a, b),
+                left=left and left.packed,
+                right=right and right.packed,
+                addend=addend,
+                rule=rule,
+                measure=certificate,
+            ),
+        )
+
+    product = multiplied(addend)
+    if product is Reason.MEMORY and addend is not None:
+        product = multiplied(None)
     if isinstance(product, Reason):
         return product
     value = product.value if out is None else out
@@ -91,6 +101,7 @@ def make(
         name,
         _outliers(product) if traced and not _captures(kernels.xp) else 0.0,
         _certificate(product, rows, columns) if certificate else None,
+        product.added,
     )
 
 

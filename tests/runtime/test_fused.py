@@ -38,8 +38,11 @@ FORMS: dict[str, Callable[..., Any]] = {
     "alpha*ab+c": lambda alpha, ab, c: alpha * (ab[0] @ ab[1]) + c,
     "c-alpha*ab": lambda c, alpha, ab: c - alpha * (ab[0] @ ab[1]),
     "c+=alpha*ab": lambda c, alpha, ab: _plus(c, alpha * (ab[0] @ ab[1])),
+    "c-=alpha*ab": lambda c, alpha, ab: _minus(c, alpha * (ab[0] @ ab[1])),
+    "ab+beta*c": lambda a, b, beta, c: a @ b + beta * c,
     "ab-beta*c": lambda a, b, beta, c: a @ b - beta * c,
     "beta*c-ab": lambda beta, c, a, b: beta * c - a @ b,
+    "alpha*ab+beta*c": lambda alpha, ab, beta, c: alpha * (ab[0] @ ab[1]) + beta * c,
     "alpha*ab-beta*c": lambda alpha, ab, beta, c: alpha * (ab[0] @ ab[1]) - beta * c,
     "beta*c+alpha*ab": lambda beta, c, alpha, ab: beta * c + alpha * (ab[0] @ ab[1]),
 }

@@ -59,11 +59,11 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
             raise TypeError("Unsupported type <class 'numpy.ndarray'>")
-        out = tuple(o.x for o in kwargs.pop("out", ()))
+        out = kwargs.pop("out", ())
         result = getattr(ufunc, method)(
-            *map(plain, inputs), **kwargs, **({"out": out} if out else {})
+            *map(plain, inputs), **kwargs, **({"out": plain(out)} if out else {})
         )
-        return ndarray(np.asarray(result))
+        return out[0] if out else ndarray(np.asarray(result))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return wrapped(func)(*args, **kwargs)
@@ -240,7 +240,7 @@ class Names(SimpleNamespace):
 class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
 
-    launches: (batch, m, n) of every product made.
+    has_small: every stack is small. launches: (batch, m, n) of every product made.
     """
 
     name: str = "NVIDIA H200"
@@ -251,6 +251,7 @@ class FakeGpu:
     memory: float = float("inf")
     refuses: Exception | None = None
     lowered: bool = False
+    has_small: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     moved: int = 0
     freed: int = 0
@@ -263,9 +264,10 @@ class FakeGpu:
         device._find.cache_clear()
         monkeypatch.setattr(device_product, "_refused", {})
 
-        def nothing(*args: Any, **given: Any) -> None: ...
-
-        kernels = cuda_backend.Kernels(cupy, self.pack, self.pack_one, self.gemm, nothing, nothing)
+        monkeypatch.setattr(cuda_backend, "_repaired", set())
+        kernels = cuda_backend.Kernels(
+            cupy, self.pack, self.pack_one, self.gemm, self.repair, self.multiply_if_small
+        )
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
 
@@ -300,23 +302,57 @@ class FakeGpu:
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
         return packed._replace(origin=packed)
 
+    def multiply_if_small(
+        self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
+    ) -> tuple[FakePacked, FakePacked] | None:
+        if not self.has_small:
+            return None
+        packed = self.pack(a, b, scheme, **given)
+        self.gemm(*packed, scheme, out, stream=given["stream"])
+        return packed
+
     def gemm(
-        self, left: FakePacked, right: FakePacked, scheme: Any, out: Any, *, stream: int
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        c: Any = None,
+        stream: int,
     ) -> None:
+        """RN(beta · c + RN(alpha · x)), x an element of the slices' product, which is 0 in rows and
+        columns with NaN or Inf.
+        """
         assert stream == Stream.here.ptr
         assert left.scheme == right.scheme == scheme
         left.check()
         right.check()
-        c = out.x if out.ndim == 3 else out.x[np.newaxis]
-        count, m, n = c.shape
         assert out.strides[-1] == out.itemsize
-        self.launches.append((count, m, n))
-        rows, columns = left.array(), right.array()
-        assert {len(rows), len(columns)} <= {1, count}
-        with np.errstate(all="ignore"):
-            for i in range(count):
-                a, b = rows[i % len(rows)], columns[i % len(columns)].T
-                c[i] = product(a, b, scheme, left.rule)
+        assert c is None or (c.shape, c.dtype) == (out.shape, out.dtype)
+        assert c is None or c.strides[-1] == c.itemsize
+        self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
+        others = np.zeros(out.shape) if c is None else c.x
+        for a, b, value, other in matrices(left, right, out, others):
+            found = slices_product(a, b, scheme, left.rule, value.dtype)
+            value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
+
+    def repair(
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        stream: int,
+    ) -> None:
+        """Adds alpha times what left the slices, from the operands as they are then."""
+        assert stream == Stream.here.ptr
+        for a, b, value, _ in matrices(left, right, out, out.x):
+            add_what_left(value, a, b, scheme, left.rule, alpha)
 
     def _module(self) -> Any:
         cupy: Any = ModuleType("cupy")
@@ -326,6 +362,7 @@ class FakeGpu:
             setattr(cupy, name, wrapped(getattr(np, name)))
         cupy.empty = lambda shape, dtype: ndarray(np.full(shape, 7, dtype))
         cupy.asarray = self._asarray
+        cupy.broadcast_to = wrapped(np.broadcast_to)
         cupy.may_share_memory = lambda a, b: np.may_share_memory(a.x, b.x)
         cupy.get_default_memory_pool = lambda: SimpleNamespace(free_all_blocks=self._free)
         cupy.from_dlpack = lambda x: x.lend()
@@ -386,19 +423,49 @@ def on_device(number: int) -> Iterator[None]:
         ndarray.current_device = before
 
 
-def product(a: Any, b: Any, scheme: Any, rule: Any) -> Any:
-    """A·B as the device makes it: what left the slices is multiplied by a plain chain."""
-    k, dtype = a.shape[1], np.result_type(a, b)
+def matrices(
+    left: FakePacked, right: FakePacked, out: ndarray, others: Any
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """A, B, C and the other matrix of each product."""
+    values, others = (x if out.ndim == 3 else x[np.newaxis] for x in (out.x, others))
+    rows, columns = left.array(), right.array()
+    assert {len(rows), len(columns)} <= {1, len(values)}
+    with np.errstate(all="ignore"):
+        for i, (value, other) in enumerate(zip(values, others, strict=True)):
+            yield rows[i % len(rows)], columns[i % len(columns)].T, value, other
+
+
+def multiply_add(beta: float, c: Any, x: Any) -> Any:
+    """RN(beta · c + x), but for a sum that a wider type has to round as well; x where beta is 0."""
+    if beta == 0:
+        return x
+    wide = np.float64 if x.dtype == np.float32 else np.longdouble
+    return (wide(beta) * c.astype(wide) + x.astype(wide)).astype(x.dtype)
+
+
+def slices_product(a: Any, b: Any, scheme: Any, rule: Any, dtype: Any) -> Any:
     a, b = a.astype(dtype), b.astype(dtype)
     left, right = reference.pack(a, b, scheme, rule)
-    value = execute(scheme, k, left, right, dtype)
-    block = scheme.lengths(k)[1]
+    value = execute(scheme, a.shape[1], left, right, dtype)
+    value[left.nonfinite] = value[:, right.nonfinite] = 0
+    return value
+
+
+def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any, alpha: float) -> None:
+    """A's outliers times B, then the rest of A times B's, and all of A·B where there is NaN or Inf:
+    plain chains.
+    """
+    dtype = value.dtype
+    a, b, alpha = a.astype(dtype), b.astype(dtype), dtype.type(alpha)
+    left, right = reference.pack(a, b, scheme, rule)
+    whole = left.nonfinite[:, np.newaxis] | right.nonfinite
+    block = scheme.lengths(a.shape[1])[1]
+    if whole.any():
+        value[whole] += (alpha * (a @ b))[whole]
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
-        value[rows] += part @ b
+        value[rows] += np.where(whole[rows], 0, alpha * (part @ b))
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
-        value[:, columns] += kept_part(a, left.outlier, block) @ part.T
-    value[left.nonfinite] = a[left.nonfinite] @ b
-    value[:, right.nonfinite] = a @ b[:, right.nonfinite]
-    return value
+        rest = kept_part(a, left.outlier, block) @ part.T
+        value[:, columns] += np.where(whole[:, columns], 0, alpha * rest)

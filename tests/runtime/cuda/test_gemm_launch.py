@@ -4,8 +4,15 @@ import re
 
 import pytest
 
-from mixpert_py.runtime.cuda.gemm import LEAST_PART, PROBLEM, Cut, _cut
-from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip, Tile
+from mixpert_py.runtime.cuda.gemm import (
+    LEAST_PART,
+    MOST_STEPS,
+    PROBLEM,
+    Cut,
+    _cut,
+    leaves_c_alone,
+)
+from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip, Family, Tile, choose
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.packing.layout import Layout, layout
 from mixpert_py.runtime.scheme import Scheme
@@ -33,6 +40,24 @@ def test_the_structure_is_as_long_as_the_kernels_say() -> None:
     said = re.search(r"Passed by value, (\d+) bytes", source_text("problem.cuh", ()))
     assert said is not None
     assert PROBLEM.size == int(said[1])
+
+
+@pytest.mark.parametrize("family", [HOPPER, PORTABLE], ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x1", "int8x6", "int8x10", "fp16x3", "mixpert-IV"])
+@pytest.mark.parametrize("block", [None, 16, 200, 700, 900, 2048])
+@pytest.mark.parametrize("k", [1, 700, 1024, 2048, 5000, 64 * MOST_STEPS, 64 * MOST_STEPS + 1])
+def test_what_is_promoted_or_one_segment_leaves_c_alone(
+    name: str, block: int | None, k: int, family: Family
+) -> None:
+    whole = scheme(name)
+    if whole.exact and name != "mixpert-IV":
+        whole = whole.with_block(block)
+    place = layout(whole.left, 1, 300, k, whole.lengths(k)[1], False)
+    sizes = {"blocks": place.blocks, "steps_per_block": place.steps_per_block}
+    chip = Chip(family, COUNT, 227 * 1024)
+    tile = choose(whole, 300, 300, 1, **sizes, wide=False, chip=chip)
+    once = place.blocks == 1 and place.steps <= MOST_STEPS
+    assert leaves_c_alone(whole, k) == (tile.promote or once)
 
 
 @pytest.mark.parametrize("tiles", [1, 9, 44, 45, 132, 141, 264, 300])

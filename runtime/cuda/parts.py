@@ -1,0 +1,48 @@
+"""A product in parts that need less memory at a time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mixpert_py.runtime.cuda.stacks import Batch, batches
+
+PANEL = 128  # rows or columns: one matrix is divided at multiples of it
+ONE = batches((), (), ())  # one launch, operands as they are
+
+
+def parts_of(
+    a: Any, b: Any, c: Any, batch: tuple[Batch, ...]
+) -> Iterator[tuple[Any, Any, Any, tuple[Batch, ...]]]:
+    """A·B into c, (m, n) or (count, m, n), as products of less: (a, b, c, batch) of each.
+
+    All are views. None where the product is small as it is.
+    """
+    if len(batch) > 1:
+        for some in batch:
+            rows = _some(a, some.a, some.count, some.shares_a)
+            columns = _some(b, some.b, some.count, some.shares_b)
+            yield rows, columns, c[some.c : some.c + some.count], ONE
+        return
+    count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
+    if count > 1:
+        for part in _two(count, 1):
+            yield _matrix(a, part), _matrix(b, part), c[part], ONE
+    elif max(m, n) > PANEL:
+        for part in _two(max(m, n), PANEL):
+            if m >= n:
+                yield a[..., part, :], b, c[..., part, :], ONE
+            else:
+                yield a, b[..., part], c[..., part], ONE
+
+
+def _two(length: int, multiple: int) -> tuple[slice, slice]:
+    middle = -(-length // 2 // multiple) * multiple
+    return slice(0, middle), slice(middle, length)
+
+
+def _matrix(x: Any, part: slice) -> Any:
+    """Some matrices of a stack; all of one that is shared."""
+    return x if x.ndim == 2 or len(x) == 1 else x[part]
+
+
+def _some(x: Any, start: int, count: int, shared: bool) -> Any:
+    return x if x.ndim == 2 else x[start : start + (1 if shared else count)]
