@@ -28,6 +28,7 @@ __device__ __forceinline__ Unit unit(int scale) { return unit(scale & 511, scale
 constexpr bool HAS_UNITS = !(PROMOTE && ELEMENT == 0);  // or promotion has scaled the sums already
 constexpr int UNITS = 64 + TILE_N;
 constexpr int SHARE = (UNITS + 127) / 128;
+constexpr int AT_ONCE = WIDE ? 8 : 32;  // elements of C that a thread asks for before it adds any
 
 __device__ __forceinline__ void fetch(int (&scales)[SHARE], const Problem &p, const Tile &tile,
                                       int group, int block) {
@@ -95,24 +96,48 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
     const int m = p.a.rows, n = p.b.rows;
     const long long below = 8 * p.c_leading;
     Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
-    const bool plain = p.alpha == 1.0 && p.beta == 0.0 && tile.row + (group + 1) * 64 <= m &&
-                       tile.column + TILE_N <= n;
+    const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
+                        row * p.c_in_leading + tile.column + side;
+    const bool alone = p.alpha == 1.0 && p.beta == 0.0;
+    const bool plain = alone && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n;
     const bool paired[2] = {is_paired(c), is_paired(c + below)};
-    // The usual cases by themselves, and free of tests.
-    if (plain && !first && paired[0] && paired[1]) {
-        Value before[REGISTERS];  // all asked for before any is used
+    // What is added: sums of segments before, or the other matrix; both are for `add_two`.
+    const bool to_sums = !first && (!last || alone), to_other = first && last && p.beta != 0.0;
+    const Value *other = to_sums ? c : c_in;
+    const long long other_below = to_sums ? below : 8 * p.c_in_leading;
+    // The usual cases by themselves.
+    if ((to_sums || to_other) && n % 2 == 0 && paired[0] && paired[1] && is_paired(other) &&
+        is_paired(other + other_below)) {
+        const Value alpha = to_sums ? 1 : (Value)p.alpha, beta = to_sums ? 1 : (Value)p.beta;
+        const bool rows[2] = {row < m, row + 8 < m};
+        const int columns = n - tile.column - side;
+        // A load must not stand behind a store, which it would wait for: many are asked for at once.
 #pragma unroll
-        for (int i = 0; i < REGISTERS; i += 2)
-            load_two(before[i], before[i + 1], c + 2 * (i & ~3) + (i >> 1 & 1) * below);
+        for (int from = 0; from < REGISTERS; from += AT_ONCE) {
+            Value before[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
-            Unit b[2];
-            load_units(b, units + 2 * i);
+            for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 2) {
+                int low = i >> 1 & 1, column = 2 * (from + i & ~3);
+                before[i] = before[i + 1] = 0;
+                if (rows[low] && column < columns)
+                    load_two(before[i], before[i + 1], other + column + low * other_below);
+            }
 #pragma unroll
-            for (int low = 0; low < 2; low++) {
-                int j = i + 2 * low;
-                store_two(c + low * below, rounded::add(value(j, b[0]), before[j]),
-                          rounded::add(value(j + 1, b[1]), before[j + 1]), true);
+            for (int i = 0; i < AT_ONCE && from + i < REGISTERS; i += 4) {
+                Unit b[2];
+                int column = 2 * (from + i);
+                load_units(b, units + column);
+#pragma unroll
+                for (int low = 0; low < 2; low++) {
+                    int j = i + 2 * low;
+                    auto added = [&](int e) {
+                        return rounded::multiply_add(
+                            beta, before[j + e],
+                            rounded::multiply(alpha, value(from + j + e, b[e])));
+                    };
+                    if (rows[low] && column < columns)
+                        store_two(c + column + low * below, added(0), added(1), true);
+                }
             }
         }
     } else if (plain && first) {
@@ -126,8 +151,6 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
                           paired[low]);
         }
     } else {
-        const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
-                            row * p.c_in_leading + tile.column + side;
 #pragma unroll
         for (int i = 0; i < REGISTERS; i += 4, c += 8, c_in += 8) {
             Unit b[2];
