@@ -51,10 +51,13 @@ def break_even(name: str, beats: Beats) -> BreakEven:
 
 
 def least(sizes: Sequence[int], wins: Callable[[int], bool]) -> float:
-    """The last of falling sizes before the first that does not win; infinite if none does."""
+    """The last of falling sizes before the first that does not win; infinite if none does.
+
+    It is asked twice: a moment when the machine was busy is not to decide.
+    """
     found = math.inf
     for size in sizes:
-        if not wins(size):
+        if not (wins(size) or wins(size)):
             break
         found = size
     return found

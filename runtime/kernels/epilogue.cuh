@@ -96,16 +96,31 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
     const int m = p.a.rows, n = p.b.rows;
     const long long below = 8 * p.c_leading;
     Value *c = (Value *)p.c + tile.product * p.c_stride + row * p.c_leading + tile.column + side;
+    const bool alone = p.alpha == 1.0 && p.beta == 0.0;
+    const bool paired[2] = {is_paired(c), is_paired(c + below)};
+    auto store_all = [&](bool both_paired) {
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
+            Unit b[2];
+            load_units(b, units + 2 * i);
+#pragma unroll
+            for (int low = 0; low < 2; low++)
+                store_two(c + low * below, value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]),
+                          both_paired || paired[low]);
+        }
+    };
+    // The usual case before anything else is looked at, and free of tests.
+    if (first && alone && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n) {
+        if (paired[0] && paired[1]) store_all(true);
+        else store_all(false);
+        return;
+    }
     const Value *c_in = (const Value *)p.c_in + tile.product * p.c_in_stride +
                         row * p.c_in_leading + tile.column + side;
-    const bool alone = p.alpha == 1.0 && p.beta == 0.0;
-    const bool plain = alone && tile.row + (group + 1) * 64 <= m && tile.column + TILE_N <= n;
-    const bool paired[2] = {is_paired(c), is_paired(c + below)};
     // What is added: sums of segments before, or the other matrix; both are for `add_two`.
     const bool to_sums = !first && (!last || alone), to_other = first && last && p.beta != 0.0;
     const Value *other = to_sums ? c : c_in;
     const long long other_below = to_sums ? below : 8 * p.c_in_leading;
-    // The usual cases by themselves.
     if ((to_sums || to_other) && n % 2 == 0 && paired[0] && paired[1] && is_paired(other) &&
         is_paired(other + other_below)) {
         const Value alpha = to_sums ? 1 : (Value)p.alpha, beta = to_sums ? 1 : (Value)p.beta;
@@ -139,16 +154,6 @@ __device__ __forceinline__ void finish(const Problem &p, const Tile &tile, int g
                         store_two(c + column + low * below, added(0), added(1), true);
                 }
             }
-        }
-    } else if (plain && first) {
-#pragma unroll
-        for (int i = 0; i < REGISTERS; i += 4, c += 8) {
-            Unit b[2];
-            load_units(b, units + 2 * i);
-#pragma unroll
-            for (int low = 0; low < 2; low++)
-                store_two(c + low * below, value(i + 2 * low, b[0]), value(i + 2 * low + 1, b[1]),
-                          paired[low]);
         }
     } else {
 #pragma unroll

@@ -52,6 +52,18 @@ def test_the_break_even_is_where_it_begins_to_win_for_good() -> None:
     assert not never.pays((10**6, 10**6, 10**6))
 
 
+def test_one_loss_on_a_busy_machine_is_no_break_even() -> None:
+    asked: list[int] = []
+
+    def wins(size: int) -> bool:
+        asked.append(size)
+        return size > 10 and asked.count(size) + (size != 30) > 1
+
+    assert measuring.least((50, 40, 30, 20, 10), wins) == 20
+    assert asked == [50, 40, 30, 30, 20, 10, 10]
+
+
+
 class Samples:
     """A clock for which calls take as long as they say."""
 
