@@ -1,11 +1,14 @@
 """Names of a module: its scopes, every binding in them, and the places that are not plain code."""
 
-# ruff: noqa: N815 — named after the nodes, as a visitor's methods are
+# ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mixpert_py.passes.scope import COMPREHENSIONS, Binding, Scope
+from mixpert_py.passes.source import children
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -31,7 +34,7 @@ def read(tree: ast.Module) -> Names:
     return reader.names
 
 
-class _Reader(ast.NodeVisitor):
+class _Reader:
     """Follows the compiler's rules for which scope evaluates which part of a statement."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -41,7 +44,11 @@ class _Reader(ast.NodeVisitor):
 
     def visit(self, node: ast.AST) -> None:
         self.names.scope[node] = self.here
-        super().visit(node)
+        METHODS.get(type(node), _Reader.generic_visit)(self, node)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        for child in children(node):
+            self.visit(child)
 
     def bind(self, name: str | None, binding: Binding) -> None:
         if name is None:
@@ -204,6 +211,14 @@ class _Reader(ast.NodeVisitor):
             self.bind(parameter.name, Binding(None, line=parameter.lineno))
             self.annotation(getattr(parameter, "bound", None))
             self.annotation(getattr(parameter, "default_value", None))
+
+
+# Looked up once, and not by name for every node.
+METHODS: dict[type[ast.AST], Callable[[_Reader, Any], None]] = {
+    getattr(ast, name.removeprefix("visit_")): method
+    for name, method in vars(_Reader).items()
+    if name.startswith("visit_") and hasattr(ast, name.removeprefix("visit_"))
+}
 
 
 def _arguments(arguments: ast.arguments) -> list[ast.arg]:

@@ -15,8 +15,10 @@ from mixpert_py.passes.product import Product
 from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, Scope
 from mixpert_py.passes.source import (
     Source,
+    children,
     decode,
     parse,
+    preorder,
     refusing_depth,
     require_few_tokens,
     require_shallow,
@@ -28,12 +30,14 @@ MAX_CHARACTERS = 8 << 20
 
 HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
 COMPILER = re.compile(rf"\b(?:{'|'.join(sorted(COMPILERS))})\b")
-# A line that can only be a decorator: `@` begins it, the line before does not continue, and a
-# definition or another decorator follows. Nothing is tried twice: a line may have a megabyte.
+# The rest of a line that can only be a decorator: a definition or another decorator follows.
+# Nothing is tried twice: a line may have a megabyte.
 DECORATOR = re.compile(
-    r"(?<!\\)(?:\A|\r\n|\r|\n)[ \t\f]*+@[ \t]*+[\w.]++(?:\([^\r\n@]*+)?+[ \t]*+(?:#[^\r\n@]*+)?+"
+    r"@[ \t]*+[\w.]++(?:\([^\r\n@]*+)?+[ \t]*+(?:#[^\r\n@]*+)?+"
     r"(?=[\r\n]+[ \t\f]*(?:@|(?:async|class|def)\b))"
 )
+# The field of a node in which a word of the text filter is one of the program's names.
+NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
 
 # What a method's call must not be for LibCST.
 ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
@@ -82,18 +86,31 @@ def _without_products(source: Source) -> Reading:
 
 def _may_multiply(text: str) -> bool:
     """False for most files, from their text alone."""
-    return HINT.search(text) is not None or text.count("@") > len(DECORATOR.findall(text))
+    at = text.find("@")
+    while at >= 0:
+        if not _is_decorator(text, at):
+            return True
+        at = text.find("@", at + 1)
+    return HINT.search(text) is not None
+
+
+def _is_decorator(text: str, at: int) -> bool:
+    """True if this `@` begins a line that can only be a decorator, and continues none."""
+    start = at
+    while start and text[start - 1] in " \t\f":
+        start -= 1
+    line_before = text[max(0, start - 3) : start]
+    ended = line_before.removesuffix("\n").removesuffix("\r")
+    begins = start == 0 or (ended != line_before and not ended.endswith("\\"))
+    return begins and DECORATOR.match(text, at) is not None
 
 
 def _mentions_product(tree: ast.Module) -> bool:
     """False if the words of the text filter stand in comments and strings only."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.MatMult():
-                return True
-            case ast.Attribute(attr=word) | ast.Name(id=word) | ast.alias(name=word):
-                if word in WORDS:
-                    return True
+    for node in preorder(tree):
+        kind = type(node)
+        if kind is ast.MatMult or (kind in NAMED and getattr(node, NAMED[kind]) in WORDS):
+            return True
     return False
 
 
@@ -129,7 +146,7 @@ def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterat
         barred = barred or known.barred.get(node) or compiled.get(node)
         if isinstance(node, ast.JoinedStr):
             string = string or node  # Python 3.11 has no usable locations inside
-        stack += [(child, barred, string) for child in ast.iter_child_nodes(node)]
+        stack += [(child, barred, string) for child in children(node)]
         if not isinstance(node, ast.BinOp | ast.Call | ast.AugAssign) or node in fused:
             continue
         if not fuse and not _may_be_product(node):
@@ -193,7 +210,7 @@ def _products(source: Source, tree: ast.Module, known: Names, fuse: bool) -> tup
     ]
     # Numbered in the order of what they are called after: fusing changes no id.
     numbering = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
-    numbers = call_site.number((prefixes[i] for i in numbering), _taken(tree))
+    numbers = call_site.number((prefixes[i] for i in numbering), _taken(source.text, tree))
     ids = dict(zip(numbering, numbers, strict=True))
     products = []
     for i, (candidate, span, reason) in enumerate(zip(candidates, spans, reasons, strict=True)):
@@ -254,8 +271,10 @@ def _confirm(
     return reasons
 
 
-def _taken(tree: ast.Module) -> frozenset[str]:
+def _taken(text: str, tree: ast.Module) -> frozenset[str]:
     """The site ids of runtime calls that an earlier rewriting left in the file."""
+    if "site" not in text:
+        return frozenset()
     return frozenset(
         node.value.value
         for node in ast.walk(tree)

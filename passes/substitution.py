@@ -1,6 +1,7 @@
 """Call sites become runtime calls: as edits of the text, and as nodes of the tree."""
 
 import ast
+import bisect
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -80,9 +81,12 @@ class Restore(ast.NodeTransformer):
 
     def __init__(self, calls: Mapping[ast.Call, Spelling]) -> None:
         self.calls = calls
+        self.lines = sorted(call.lineno for call in calls)
         self.products: dict[ast.AST, ast.Call] = {}
 
     def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.stmt) and not self.may_hold_call(node):
+            return node
         self.generic_visit(node)
         if isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.AugAssign):
             return node.value  # the call that was all of this statement
@@ -92,6 +96,13 @@ class Restore(ast.NodeTransformer):
         product = self.calls[node].restore(ast.Call(node.func, node.args, theirs))
         self.products[product] = node
         return product
+
+    def may_hold_call(self, statement: ast.stmt) -> bool:
+        if getattr(statement, "decorator_list", None):  # its location leaves them out
+            return True
+        assert statement.end_lineno is not None
+        first = bisect.bisect_left(self.lines, statement.lineno)
+        return first < bisect.bisect_right(self.lines, statement.end_lineno)
 
 
 def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
@@ -121,7 +132,10 @@ def same(one: ast.AST, other: ast.AST) -> bool:
         if type(left) is not type(right):
             return False
         if isinstance(left, ast.AST):
-            pairs += [(getattr(left, f, None), getattr(right, f, None)) for f in left._fields]
+            for name in left._fields:
+                field = getattr(left, name, None), getattr(right, name, None)
+                if field[0] is not field[1]:  # as most names are, and all that trees share
+                    pairs.append(field)
         elif isinstance(left, list) and isinstance(right, list):
             if len(left) != len(right):
                 return False

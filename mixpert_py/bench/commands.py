@@ -81,6 +81,16 @@ def bench_rewrite(jobs: int, save: bool, paths: tuple[str, ...]) -> None:
     _show(machine.finish("rewrite", rewriting.measure(paths, jobs), save))
 
 
+@bench.command("start-up")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
+@click.option("--save", is_flag=True, help="Keep the result beside the code.")
+def bench_start_up(rounds: int, save: bool) -> None:
+    """Whole processes: what an import of ours adds to NumPy's, and `mixpert run` to `python`."""
+    from mixpert_py.bench import machine, start_up
+
+    _show(machine.finish("start-up", start_up.measure(rounds), save))
+
+
 @bench.command("gemm")
 @click.option(
     "--suite",

@@ -1,10 +1,14 @@
 """The benchmarks run and report what they say; how fast is not asserted."""
 
+import json
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from mixpert_py import launcher
 from mixpert_py.bench import dispatch, machine, program, reference, rewriting
+from mixpert_py.bench.commands import bench
 from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.plan import Plan
 
@@ -52,6 +56,17 @@ def test_rewriting(tmp_path: Path) -> None:
     assert counts == [3, 3, 1, 1, 0]
     assert len(result["problems"]) == 1
     assert result["peak_bytes"] > 10 << 20
+
+
+def test_start_up() -> None:
+    done = CliRunner().invoke(bench, ["start-up", "--rounds", "1"])
+    assert done.exit_code == 0
+    result = json.loads(done.stdout)
+    assert {row["runs"] for row in result["rows"].values()} == {1}
+    assert len(result["rows"]) == 5
+    wanted = {name: row["wanted"] for name, row in result["more"].items()}
+    assert wanted == {"import": 0.06, "first run": 0.5, "run from the cache": 0.2}
+    assert all(row["met"] == (row["median"] <= row["wanted"]) for row in result["more"].values())
 
 
 def test_a_result_says_where_it_was_measured() -> None:

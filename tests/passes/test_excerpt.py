@@ -11,24 +11,39 @@ from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.source import decode
 
 SHORTENED = [
-    ("function", "def f(x):\n    y = 1\n    return y\na @ b\n", "def f(): pass\n\n\na @ b\n"),
-    ("async", "async def f(x):\n    y = 1\na @ b", "def f(): pass\n\na @ b"),
-    ("decorators", "@d\n@e(\n1)\ndef f(): return 1 # c\na @ b", "def f(): pass\n\n\n # c\na @ b"),
-    ("more", "def f(): x = 1; y = 2;\na @ b", "def f(): pass\na @ b"),
-    ("method", "class C:\n\tdef f(s):\n\t\tx\n\ta @ b", "class C:\n\tdef f(): pass\n\n\ta @ b"),
-    ("branch", "if x:\n  def f():\n    pass\nelse: a @ b", "if x:\n  def f(): pass\n\nelse: a @ b"),
-    ("nested", "def f():\n  def g():\n    return 1\na@b", "def f(): pass\n\n\na@b"),
-    ("carriage returns", "def f():\r\n  '''\r\n'''\r\na @ b", "def f(): pass\n\n\na @ b"),
-    ("mixed", "def f():\r  '''\r'''\n\r\na @ b\n", "def f(): pass\n\n\n\na @ b\n"),
-    ("wide letters", "def f(é):\n  'é'\nx = é @ b", "def f(): pass\n\nx = é @ b"),
+    ("function", "def f(x):\n    y = 1\n    return y\na @ b\n", 'f = """\n\n"""\na @ b\n'),
+    ("async", "async def f(x):\n    y = 1\na @ b", 'f = """\n"""\na @ b'),
+    ("decorators", "@d\n@e(\n1)\ndef f(): return 1 # c\na @ b", 'f = """\n\n\n"""\na @ b'),
+    ("one line", "def f(): x = 1; y = 2;\na @ b", "f = 0\na @ b"),
+    ("method", "class C:\n\tdef f(s):\n\t\tx\n\ta @ b", 'class C:\n\tf = """\n"""\n\ta @ b'),
+    ("branch", "if x:\n  def f():\n    pass\nelse: a @ b", 'if x:\n  f = """\n"""\nelse: a @ b'),
+    ("other branch", "if x: a @ b\nelif y:\n  z\nelse: w", "if x: a @ b\nelif y:\n  0\nelse: 0"),
+    ("nested", "def f():\n  def g():\n    return 1\na@b", 'f = """\n\n"""\na@b'),
+    ("around", "def f():\n  def g(): return 1\n  a @ b\n", "def f():\n  g = 0\n  a @ b\n"),
+    ("carriage returns", "def f():\r\n  '''\r\n'''\r\na @ b", 'f = """\n\n"""\na @ b'),
+    ("mixed", "def f():\r  '''\r'''\n\r\na @ b\n", 'f = """\n\n"""\n\na @ b\n'),
+    ("wide letters", "def f(é):\n  'é'\nx = é @ b", 'f = """\n"""\nx = é @ b'),
+    ("run", "x = f()\n# c\ny += 1\nx = 2\n\na @ b", 'x = y = """\n\n\n"""\n\na @ b'),
+    ("before", "x = f(1,\n2); a @ b; y = 1\nz # c\n", 'x = f(1,\n2); a @ b; y = """\n"""\n'),
+    ("targets", "a.x, b[i], (c, *d) = [e] = 1\na @ b", "c = d = e = 0\na @ b"),
+    ("nothing", "print(x, (\n1))\nassert x\na @ b", '"""\n\n"""\na @ b'),
+    ("loop", "for i, j in x:\n  k = 1\nelse: l = 2\na @ b", 'i = j = k = l = """\n\n"""\na @ b'),
+    ("with", "with x as y, z: pass\na @ b", "y = 0\na @ b"),
+    ("try", "try: x = 1\nexcept E as e: pass\nfinally: y = 1\na @ b",
+     'x = e = y = """\n\n"""\na @ b'),
+    ("beside an import", "try: import x\nexcept E:\n  x = 1 + (\n  2)\na @ b",
+     'try: import x\nexcept E:\n  x = """\n"""\na @ b'),
 ]  # fmt: skip
 KEPT = [
-    ("around", "def f():\n    def g(): return 1\n    return a @ b\n"),
-    ("decorator", "@d(a @ b)\ndef f(): return 1\n"),
-    ("default", "def f(x=a @ b): return x\n"),
-    ("annotation", "def f(x: (a @ b)): return x\n"),
+    ("decorator", "@d(a @ b)\ndef f(): 0\n"),
+    ("default", "def f(x=a @ b): 0\n"),
+    ("annotation", "def f(x: (a @ b)): 0\n"),
     ("global", "def f():\n    global np\n    import cupy as np\nnp.dot(a, b)\n"),
-    ("lambda", "f = lambda: 1\na @ b\n"),
+    ("lambda", "f = lambda: a @ b\n"),
+    ("walrus", "f((np := g))\nnp.dot(a, b)\n"),
+    ("annotated", "x: f(1) = 1\na @ b\n"),
+    ("deleted", "del np\nnp.dot(a, b)\n"),
+    ("continued", "x = 1 \\\n\na @ b\n"),
     ("class", "class C(A, k=a @ b):\n    import numpy as np\n"),
 ]
 
@@ -47,7 +62,7 @@ def shown(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"), [pytest.param(t, e, id=name) for name, t, e in SHORTENED]
 )
-def test_a_function_without_a_product_is_a_line(text: str, expected: str) -> None:
+def test_statements_without_a_product_are_one_assignment(text: str, expected: str) -> None:
     assert shown(text) == expected
     [site] = analyze(text.encode(), "m")
     assert site.reason is None

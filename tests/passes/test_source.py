@@ -18,6 +18,8 @@ FILES = [
     ("cr", b"x = 1\ry = a @ b\r", b"I\rx = 1\ry = M.matmul(a, b, @0)\r"),
     ("mixed-newlines", b"x = 1\r\ny = a @ b\nz = 2\r",
      b"I\r\nx = 1\r\ny = M.matmul(a, b, @0)\nz = 2\r"),
+    ("continued-before-def", b"y = a \\\r\n@ b\r\ndef f(): pass\r\n",
+     b"I\r\ny = M.matmul(a \\\r\n, b, @0)\r\ndef f(): pass\r\n"),
     ("no-last-newline", b"y = a @ b", b"I\ny = M.matmul(a, b, @0)"),
     ("bom", b"\xef\xbb\xbfy = a @ b\n", b"\xef\xbb\xbfI\ny = M.matmul(a, b, @0)\n"),
     ("bom-and-coding", b"\xef\xbb\xbf# coding: utf-8\r\ny = a @ b\r\n",
@@ -139,7 +141,7 @@ def test_a_file_that_cannot_have_a_product_is_not_parsed() -> None:
 
 
 def test_many_tokens_are_listed_and_left() -> None:
-    source = b"a @ b\n" + b"x\n" * 80_000
+    source = b"a @ b\n" + b"import x\n" * 80_000
     [site] = analyze(source, "m")
     assert site.reason == "the code around its products has more than 150,000 words"
     assert rewrite(source, "m") == source

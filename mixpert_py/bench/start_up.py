@@ -1,0 +1,80 @@
+"""What importing and running cost before the first product: whole processes, in turn."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from mixpert_py import config
+from mixpert_py.bench.timing import in_turn, summary
+
+SCRIPT = """\
+import numpy as np
+
+a = np.eye(8)
+b = a @ a
+print(np.dot(a, b).sum())
+"""
+# What is compared → the two kinds of process, and the seconds that the second may take more.
+TARGETS = {
+    "import": ("import numpy", "import numpy, mixpert_py", 0.060),
+    "first run": ("python", "mixpert run, first", 0.5),
+    "run from the cache": ("python", "mixpert run, from the cache", 0.2),
+}
+
+
+def measure(rounds: int = 15) -> dict[str, Any]:
+    """Seconds of each kind of process, and of the rounds' differences beside their targets."""
+    with tempfile.TemporaryDirectory() as folder:
+        times = in_turn(_processes(Path(folder)), rounds)
+    more = {}
+    for name, (without, with_, wanted) in TARGETS.items():
+        # Of each round by itself: whatever slows the machine down slows all runs of a round.
+        pairs = zip(times[with_], times[without], strict=True)
+        took = summary([a - b for a, b in pairs])
+        more[name] = {"wanted": wanted, "met": took["median"] <= wanted, **took}
+    return {
+        "unit": "s",
+        "rows": {name: summary(row) for name, row in times.items()},
+        "more": more,
+    }
+
+
+def _processes(folder: Path) -> dict[str, Callable[[], None]]:
+    """Each kind of process; the first round fills the cache that the last kind reads."""
+    script = folder / "products.py"
+    script.write_text(SCRIPT, "utf-8")
+    empty = (folder / f"cache_{number}" for number in count())
+
+    def start(*arguments: str, cache: Path = folder / "cache") -> None:
+        subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=_environment(cache),
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+
+    run = "-m", "mixpert_py", "run", str(script)
+    return {
+        "import numpy": lambda: start("-c", "import numpy"),
+        "import numpy, mixpert_py": lambda: start("-c", "import numpy, mixpert_py"),
+        "python": lambda: start(str(script)),
+        "mixpert run, first": lambda: start(*run, cache=next(empty)),
+        "mixpert run, from the cache": lambda: start(*run),
+    }
+
+
+def _environment(cache: Path) -> dict[str, str]:
+    """That of a run of ours, from any folder, that keeps its code where it is told to."""
+    environment = config.child_environment()
+    ours = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), ours]))
+    environment |= {"PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)}
+    for name in ("PYTHONDONTWRITEBYTECODE", "MIXPERT_PLAN"):
+        environment.pop(name, None)
+    return environment
