@@ -5,6 +5,7 @@ Order: an argument, then MIXPERT_PLAN, then `<module>.mixpert.toml` beside the r
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -93,6 +94,18 @@ def module_name(path: Path) -> str:
         parts.insert(0, folder.name)
         folder = folder.parent
     return ".".join(parts) or path.parent.name
+
+
+def notebook_module(names: Mapping[str, object]) -> str | None:
+    """The module of a running notebook's site ids: that of its file. None where nobody tells it.
+
+    names: the notebook's variables. VS Code sets one to the file; Jupyter's server tells the kernel
+    in its environment, where a renamed notebook has its old name until the kernel is restarted.
+    """
+    told = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
+    if not isinstance(told, str) or not told.endswith(".ipynb"):  # a console has a name as well
+        return None
+    return module_name(Path(told))
 
 
 def blas_threads() -> int:

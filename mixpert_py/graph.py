@@ -24,7 +24,8 @@ class Operator:
     """A product that is rewritten.
 
     function: its qualified name, `<module>` outside of functions. line and column: 1-based.
-    expression: the source text, at most MAX_TEXT printable characters.
+    expression: the source text in printable characters. share: of the time of all products in a
+    run, 0 … 1; None where no profile was given.
     """
 
     id: str
@@ -32,14 +33,15 @@ class Operator:
     line: int
     column: int
     expression: str
+    share: float | None = None
 
 
 @dataclass(frozen=True)
 class Graph:
     """The graph of one file, or the `problem` for which there is none.
 
-    operators: in source order. edges: sorted; (p, s) where a value computed from the result of
-    operators[p] can reach an operand of operators[s].
+    operators: in source order, a product behind those in its operands. edges: sorted; (p, s) where
+    a value computed from the result of operators[p] can reach an operand of operators[s].
     """
 
     path: str
@@ -69,15 +71,21 @@ class Graph:
             )
         )
 
+    @cached_property
+    def cycle_of(self) -> dict[int, int]:
+        """The number of the cycle, from 1, that an operator is in."""
+        return {at: number for number, cycle in enumerate(self.cycles, 1) for at in cycle}
+
 
 def of_source(source: bytes, path: str, module: str) -> Graph:
     """The graph of a source text. Raises SourceError, naming `path`, if it does not parse."""
     with launcher.named(path, module):
         sites = [site for site in analyze(source, module) if site.reason is None]
         flow = dependencies(source, module)
+    sites.sort(key=lambda site: (site.span[1], -site.span[0]))  # `a @ b` before `a @ b @ c`
     position = {site.id: at for at, site in enumerate(sites)}
     operators = tuple(
-        Operator(site.id, _function(site.id), site.line, site.column, shown(site.expression))
+        Operator(site.id, _function(site.id), site.line, site.column, printable(site.expression))
         for site in sites
     )
     return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
@@ -92,6 +100,11 @@ def shown(text: str) -> str:
     """A text as people see it: what is not printable escaped, and cut to MAX_TEXT characters."""
     text = printable(text)
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def percent(share: float) -> str:
+    """A share as people read it."""
+    return f"{100 * share:.1f} %"
 
 
 def printable(text: str) -> str:

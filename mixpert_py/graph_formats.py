@@ -14,11 +14,13 @@ from rich.text import Text
 
 from mixpert_py import files
 from mixpert_py.errors import SourceError
-from mixpert_py.graph import Graph, printable, shown
+from mixpert_py.graph import Graph, percent, printable, shown
 from mixpert_py.graph_svg import svg
 
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
 WIDTH = 100_000
+BAR = 10  # characters that stand for all of the time
+HUE = "0.090"  # orange, for Graphviz
 
 
 def text(graphs: Sequence[Graph]) -> str:
@@ -40,7 +42,7 @@ def text(graphs: Sequence[Graph]) -> str:
 
 
 def as_json(graphs: Sequence[Graph]) -> str:
-    """Operators and edges; a site id is unique within its path."""
+    """Operators and edges; a site id is unique within its path. share: None without a profile."""
     operators = [
         {
             "id": operator.id,
@@ -49,6 +51,7 @@ def as_json(graphs: Sequence[Graph]) -> str:
             "column": operator.column,
             "function": operator.function,
             "expression": operator.expression,
+            "share": operator.share,
         }
         for graph in graphs
         for operator in graph.operators
@@ -66,7 +69,10 @@ def as_json(graphs: Sequence[Graph]) -> str:
 
 
 def dot(graphs: Sequence[Graph]) -> str:
-    """Graphviz text: a cluster for each file, a box for each operator, its id as the tooltip."""
+    """Graphviz text: a cluster for each file, a box for each operator, deeper in colour the longer.
+
+    Its tooltip has its id and the whole expression.
+    """
     lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
     names = count(1)
     for cluster, graph in enumerate(graphs):
@@ -76,8 +82,13 @@ def dot(graphs: Sequence[Graph]) -> str:
         name = [f"n{next(names)}" for _ in graph.operators]
         for node, operator in zip(name, graph.operators, strict=True):
             label = f"{_escaped(_place(operator.function, operator.line))}\\n"
-            label += _escaped(operator.expression)
-            lines.append(f'    {node} [label="{label}", tooltip={_quoted(operator.id)}];')
+            label += _escaped(shown(operator.expression))
+            fill = ""
+            if operator.share is not None:
+                label += f"\\n{percent(operator.share)}"
+                fill = f', style=filled, fillcolor="{HUE} {operator.share:.3f} 1.000"'
+            tooltip = _quoted(f"{operator.id}: {operator.expression}")
+            lines.append(f'    {node} [label="{label}", tooltip={tooltip}{fill}];')
         lines.append("  }")
         lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
     return "\n".join([*lines, "}", ""])
@@ -113,7 +124,8 @@ def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
 def _table(graph: Graph) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
-    for name in ("line", "function", "expression", "feeds", "cycle"):
+    timed = any(operator.share is not None for operator in graph.operators)
+    for name in ("line", "function", "expression", *(["time"] * timed), "feeds", "cycle"):
         table.add_column(name)
     cycle = {member: members for members in graph.cycles for member in members}
     for at, operator in enumerate(graph.operators):
@@ -121,11 +133,17 @@ def _table(graph: Graph) -> Table:
             str(at + 1),
             f"{operator.line}:{operator.column}",
             Text(shown(operator.function)),
-            Text(operator.expression),
+            Text(shown(operator.expression)),
+            *([_bar(operator.share or 0.0)] * timed),
             _numbers(graph.successors[at]),
             _numbers(cycle.get(at, ())),
         )
     return table
+
+
+def _bar(share: float) -> str:
+    """A share as a number and a bar: ` 31.2 % ███`."""
+    return f"{percent(share):>7} {'█' * round(BAR * share)}".rstrip()
 
 
 def _numbers(positions: Sequence[int]) -> str:

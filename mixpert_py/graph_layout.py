@@ -8,19 +8,24 @@ producer share these cells: they carry the same value.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from mixpert_py.graph import Edge
 
-BOX_HEIGHT = 40.0
-LAYER_GAP = 56.0
+BOX_HEIGHT = 46.0
+LAYER_GAP = 60.0
 GAP = 24.0
 MAX_IN_LAYER = 5
 SWEEPS = 12
 MAX_STEPS = 200_000  # ten megabytes of SVG, a second of work
+# Where wires are at a box, in halves of its width from its middle: those that lead down leave from
+# one place below and come in side by side above, those that lead up the other way round.
+LEAVES = {False: -0.4, True: 0.7}
+ENTERS = {False: (-0.85, 0.4), True: (-0.1, 0.85)}
+MAX_BESIDE = 14.0  # between wires that come in
 WIRE_WEIGHT = 8.0  # against 1 of a box: wires are straight where that costs little
 
 Point = tuple[float, float]
@@ -74,9 +79,13 @@ def layout(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
     half = dict(enumerate(width / 2 for width in widths))
     x = _centres(rows, half, above, below)
     upward = frozenset(edge for edge in proper if layer[edge[0]] > layer[edge[1]])
+    entries = _entries(routes, upward, x, half)
     return Layout(
         tuple((x[box] - half[box], top[box]) for box in half),
-        {edge: _points(route, edge in upward, x, top, half) for edge, route in routes.items()},
+        {
+            edge: _points(route, edge in upward, entries[edge], x, top, half)
+            for edge, route in routes.items()
+        },
         upward,
         max(x[cell] + half.get(cell, 0.0) for cell in x),
         len(rows) * (BOX_HEIGHT + LAYER_GAP) - LAYER_GAP,
@@ -186,9 +195,30 @@ def _mean(cell: int, near: Neighbours, place: Mapping[int, float]) -> float:
     return sum(place[other] for other in neighbours) / len(neighbours)
 
 
+def _entries(
+    routes: Mapping[Edge, Sequence[int]],
+    upward: Collection[Edge],
+    x: Mapping[int, float],
+    half: Mapping[int, float],
+) -> dict[Edge, float]:
+    """The x at which each edge comes into its consumer: side by side, in the order of the wires."""
+    beside: dict[tuple[int, bool], list[Edge]] = defaultdict(list)
+    for edge in routes:
+        beside[edge[1], edge in upward].append(edge)
+    entries: dict[Edge, float] = {}
+    for (consumer, is_upward), edges in beside.items():
+        left, right = (x[consumer] + part * half[consumer] for part in ENTERS[is_upward])
+        step = min(MAX_BESIDE, (right - left) / len(edges))
+        first = (left + right - step * (len(edges) - 1)) / 2
+        edges.sort(key=lambda edge: (x[routes[edge][-2]], edge))
+        entries |= {edge: first + step * at for at, edge in enumerate(edges)}
+    return entries
+
+
 def _points(
     route: Sequence[int],
     is_upward: bool,
+    entry: float,
     x: Mapping[int, float],
     top: Mapping[int, float],
     half: Mapping[int, float],
@@ -196,8 +226,7 @@ def _points(
     """Out of the producer, straight through the cells of the wire, into the consumer."""
     producer, *between, consumer = route
     enters, leaves = (BOX_HEIGHT, 0.0) if is_upward else (0.0, BOX_HEIGHT)
-    aside = 0.5 if is_upward else 0.0  # so that a wire up is not drawn on the one down
-    points = [(x[producer] + aside * half[producer], top[producer] + leaves)]
+    points = [(x[producer] + LEAVES[is_upward] * half[producer], top[producer] + leaves)]
     for cell in between:
         points += [(x[cell], top[cell] + enters), (x[cell], top[cell] + leaves)]
-    return (*points, (x[consumer] + aside * half[consumer], top[consumer] + enters))
+    return (*points, (entry, top[consumer] + enters))

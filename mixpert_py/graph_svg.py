@@ -5,36 +5,33 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from mixpert_py.errors import SourceError
-from mixpert_py.graph import Graph, Operator, printable, shown
+from mixpert_py.graph import Edge, Graph, percent, printable, shown
 from mixpert_py.graph_layout import BOX_HEIGHT, Layout, Point, TooLargeError, layout
+from mixpert_py.graph_style import LIGHT, focus, style
 
 MARGIN = 24.0
 HEADING = 28.0
 LOOP = 18.0  # how far the arrow from an operator to itself stands out
-CHARACTER = 7.3  # the width of a monospace character at the size below
-# Dark enough on white for a line of one pixel and a half; neighbours in the source differ.
-COLORS = ("#1f4e9c", "#b3471d", "#2b7a3d", "#7a3b9a", "#8a6a00", "#0f7680", "#a82a5c", "#555555")
-
-STYLE = """\
-text { font: 12px monospace; fill: #1a1a1a }
-.place { fill: #666666 }
-.operator rect { fill: #f6f7f9; stroke: #8a8f98 }
-.edge { fill: none; stroke-width: 1.5 }
-.upward { stroke-dasharray: 5 3 }"""
+CHARACTER = 7.3  # the width of a monospace character at the size that the style gives
+BAR = 4.0  # the height of a share of time
 
 
 def svg(graphs: Sequence[Graph]) -> str:
     """Operators as boxes, edges as arrows in their producer's colour, dashed where they lead back.
 
-    Hovering over an operator shows its site id, over an edge the two operators' numbers. Equal
-    graphs give equal pictures. Raises SourceError if a graph is too large to be drawn.
+    Edges inside a cycle are heavier, and its operators say which one it is. Hovering over an
+    operator or an edge shows all that is known of it, and leaves an operator's own edges only. The
+    picture follows the light or dark setting, has no script and needs no other file. Equal graphs
+    give equal pictures. Raises SourceError if a graph is too large to be drawn.
     """
     body: list[str] = []
+    rules: list[str] = []
     width, height = _text_width("no operators"), MARGIN
     for file, graph in enumerate(graphs, 1):
         if graph.operators:
             placed = _layout(graph)
             body += _drawing(graph, placed, file, height)
+            rules += [focus(f"{file}-{at + 1}") for at in range(len(graph.operators))]
             height += HEADING + placed.height + MARGIN
             width = max(width, placed.width + LOOP, _text_width(printable(graph.path)))
     if not body:
@@ -45,11 +42,14 @@ def svg(graphs: Sequence[Graph]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" height="{height:.0f}">',
-            f"<style>\n{STYLE}\n</style>",
+            "<style>",
+            style(),
+            *rules,
+            "</style>",
             "<defs>",
-            *(_arrow(at, color) for at, color in enumerate(COLORS)),
+            *map(_arrow, range(len(LIGHT))),
             "</defs>",
-            '<rect width="100%" height="100%" fill="white"/>',
+            '<rect class="page" width="100%" height="100%"/>',
             *body,
             "</svg>",
             "",
@@ -70,9 +70,18 @@ def _layout(graph: Graph) -> Layout:
 def _widths(graph: Graph) -> list[float]:
     """The width of each operator's box: that of the longer of its two lines."""
     return [
-        max(map(_text_width, _label(at, operator))) + 2 * CHARACTER
-        for at, operator in enumerate(graph.operators)
+        max(_text_width(f"{place}  {aside}"), _text_width(expression)) + 2 * CHARACTER
+        for place, aside, expression in _labels(graph)
     ]
+
+
+def _labels(graph: Graph) -> Iterator[tuple[str, str, str]]:
+    """What each box says: the operator's place, its cycle and share, its expression."""
+    for at, operator in enumerate(graph.operators):
+        place = f"{at + 1} {shown(operator.function)}:{operator.line}"
+        aside = [f"↻{graph.cycle_of[at]}"] if at in graph.cycle_of else []
+        aside += [] if operator.share is None else [percent(operator.share)]
+        yield place, " ".join(aside), shown(operator.expression)
 
 
 def _drawing(graph: Graph, placed: Layout, file: int, top: float) -> Iterator[str]:
@@ -80,26 +89,71 @@ def _drawing(graph: Graph, placed: Layout, file: int, top: float) -> Iterator[st
     yield _text(MARGIN, top + 12, printable(graph.path))
     yield f'<g transform="translate({MARGIN:.0f} {top + HEADING:.1f})">'
     for edge in graph.edges:
-        producer, consumer = edge
-        points = placed.wires.get(edge)
-        path = _curve(points) if points else _loop(placed.corners[producer], widths[producer])
-        against = edge in placed.upward or producer == consumer
-        color = producer % len(COLORS)
-        yield (
-            f'<path class="{"edge upward" if against else "edge"}" '
-            f'data-producer="{file}-{producer + 1}" data-consumer="{file}-{consumer + 1}" '
-            f'stroke="{COLORS[color]}" marker-end="url(#arrow{color})" d="{path}">'
-            f"<title>{producer + 1} → {consumer + 1}</title></path>"
-        )
-    for at, (operator, (x, y), width) in enumerate(
-        zip(graph.operators, placed.corners, widths, strict=True)
-    ):
-        place, expression = _label(at, operator)
-        yield f'<g class="operator" id="{file}-{at + 1}"><title>{_escaped(operator.id)}</title>'
-        yield f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BOX_HEIGHT}" rx="4"/>'
-        yield _text(x + CHARACTER, y + 16, place, "place")
-        yield f"{_text(x + CHARACTER, y + 32, expression)}</g>"
+        yield _edge(graph, edge, placed, widths, file)
+    for at, label in enumerate(_labels(graph)):
+        yield from _box(graph, at, label, placed.corners[at], widths[at], file)
     yield "</g>"
+
+
+def _edge(graph: Graph, edge: Edge, placed: Layout, widths: Sequence[float], file: int) -> str:
+    producer, consumer = edge
+    cycle = graph.cycle_of
+    points = placed.wires.get(edge)
+    path = _curve(points) if points else _loop(placed.corners[producer], widths[producer])
+    kinds = ["edge", f"c{producer % len(LIGHT)}"]
+    if edge in placed.upward or producer == consumer:
+        kinds.append("upward")
+    if producer in cycle and cycle[producer] == cycle.get(consumer):
+        kinds.append("cycle")
+    one, other = (f"{at + 1} {graph.operators[at].expression}" for at in edge)
+    return (
+        f'<path class="{" ".join(kinds)}" data-producer="{file}-{producer + 1}" '
+        f'data-consumer="{file}-{consumer + 1}" '
+        f'marker-end="url(#arrow{producer % len(LIGHT)})" d="{path}">'
+        f"<title>{_escaped(one)} → {_escaped(other)}</title></path>"
+    )
+
+
+def _box(
+    graph: Graph, at: int, label: tuple[str, str, str], corner: Point, width: float, file: int
+) -> Iterator[str]:
+    operator = graph.operators[at]
+    place, aside, expression = label
+    x, y = corner
+    kind = "operator cyclic" if at in graph.cycle_of else "operator"
+    yield f'<g class="{kind}" id="{file}-{at + 1}"><title>{_escaped(_whole(graph, at))}</title>'
+    yield (
+        f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+        f'height="{BOX_HEIGHT}" rx="4"/>'
+    )
+    yield _text(x + CHARACTER, y + 16, place, "place")
+    yield _text(x + CHARACTER, y + 33, expression, "expression")
+    if aside:
+        yield _text(x + width - CHARACTER - _text_width(aside), y + 16, aside, "aside")
+    if operator.share is not None:
+        inside = width - 2 * CHARACTER
+        for name, part in (("track", 1.0), ("share", operator.share)):
+            yield (
+                f'<rect class="{name}" x="{x + CHARACTER:.1f}" y="{y + BOX_HEIGHT - BAR - 4:.1f}" '
+                f'width="{inside * part:.1f}" height="{BAR}"/>'
+            )
+    yield "</g>"
+
+
+def _whole(graph: Graph, at: int) -> str:
+    """All that is known of an operator."""
+    operator = graph.operators[at]
+    lines = [
+        f"{at + 1} {operator.function}:{operator.line}:{operator.column}",
+        operator.expression,
+        operator.id,
+    ]
+    if operator.share is not None:
+        lines.append(f"{percent(operator.share)} of the time of all products")
+    if number := graph.cycle_of.get(at):
+        members = (str(one + 1) for one in graph.cycles[number - 1])
+        lines.append(f"cycle {number}: {', '.join(members)}")
+    return "\n".join(map(printable, lines))
 
 
 def _curve(points: Sequence[Point]) -> str:
@@ -125,20 +179,17 @@ def _loop(corner: Point, width: float) -> str:
     )
 
 
-def _arrow(at: int, color: str) -> str:
+def _arrow(color: int) -> str:
+    # In pixels, not line widths: a heavier edge would have a head that hides its neighbours'.
     return (
-        f'<marker id="arrow{at}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="6" '
-        f'markerHeight="6" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{color}"/></marker>'
+        f'<marker id="arrow{color}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="9" '
+        'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">'
+        f'<path class="a{color}" d="M0 0 L8 4 L0 8 z"/></marker>'
     )
 
 
-def _label(at: int, operator: Operator) -> tuple[str, str]:
-    return f"{at + 1} {shown(operator.function)}:{operator.line}", operator.expression
-
-
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    styled = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}"{styled}>{_escaped(text)}</text>'
+def _text(x: float, y: float, text: str, kind: str = "heading") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{escape(text)}</text>'
 
 
 def _text_width(text: str) -> float:
@@ -146,4 +197,4 @@ def _text_width(text: str) -> float:
 
 
 def _escaped(text: str) -> str:
-    return escape(printable(text))
+    return escape(text)

@@ -2,6 +2,11 @@
 
 A cell is rewritten as IPython would have compiled it: its own transformer has turned magics and
 `!` lines into Python by then, and tracebacks show the lines of the cell.
+
+Where the front end tells the notebook's file, a product has the site id that `mixpert rewrite`
+gives it in that file, so that they share a plan. Two things differ, as a cell is seen without the
+others: `#n` of the id counts equal products within the cell, not within the notebook; and names
+that another cell imported are not known, so that some of its products (`np.dot`) may be left alone.
 """
 
 import ast
@@ -24,7 +29,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime import in_force
 from mixpert_py.runtime.trace import Trace
 
-MODULE = "__main__"  # the first part of the site ids: a notebook's code knows no file
+MODULE = "__main__"  # the first part of the site ids where the notebook's file is not known
 NAME = "mixpert"
 
 
@@ -96,11 +101,12 @@ class MixPertMagics(Magics):
     ) -> ast.Module:
         """A cell's tree with its products rewritten; as it is where that cannot be done."""
         source = text.encode("utf-8-sig")  # decoded already, whatever encoding it names
+        module = config.notebook_module(self.shell.user_ns) or MODULE
         try:
-            tree = in_memory.rewritten_tree(source, MODULE, name, plan, scheme)
-            self.places |= {site.id: (name, site) for site in analyze(source, MODULE)}
+            tree = in_memory.rewritten_tree(source, module, name, plan, scheme)
+            self.places |= {site.id: (name, site) for site in analyze(source, module)}
         except SourceError as error:
-            said = str(error).removeprefix(f"{MODULE}: ")
+            said = str(error).removeprefix(f"{module}: ")
             warnings.warn(f"mixpert: {said}: the cell runs as it is", stacklevel=5)
         return tree
 

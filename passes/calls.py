@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Sequence
 
 from mixpert_py.passes import effects
-from mixpert_py.passes.flow import ANY, NOTHING, Key, Objects
+from mixpert_py.passes.flow import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects
 from mixpert_py.passes.function_call import written_name
 from mixpert_py.passes.own_calls import Arguments, OwnCallEvaluator
 from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS
@@ -51,8 +51,10 @@ class CallEvaluator(OwnCallEvaluator):
     def arguments(self, node: ast.Call) -> Arguments:
         spread = NOTHING
         positional = []
+        starred = False
         for argument in node.args:
-            if isinstance(argument, ast.Starred):
+            starred = starred or isinstance(argument, ast.Starred)
+            if starred:  # what follows it has no place that is known, either
                 spread |= self.evaluate(argument)
             else:
                 positional.append(self.evaluate(argument))
@@ -91,9 +93,18 @@ class CallEvaluator(OwnCallEvaluator):
             return elements | everything
         if name == "setattr" and len(arguments.positional) == 3:
             owners, _, objects = arguments.positional
-            self.heap.store(owners, ANY, objects)
+            self.heap.store(owners, ANY_ATTRIBUTE, objects)
             return NOTHING
+        if name == "getattr" and len(arguments.positional) >= 2 and not arguments.spread:
+            owners, _, *default = arguments.positional
+            return self.stored(owners, node.args[1]).union(*default)
         return self.new(node, self.sites(everything))
+
+    def stored(self, owners: Objects, name: ast.expr) -> Objects:
+        """The attribute of that name; whatever can be reached, if the name is computed."""
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            return self.attribute(owners, name.value)
+        return self.heap.reach(owners) | owners
 
     def library(
         self, node: ast.Call, name: Sequence[str], receiver: Objects, arguments: Arguments

@@ -46,7 +46,9 @@ def graph(tree: ast.Module, names: Names, products: Iterable[Product]) -> Depend
     ids = [product.site.id for product in operators.values()]
     for by_call in (True, False):
         heap = Heap()
-        program = Program(names, operators, _methods(tree), _shared(names), by_call)
+        program = Program(
+            names, operators, _methods(tree), _families(tree), _shared(names), by_call
+        )
         try:
             end = _fixpoint(tree, program, heap)
         except TooComplexError:
@@ -127,6 +129,26 @@ def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
                 if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                     methods[part.name].append(part)
     return {name: tuple(functions) for name, functions in methods.items()}
+
+
+def _families(tree: ast.Module) -> dict[ast.AST, frozenset[ast.AST]]:
+    """Each class of the module with all its bases, if these are classes of the module as well."""
+    classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            classes[node.name].append(node)
+    families: dict[ast.AST, frozenset[ast.AST]] = {}
+    for node in (one for several in classes.values() for one in several):
+        family, pending, whole = {node}, [node], True
+        while pending:
+            for base in pending.pop().bases:
+                found = classes.get(base.id, []) if isinstance(base, ast.Name) else []
+                whole = whole and bool(found)
+                pending += [one for one in found if one not in family]
+                family.update(found)
+        if whole:
+            families[node] = frozenset(family)
+    return families
 
 
 def _shared(names: Names) -> frozenset[tuple[Scope, str]]:

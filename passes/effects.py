@@ -46,6 +46,9 @@ FRESH_METHODS = frozenset(
     {"copy", "sum", "mean", "max", "min", "std", "var", "prod", "argmax", "argmin", "argsort"}
     | {"dot", "tolist", "item", "flatten", "cumsum", "cumprod", "round", "clip", "conj", "repeat"}
     | {"take", "any", "all", "trace", "ptp", "nonzero", "searchsorted", "choose", "compress"}
+    # of random generators: what is drawn has nothing in common with what was drawn before
+    | {"random", "rand", "randn", "randint", "integers", "uniform", "normal", "standard_normal"}
+    | {"permutation", "permuted", "choice", "exponential", "poisson", "binomial", "gamma", "beta"}
 )
 
 # Builtins whose result has the elements of their arguments.

@@ -5,7 +5,7 @@
 import ast
 
 from mixpert_py.passes import effects
-from mixpert_py.passes.flow import ANY, NOTHING, Key, Object, Objects, Sites
+from mixpert_py.passes.flow import ANY, ANY_ATTRIBUTE, NOTHING, Key, Object, Objects, Sites
 from mixpert_py.passes.frame import Frame
 from mixpert_py.passes.product import Product
 from mixpert_py.passes.spellings import Spelling
@@ -96,15 +96,27 @@ class Evaluator(Frame):
         """An attribute of an instance is what was stored there; of an array, a view of it."""
         found: set[Object] = set()
         for owner in owners or {self.nowhere}:
-            stored = self.heap.elements.get(owner, {}).get(f".{name}")
+            elements = self.heap.elements.get(owner, {})
+            found |= elements.get(ANY_ATTRIBUTE, NOTHING)
+            family = self.family(owner)
+            stored = elements.get(f".{name}")
             if stored is not None:
                 found |= stored
+            elif family is not None:
+                for definition in map(self.heap.thing, family):
+                    found |= self.heap.elements.get(definition, {}).get(f".{name}", NOTHING)
             elif owner in self.heap.instances:
                 found |= self.heap.class_attributes.get(name, NOTHING)
             elif owners:
                 found.add(owner)
-        methods = self.program.methods.get(name, ())
-        return frozenset(found).union(self.heap.thing(node) for node in methods)
+        if not owners or any(self.family(owner) is None for owner in owners):
+            found.update(map(self.heap.thing, self.program.methods.get(name, ())))
+        return frozenset(found)
+
+    def family(self, owner: Object) -> frozenset[ast.AST] | None:
+        """The classes that an instance has its methods from; None if they are not known."""
+        definition = self.heap.class_of.get(owner)
+        return None if definition is None else self.program.families.get(definition)
 
     def eval_Subscript(self, node: ast.Subscript) -> Objects:
         owners = self.evaluate(node.value)

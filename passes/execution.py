@@ -185,28 +185,32 @@ class Executor(CallEvaluator):
 
     def exec_For(self, node: ast.For | ast.AsyncFor) -> None:
         elements = self.heap.load(self.evaluate(node.iter))
-        self.loop(lambda: self.assign(node.target, elements), node.body, node.orelse)
+        self.loop(self.skip, lambda: self.assign(node.target, elements), node.body, node.orelse)
 
     exec_AsyncFor = exec_For
 
     def exec_While(self, node: ast.While) -> None:
-        self.loop(lambda: self.evaluated(node.test), node.body, node.orelse)
+        self.loop(lambda: self.evaluated(node.test), self.skip, node.body, node.orelse)
 
     def evaluated(self, node: ast.expr) -> None:
         self.evaluate(node)
 
-    def loop(self, head: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
-        head()
+    def loop(
+        self, test: Step, take: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
+    ) -> None:
+        """test: done before every turn and before the end. take: at the beginning of a turn."""
+        test()
         top = self.state
         while True:
             self.state, self.live = self.copy(top), True
+            take()
             loop = Loop()
             self.loops.append(loop)
             self.block(body)
             self.loops.pop()
             turn = joined(loop.continued, self.state if self.live else None)
             self.state = joined(turn, top) or top
-            head()
+            test()
             if not top.join(self.state):
                 break
         self.state, self.live = self.copy(top), True

@@ -27,6 +27,7 @@ Variable = tuple[Scope, str]
 # An element's place in its container: a constant index or key, or ANY; ".name" for attributes.
 Key = str | int | bytes
 ANY: Key = "*"
+ANY_ATTRIBUTE: Key = ".*"
 
 # Work is counted in objects looked at, so that the outcome does not depend on the machine's speed.
 MAX_WORK = 5_000_000
@@ -124,6 +125,7 @@ class Heap:
         self.defaults: dict[ast.AST, dict[str, Objects]] = {}  # of every function met so far
         self.containers: set[Object] = set()
         self.instances: set[Object] = set()
+        self.class_of: dict[Object, ast.ClassDef] = {}  # of instances made in the module
         self.edges: set[tuple[str, str]] = set()
         self.work = 0
         self._things: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}

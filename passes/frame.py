@@ -17,6 +17,7 @@ class Program:
     names: Names
     operators: Mapping[ast.AST, Product]
     methods: Mapping[str, tuple[ast.AST, ...]]
+    families: Mapping[ast.AST, frozenset[ast.AST]]  # a class and all its bases, where all are here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixpert_py.passes.evaluation import Evaluator
-from mixpert_py.passes.flow import ANY, NOTHING, Objects
+from mixpert_py.passes.flow import ANY, NOTHING, Object, Objects
 from mixpert_py.passes.function_call import written_name
 from mixpert_py.passes.product import Product
 from mixpert_py.passes.scope import FUNCTIONS
@@ -28,12 +28,14 @@ SPECIAL_METHODS: dict[type[ast.operator], str] = {
     ast.BitXor: "xor",
     ast.BitAnd: "and",
 }
-NOT_BOUND = frozenset({"staticmethod"})
+METHOD_KINDS = frozenset({"staticmethod", "classmethod"})
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """The values a call is made with. `spread`: starred ones, which may be any parameter."""
+    """The values a call is made with. `spread`: starred ones and those that follow, which may be
+    any parameter after `positional`.
+    """
 
     positional: Sequence[Objects]
     keywords: Mapping[str, Objects]
@@ -70,9 +72,8 @@ class OwnCallEvaluator(Evaluator):
                 returned = self.enter(node, callee.node, None if by_class else bound, arguments)
             elif isinstance(callee.node, ast.ClassDef) and not callee.role:
                 returned = self.construct(node, callee.node, arguments)
-            elif callee in self.heap.instances and "__call__" in self.program.methods:
+            elif callee in self.heap.instances and (called := self.methods(callee, "__call__")):
                 itself = frozenset({callee})
-                called = self.program.methods["__call__"]
                 returned = NOTHING.union(*(self.enter(node, m, itself, arguments) for m in called))
             else:
                 continue
@@ -83,6 +84,7 @@ class OwnCallEvaluator(Evaluator):
         """Make an instance; without an __init__, arguments are the fields of a dataclass."""
         made = self.heap.thing(node, "instance", self.context)
         self.heap.instances.add(made)
+        self.heap.class_of[made] = definition
         itself = frozenset({made})
         starts = [method for method in definition.body if _name(method) == "__init__"]
         if not starts and any(isinstance(base, ast.Name) for base in definition.bases):
@@ -114,8 +116,9 @@ class OwnCallEvaluator(Evaluator):
         summary = self.heap.summaries[activation]
         positional = list(arguments.positional)
         parameters = [*function.args.posonlyargs, *function.args.args]
-        if bound is not None and self.is_method(function):
-            positional.insert(0, bound)
+        itself = self.itself(function, bound)
+        if itself is not None:
+            positional.insert(0, itself)
         given: dict[str, Objects] = dict(self.heap.defaults.get(function, {}))
         for parameter, objects in zip(parameters, positional, strict=False):
             given[parameter.arg] = objects
@@ -145,17 +148,25 @@ class OwnCallEvaluator(Evaluator):
         self.state.gain(summary.exit.held)
         return summary.returned
 
-    def is_method(self, function: ast.AST) -> bool:
-        """True if a call through an instance hands the instance over."""
-        name = _name(function)
-        if function not in self.program.methods.get(name, ()):
-            return False
-        decorators = getattr(function, "decorator_list", [])
-        return not any(isinstance(d, ast.Name) and d.id in NOT_BOUND for d in decorators)
+    def methods(self, owner: Object, name: str) -> list[ast.AST]:
+        """The functions of this module that an instance's method may be."""
+        found = self.attribute(frozenset({owner}), name)
+        return [one.node for one in found if isinstance(one.node, FUNCTIONS) and not one.role]
+
+    def itself(self, function: ast.AST, bound: Objects | None) -> Objects | None:
+        """What a call hands over before its arguments: the instance, the class, or nothing."""
+        if function not in self.program.methods.get(_name(function), ()):
+            return None
+        decorators = map(written_name, getattr(function, "decorator_list", []))
+        kinds = METHOD_KINDS.intersection(decorators)
+        if "classmethod" in kinds:
+            around = self.program.names.of_node[function].parent
+            return None if around is None else frozenset({self.heap.thing(around.node)})
+        return None if kinds else bound
 
     def eval_Attribute(self, node: ast.Attribute) -> Objects:
         found = super().eval_Attribute(node)
-        for method in self.program.methods.get(node.attr, ()):
+        for method in [thing.node for thing in found if isinstance(thing.node, FUNCTIONS)]:
             if any(written_name(d) in PROPERTIES for d in getattr(method, "decorator_list", ())):
                 found |= self.enter(node, method, self.evaluate(node.value), Arguments([], {}))
         return found
@@ -177,11 +188,10 @@ class OwnCallEvaluator(Evaluator):
             ("__", node.left, node.right),
             ("__r", node.right, node.left),
         ):
-            for method in self.program.methods.get(f"{prefix}{name}__", ()):
-                itself = self.evaluate(owner) & self.heap.instances
-                if itself:
+            for itself in self.evaluate(owner) & self.heap.instances:
+                for method in self.methods(itself, f"{prefix}{name}__"):
                     arguments = Arguments([self.evaluate(other)], {})
-                    returned |= self.enter(node, method, itself, arguments)
+                    returned |= self.enter(node, method, frozenset({itself}), arguments)
         return returned
 
 

@@ -1,7 +1,7 @@
 """The passes in order: bytes of a file → its call sites, its rewritten text, its rewritten tree.
 
 Each step is cheap enough for what reaches it: a text filter, then `ast` and its scopes, then
-LibCST, which only sees functions with a product that would be rewritten.
+LibCST, which only sees the statements with a product that would be rewritten, and the imports.
 """
 
 import ast

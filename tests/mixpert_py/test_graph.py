@@ -5,13 +5,15 @@ import random
 import re
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
 
 from mixpert_py.errors import SourceError
-from mixpert_py.graph import MAX_TEXT, Graph, Operator, of_source
+from mixpert_py.graph import MAX_TEXT, Graph, Operator, of_source, shown
 from mixpert_py.graph_formats import as_json, dot, text
+from mixpert_py.graph_profile import with_shares
 from mixpert_py.graph_svg import svg
 from tests.mixpert_py.command import ROOT, Mixpert
 
@@ -134,8 +136,11 @@ def test_what_is_not_printable_is_escaped_and_long_texts_are_cut() -> None:
     assert said.startswith('a "b" <&>\\n\\udcff\\.py\n')
     assert r"\x01" in said
     assert all(line.isprintable() for line in said.splitlines())
-    (operator,) = graph(f"a @ {'b' * 50}\n").operators
-    assert operator.expression == f"a @ {'b' * (MAX_TEXT - 5)}…"
+    long = graph(f"a @ {'b' * 50}\n")
+    assert long.operators[0].expression == f"a @ {'b' * 50}"
+    for form in (text, dot, svg):
+        assert f"a @ {'b' * (MAX_TEXT - 5)}…" in form([long])
+    assert "b" * 50 not in text([long])
 
 
 # Files of different names, so that a path tells which graph something is of.
@@ -172,10 +177,12 @@ def test_dot_has_every_operator_and_edge() -> None:
     arrows = re.findall(r"^  (n\d+) -> (n\d+);$", inside, re.M)
     assert len(lines) == 3 + 2 * 3 + len(nodes) + len(arrows)  # nothing else is there
     operators = [operator for one in GRAPHS for operator in one.operators]
-    assert [unescaped(tooltip) for _, _, tooltip in nodes] == [one.id for one in operators]
+    assert [unescaped(tooltip) for _, _, tooltip in nodes] == [
+        f"{one.id}: {one.expression}" for one in operators
+    ]
     # The new line between place and expression is the only escape that is not a character.
     assert [unescaped(label.split(r"\n", 1)[1]) for _, label, _ in nodes] == [
-        one.expression for one in operators
+        shown(one.expression) for one in operators
     ]
     number = {name: at for at, (name, _, _) in enumerate(nodes)}
     first = {one.path: at for one, at in zip(GRAPHS, (0, 2, 2), strict=True)}
@@ -190,8 +197,9 @@ def boxes(group: ElementTree.Element) -> dict[str, tuple[float, float, float, fl
     """Left, top, right, bottom of each operator's box."""
     found = {}
     for node in group.iter(f"{SVG}g"):
-        if node.get("class") == "operator":
-            (box,) = node.findall(f"{SVG}rect")
+        if "operator" in node.get("class", "").split():
+            box = node.find(f"{SVG}rect")
+            assert box is not None
             x, y, width, height = (float(box.attrib[k]) for k in ("x", "y", "width", "height"))
             found[node.attrib["id"]] = (x, y, x + width, y + height)
     return found
@@ -210,6 +218,29 @@ def pieces(path: str) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     return ends
 
 
+TEXT_HEIGHT = 12.0
+
+
+class Label(NamedTuple):
+    """A line of text in a box, as wide as the widest of usual monospace fonts makes it."""
+
+    box: tuple[float, float, float, float]
+    left: float
+    right: float
+    bottom: float
+
+
+def labels(root: ElementTree.Element) -> list[Label]:
+    placed = boxes(root)
+    found = []
+    for node in root.iter(f"{SVG}g"):
+        for line in node.findall(f"{SVG}text") if node.get("id") else ():
+            x, y = float(line.attrib["x"]), float(line.attrib["y"])
+            wide = sum(2 if c in "漢字" else 1 for c in line.text or "")
+            found.append(Label(placed[node.attrib["id"]], x, x + 7.25 * wide, y))
+    return found
+
+
 def wires(root: ElementTree.Element) -> list[tuple[str, str, str, str]]:
     """Producer, consumer, class and path of each edge, those from an operator to itself apart."""
     found = [
@@ -223,16 +254,17 @@ def test_svg_has_every_operator_and_edge() -> None:
     root = ElementTree.fromstring(svg(GRAPHS))
     for file, one in enumerate(GRAPHS, 1):
         groups = [
-            node
-            for node in root.iter(f"{SVG}g")
-            if node.get("class") == "operator" and node.attrib["id"].startswith(f"{file}-")
+            node for node in root.iter(f"{SVG}g") if node.get("id", "").startswith(f"{file}-")
         ]
         assert [node.attrib["id"] for node in groups] == [
             f"{file}-{at + 1}" for at in range(len(one.operators))
         ]
         for node, operator in zip(groups, one.operators, strict=True):
-            assert node.findtext(f"{SVG}title") == operator.id
-            assert [part.text for part in node.findall(f"{SVG}text")][1] == operator.expression
+            place, expression, identity, *_ = (node.findtext(f"{SVG}title") or "").split("\n")
+            assert place.endswith(f"{operator.function}:{operator.line}:{operator.column}")
+            assert (expression, identity) == (operator.expression, operator.id)
+            said = [part.text for part in node.findall(f"{SVG}text")]
+            assert said[1] == shown(operator.expression)
         edges = [
             (path.attrib["data-producer"], path.attrib["data-consumer"])
             for path in root.iter(f"{SVG}path")
@@ -261,6 +293,13 @@ def test_boxes_and_wires_keep_apart(name: str) -> None:
     assert min(box[0] for box in placed.values()) >= 0
     assert max(box[2] for box in placed.values()) <= float(root.attrib["width"]) - 48
     assert max(box[3] for box in placed.values()) <= float(root.attrib["height"]) - 52
+    for one in labels(root):
+        assert one.left >= one.box[0]
+        assert one.right <= one.box[2]
+        assert one.box[1] < one.bottom - TEXT_HEIGHT
+        assert one.bottom < one.box[3]
+    for one, other in combinations(labels(root), 2):
+        assert one.bottom != other.bottom or one.right <= other.left or other.right <= one.left
     for producer, consumer, _, path in wires(root):
         for (x, y), (to_x, to_y) in pieces(path):
             # Vertical at both ends, a curve stays within the rectangle between them.
@@ -275,20 +314,146 @@ def test_edges_join_their_operators() -> None:
     placed = boxes(root)
     kinds = set()
     for producer, consumer, kind, path in wires(root):
-        kinds.add(kind)
+        is_upward = "upward" in kind.split()
+        kinds.add(is_upward)
         one, other = placed[producer], placed[consumer]
         ends = pieces(path)
         (x, y), (to_x, to_y) = ends[0][0], ends[-1][1]
-        leaves, enters = (1, 3) if kind == "edge upward" else (3, 1)
+        leaves, enters = (1, 3) if is_upward else (3, 1)
         assert (y, to_y) == (one[leaves], other[enters])
-        if kind == "edge upward":  # and against the order of the source
+        if is_upward:  # and against the order of the source
             assert to_y < y
             assert int(producer.partition("-")[2]) > int(consumer.partition("-")[2])
         else:
             assert to_y > y
         assert one[0] < x < one[2]
         assert other[0] < to_x < other[2]
-    assert kinds == {"edge", "edge upward"}
+    assert kinds == {True, False}
+
+
+def test_edges_into_one_operator_come_in_side_by_side() -> None:
+    root = ElementTree.fromstring(svg([everything(12)]))
+    entries: dict[tuple[str, bool], list[float]] = {}
+    for _, consumer, kind, path in wires(root):
+        entries.setdefault((consumer, "upward" in kind), []).append(pieces(path)[-1][1][0])
+    assert max(map(len, entries.values())) == 11
+    assert all(len(set(places)) == len(places) for places in entries.values())
+
+
+def test_cycles_can_be_told_apart() -> None:
+    twice = "while x:\n    y = x @ w\n    x = y @ w\nz = x @ w\nwhile z:\n    z = z @ w\n"
+    root = ElementTree.fromstring(svg([graph(twice)]))
+    cycles = {}
+    for node in root.iter(f"{SVG}g"):
+        if node.get("id"):
+            aside = [line.text for line in node.findall(f"{SVG}text")][2:]
+            is_cyclic = "cyclic" in node.attrib["class"].split()
+            cycles[node.attrib["id"]] = (is_cyclic, aside)
+    assert cycles == {
+        "1-1": (True, ["↻1"]),
+        "1-2": (True, ["↻1"]),
+        "1-3": (False, []),
+        "1-4": (True, ["↻2"]),
+    }
+    heavy = {
+        (path.attrib["data-producer"][2:], path.attrib["data-consumer"][2:])
+        for path in root.iter(f"{SVG}path")
+        if "cycle" in path.get("class", "").split()
+    }
+    assert heavy == {("1", "2"), ("2", "1"), ("4", "4")}
+
+
+def test_a_product_comes_behind_those_in_it() -> None:
+    said = [one.expression for one in graph("a @ (b @ c) @ d.dot(e @ f)\n").operators]
+    assert said == ["b @ c", "a @ (b @ c)", "e @ f", "d.dot(e @ f)", "a @ (b @ c) @ d.dot(e @ f)"]
+
+
+def test_light_and_dark_without_scripts_or_other_files() -> None:
+    picture = svg([hard_to_write(), *GRAPHS])
+    root = ElementTree.fromstring(picture)
+    assert {node.tag.removeprefix(SVG) for node in root.iter()} == {
+        *("svg", "style", "defs", "marker", "rect", "g", "text", "title", "path")
+    }
+    style = root.findtext(f"{SVG}style") or ""
+    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    for kind in (".page", "text", ".place", ".box", ".c0", ".a7", ".share"):
+        assert re.search(rf"{re.escape(kind)} {{[^}}]*(fill|stroke): #\w{{6}}", light)
+        assert re.search(rf"{re.escape(kind)} {{[^}}]*(fill|stroke): #\w{{6}}", dark)
+    for node in root.iter():  # nothing is coloured but by the style
+        assert not {"fill", "stroke", "style", "href", "onclick"} & set(node.attrib)
+    assert re.findall(r"(?:https?|data|file):[^\"]*", picture) == ["http://www.w3.org/2000/svg"]
+    assert set(re.findall(r"url\((.)", picture)) == {"#"}
+    assert "@import" not in picture
+
+
+PROFILE = [
+    {"id": "p:<module>/matmul~1#0", "seconds": 3.0},
+    {"id": "q:<module>/matmul~1#0", "seconds": 1.0},
+]
+
+
+def profiled(tmp_path: Path, records: object) -> list[Graph]:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(records))
+    operators = tuple(
+        Operator(f"p:<module>/matmul~1#{i}", "<module>", 1, 1, "a @ b") for i in range(2)
+    )
+    return with_shares([Graph("p.py", operators, ((0, 1),))], str(path))
+
+
+def test_shares_of_time_in_every_format(tmp_path: Path) -> None:
+    graphs = profiled(tmp_path, PROFILE)
+    assert [one.share for one in graphs[0].operators] == [0.75, 0.0]
+    assert [one["share"] for one in json.loads(as_json(graphs))["operators"]] == [0.75, 0.0]
+    lines = text(graphs).splitlines()
+    assert lines[1].split() == ["line", "function", "expression", "time", "feeds", "cycle"]
+    assert "75.0 % ████████" in lines[3]
+    assert "0.0 %" in lines[4]
+    assert "█" not in lines[4]
+    filled = re.findall(r'\\n([\d.]+ %)".*fillcolor="0.090 ([\d.]+) 1.000"', dot(graphs))
+    assert filled == [("75.0 %", "0.750"), ("0.0 %", "0.000")]
+    root = ElementTree.fromstring(svg(graphs))
+    bars = {
+        kind: [float(one.attrib["width"]) for one in root.iter() if one.get("class") == kind]
+        for kind in ("track", "share")
+    }
+    assert bars["share"] == [pytest.approx(0.75 * bars["track"][0], abs=0.1), 0.0]
+    asides = [one.text for one in root.iter(f"{SVG}text") if one.get("class") == "aside"]
+    assert asides == ["75.0 %", "0.0 %"]
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ([{"id": "r:f/dot~1#0", "seconds": 1.0}], "has no product of these programs"),
+        ([], "has no product of these programs"),
+        ({"sites": 1}, "not a profile"),
+        ([{"id": "p"}], "not a profile"),
+        (7, "not a profile"),
+        ([{"id": "p:<module>/matmul~1#0", "seconds": -1.0}], "times that are none"),
+        ([{"id": "p:<module>/matmul~1#0", "seconds": float("nan")}], "times that are none"),
+    ],
+)
+def test_what_is_no_profile_is_refused(tmp_path: Path, records: object, said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        profiled(tmp_path, records)
+
+
+def test_the_profile_of_a_run(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "p.py").write_text(
+        "import numpy as np\n"
+        "big, small = np.ones((300, 300)), np.ones((2, 2))\n"
+        "x = big @ big\ny = small @ small\nif y is None:\n    x @ x\n"
+    )
+    assert mixpert("run", "--json", "run.json", "p.py").code == 0
+    said = mixpert("graph", "p.py", "--profile", "run.json", "--format", "json")
+    assert (said.code, said.err) == (0, "")
+    shares = {one["expression"]: one["share"] for one in json.loads(said.out)["operators"]}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares["big @ big"] > shares["small @ small"] > shares["x @ x"] == 0
+    said = mixpert("graph", "p.py", "--profile", "none.json")
+    assert (said.code, said.out) == (2, "")
+    assert said.one_clear_line() == "mixpert: none.json: no such file or directory"
 
 
 def test_a_graph_that_no_picture_shows_is_refused() -> None:

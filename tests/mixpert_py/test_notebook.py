@@ -1,6 +1,7 @@
 """`%%mixpert` in a real IPython shell."""
 
 import atexit
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -12,10 +13,13 @@ import pytest
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
+from mixpert_py.config import module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
+from mixpert_py.notebook_file import rewrite_notebook
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.trace import Trace
 
 A = np.random.default_rng(0).standard_normal((16, 16))
 EXACT = A @ A
@@ -30,6 +34,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
     """A shell with the extension loaded, and `a` and `np` there."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # the shell replaces it
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     monkeypatch.chdir(tmp_path)
     config = Config()
     config.HistoryManager.enabled = False
@@ -82,6 +87,48 @@ def test_a_plan_file_decides_site_by_site(run: Run, tmp_path: Path) -> None:
     save(Plan(site=sites), tmp_path / "cell.toml")
     value(run, f"%%mixpert --plan cell.toml --scheme fp16\n{text}")
     assert [is_emulated(y) for y in value(run, "f(a)")] == [True, False]
+
+
+CELL = "def f(x):\n    return x @ x, x.dot(x)"
+CELLS = {
+    "nbformat": 4,
+    "cells": [{"cell_type": "code", "source": text} for text in ("a = b @ b", CELL)],
+}
+
+
+@pytest.mark.parametrize("teller", ["editor", "server", "nobody"])
+def test_the_plan_of_a_rewritten_notebook_fits_its_cells(
+    run: Run,
+    shell: InteractiveShell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    teller: str,
+) -> None:
+    path = tmp_path / "analysis.ipynb"
+    raw = json.dumps(CELLS).encode()
+    sites = rewrite_notebook(raw, module_name(path), None, None, False).sites
+    assert [site.expression for site in sites] == ["b @ b", "x @ x", "x.dot(x)"]
+    schemes = ["fp16", "int8x6", "native"]
+    entries = [Site(id=site.id, scheme=name) for site, name in zip(sites, schemes, strict=True)]
+    save(Plan(site=entries), tmp_path / "n.toml")
+    if teller == "editor":
+        shell.user_ns["__vsc_ipynb_file__"] = str(path)
+    elif teller == "server":
+        monkeypatch.setenv("JPY_SESSION_NAME", str(path))
+    trace = Trace()
+    with use(InForce(backend="reference", trace=trace)):
+        run(f"%%mixpert --plan n.toml\n{CELL}").raise_error()
+        result = run("f(a)")
+    result.raise_error()
+    assert [is_emulated(y) for y in result.result] == [True, False]
+    # Without a file the hash finds the entries; with one the ids are those of the notebook.
+    assert (set(trace.sites) == {site.id for site in sites[1:]}) == (teller != "nobody")
+
+
+def test_a_console_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/x/console-1")
+    assert notebook_module({}) is None
+    assert notebook_module({"__vsc_ipynb_file__": "/home/x/a.ipynb"}) == "a"
 
 
 def test_the_line_of_the_magic_may_name_variables(run: Run) -> None:

@@ -488,6 +488,29 @@ GRAPHS = [
         d = c @ C(b)                                                    # r
         e = d @ b                                                       # s
     """, "p -> q, p -> r, r -> s"),
+    ("methods-of-one-name", """
+        class One:
+            def __init__(self, w): self.w = w
+            def forward(self, x): return x @ self.w     # p
+        class Two:
+            def __init__(self, w): self.w = w
+            def forward(self, x): return self.w @ x     # q
+        c = One(a).forward(b)
+        d = Two(a).forward(c) @ b                       # r
+    """, "p -> q, q -> r"),
+    ("methods-of-another-class", """
+        class One:
+            def forward(self, x): return x @ b          # p
+            def __add__(self, x): return x @ b          # q
+            __radd__ = __add__
+        class Two(One):
+            pass
+        class Three:
+            forward = One.forward
+        c = Two().forward(a) @ b                        # r
+        d = Three().forward(a) @ a                      # s
+        e = (c + Two()) @ b                             # t
+    """, "p -> r, p -> s, q -> t, r -> q, r -> t"),
     ("partial", """
         def f(x, y): return x @ y       # p
         g = partial(f, a @ a)           # q
@@ -515,6 +538,48 @@ GRAPHS = [
         c.set(a @ b)                            # p
         c.get()
     """, "p -> q"),
+    ("behind-a-star", """
+        def f(x, y, z): return y @ b    # p
+        def g(x, y, z): return z @ b    # q
+        pair = (b, b)
+        c = f(a, *pair)
+        d = f(*pair, a @ b)             # r
+        e = g(a, *pair)
+    """, "r -> p"),
+    ("loop-variable-after-the-loop", """
+        for c in y:
+            c = a @ b                   # p
+        d = c @ b                       # q
+    """, "p -> q"),
+    ("class-method", """
+        class C:
+            def __init__(self, x): self.x = x
+            @classmethod
+            def made(cls, x): return cls(x.T)
+        c = C.made(a @ b).x @ b         # q p
+    """, "p -> q"),
+    ("setattr", """
+        class C: pass
+        c = C()
+        setattr(c, "x", a @ b)          # p
+        d = c.x @ b                     # q
+    """, "p -> q"),
+    ("getattr", """
+        class C: pass
+        c = C()
+        c.x = np.zeros((3, 3))
+        view = getattr(c, "x")
+        view += a @ b                   # p
+        d = c.x @ b                     # q
+        e = getattr(c, a.name) @ b      # r
+    """, "p -> q, p -> r"),
+    ("drawn-by-chance", """
+        rng = np.random.default_rng(0)
+        x, y = rng.standard_normal((3, 3)), rng.normal(size=(3, 3))
+        x -= a @ b                      # p
+        c = y @ b                       # q
+        d = x @ b                       # r
+    """, "p -> r"),
     ("perceptron", """
         def relu(x): return np.maximum(x, 0)
         def forward(x, weights):

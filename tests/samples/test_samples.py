@@ -66,6 +66,20 @@ CASES = [
     ),
     pytest.param("mlp.py", ["--size", "600"], "accuracy", (0.7, 1.0), id="mlp", marks=needs_digits),
     pytest.param(
+        "kalman.py",
+        ["--size", "40", "--steps", "5", "--tracks", "50"],
+        "miss, smoothed",
+        (0.3, 0.7),
+        id="kalman",
+    ),
+    pytest.param(
+        "transformer.py",
+        ["--size", "160", "--length", "48", "--width", "32"],
+        "accuracy",
+        (0.3, 1.0),  # of eight languages
+        id="transformer",
+    ),
+    pytest.param(
         "pca.py",
         ["--size", "300", "--components", "40"],
         "reconstruction error",
