@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
-from mixpert_py.experiment import Experiment, Run, Values
+from mixpert_py.experiment import Experiment
+from mixpert_py.run import Run, Values
 from mixpert_py.worker import SiteResult
 
 NATIVE_RUNS = 3
@@ -14,7 +15,7 @@ NATIVE_RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The native runs, the values that errors are measured against, and the profile by site.
+    """The native runs, judged; what errors are measured against; and the profile by site.
 
     reference: the program's values with every product in float64.
     """
@@ -50,7 +51,8 @@ def establish(experiment: Experiment, budget: float, levels: Sequence[str]) -> B
     reference = first.values
     if _has_narrow_products(first):
         reference = experiment.everywhere("float64").values
-    return Baseline((first, *others), reference, experiment.profile(levels).result.sites)
+    natives = tuple(experiment.judged(run, reference) for run in (first, *others))
+    return Baseline(natives, reference, experiment.profile(levels).result.sites)
 
 
 def _require_numbers(name: str, run: Run) -> None:

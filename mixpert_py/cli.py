@@ -122,14 +122,17 @@ def sites(
     type=click.Choice(["text", "dot", "svg", "json"]),
     help="Default: as the ending of OUT says, else text.",
 )
+@click.option(
+    "--profile", metavar="FILE", help="Show shares of time, as `mixpert run --json FILE` saw them."
+)
 @click.option("-o", "--output", metavar="OUT", help="Write here.")
-def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
+def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output: str | None) -> int:
     """Show which products' results can reach which products' operands.
 
     `-` reads a program from standard input.
     """
     from mixpert_py import graph as graph_of
-    from mixpert_py import graph_formats, source_files
+    from mixpert_py import graph_formats, graph_profile, source_files
 
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
@@ -138,6 +141,8 @@ def graph(paths: tuple[str, ...], form: str | None, output: str | None) -> int:
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
+    if profile is not None:
+        graphs = graph_profile.with_shares(graphs, profile)
     content = graph_formats.rendered(graphs, form, output)
     if output is None or output == "-":
         click.echo(content, nl=False)
@@ -229,6 +234,7 @@ def run(
     help="How plans are chosen; greedy as MixPert published it, the last two as controls.",
 )
 @click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
+@click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
@@ -240,6 +246,7 @@ def tune(
     time_limit: float | None,
     search: str,
     output: str | None,
+    resume: bool,
     as_json: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -247,11 +254,13 @@ def tune(
     """Find the fastest plan whose error stays within BUDGET, and write it.
 
     Every run of SCRIPT is a process of its own. The options may also stand right behind SCRIPT;
-    what follows them, or `--`, is the program's.
+    what follows them, or `--`, is the program's. Every run is kept in a .trials.db file beside
+    the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config, launcher, tables, tuning
+    from mixpert_py import config, interrupts, launcher, tables, tuning, tuning_record
     from mixpert_py import plan as plan_file
     from mixpert_py.runtime.in_force import require_backend
+    from mixpert_py.trials import Trials, beside
 
     if not budget >= 0:
         raise click.UsageError(f"--error is a number of at least 0, not {budget}")
@@ -264,21 +273,39 @@ def tune(
     existing = config.load_plan(path) if path.exists() else None
     command = shlex.join(["mixpert", *sys.argv[1:]])
     wish = tuning.Wish(budget, criterion, compare, backend, time_limit, search, command)
-    with tables.progress(as_json) as on_run:
-        tuned = tuning.tune_program(program, wish, existing, on_run)
-    if tuned is None:
-        click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
-        if as_json:
-            click.echo("null")
-        return 0
+    trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
+    # Ctrl-C is let through within a run only: what comes of it is written to the end.
+    with interrupts.held() as interrupt:
+        with tables.progress(as_json) as show:
+
+            def on_run(purpose: str) -> None:
+                interrupt.check()
+                show(purpose)
+
+            try:
+                tuned = tuning.tune_program(program, wish, existing, on_run, trials=trials)
+            except KeyboardInterrupt:  # before there was any plan
+                return _interrupted()
+        if tuned is None:
+            click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
+            if as_json:
+                click.echo("null")
+            return 0
+        record = tuning_record.record(tuned, str(path))
+        if tuned.worth_writing:
+            plan_file.save(tuned.plan, path)
+            trials.end(record, finished=not tuned.outcome.interrupted)
     if as_json:
-        click.echo(json.dumps(tuning.record(tuned, str(path)), indent=2))
+        click.echo(json.dumps(record, indent=2))
     else:
         tables.print_tuned(tuned)
-    plan_file.save(tuned.plan, path)
-    if not as_json:
-        click.echo(f"plan written to {path}")
-    return 130 if tuned.outcome.interrupted else 0
+        click.echo(f"plan written to {path}" if tuned.worth_writing else "no plan was written")
+    return _interrupted() if tuned.outcome.interrupted else 0
+
+
+def _interrupted() -> int:
+    click.echo("mixpert: interrupted; --resume goes on from here", err=True)
+    return 130
 
 
 @cli.group("plan")

@@ -16,6 +16,8 @@ from mixpert_py import config, launcher, process
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.launcher import Program
 from mixpert_py.plan import Plan, Site
+from mixpert_py.run import Run, Values
+from mixpert_py.trials import TRIAL, Trials
 from mixpert_py.tuner.criterion import Criterion, worst
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.worker import Job, Result
@@ -23,22 +25,6 @@ from mixpert_py.worker import Job, Result
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
-
-Values = Mapping[str, np.ndarray[Any, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What one successful run gave. seconds: of the program, imports included."""
-
-    seconds: float
-    result: Result
-    values: Values
-
-    @property
-    def site_seconds(self) -> dict[str, float]:
-        """Call site → seconds spent in its products."""
-        return {site: trace.seconds for site, trace in self.result.sites.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +48,8 @@ class Experiment:
 
     blocks: site → block length, where one is fixed. time_limit: seconds a run may take; None: 600
     for the first, then five times the slowest native run, and never less than 60. on_run: told
-    what each run is for before it starts.
+    what each run is for before it starts. trials: where runs are kept, and taken from if they were
+    made before.
     """
 
     def __init__(
@@ -74,6 +61,7 @@ class Experiment:
         blocks: Mapping[str, int | None] | None = None,
         time_limit: float | None = None,
         on_run: Callable[[str], None] = lambda purpose: None,
+        trials: Trials | None = None,
     ) -> None:
         self.program = program
         self.comparison = comparison
@@ -82,11 +70,12 @@ class Experiment:
         self.time_limit = time_limit
         self.slowest = 0.0
         self.on_run = on_run
+        self.trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
 
-    def native(self, purpose: str = "native run") -> Run:
-        """A run of the program as it was."""
-        run = self._run(purpose)
+    def native(self, purpose: str = "native run", reference: Values | None = None) -> Run:
+        """A run of the program as it was, judged if there is a reference."""
+        run = self._run(purpose, reference=reference)
         self.slowest = max(self.slowest, run.seconds)
         return run
 
@@ -98,27 +87,22 @@ class Experiment:
         """A run with every product under one scheme."""
         return self._run(f"every product in {scheme}", scheme=scheme)
 
-    def planned(self, plan: Mapping[str, str], purpose: str = "trial") -> Run:
-        """A run under a plan. Raises ProgramError if it fails."""
-        sites = [
-            Site(id=site, scheme=scheme, block=self.blocks.get(site))
-            for site, scheme in plan.items()
-        ]
-        return self._run(purpose, plan=Plan(site=sites))
+    def planned(self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL) -> Run:
+        """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
+        return self._run(purpose, plan=plan, reference=reference)
 
     def error(self, reference: Values, run: Run) -> tuple[float, str]:
         """The largest error of the run's values against the reference's, and whose it is."""
         return worst(reference, run.values, self.comparison.criterion)
 
-    def measurement(self, run: Run, reference: Values) -> Measurement:
-        """A run as the tuner wants it, whatever schemes it took."""
-        return Measurement(run.seconds, self.error(reference, run)[0], run.site_seconds)
+    def judged(self, run: Run, reference: Values) -> Run:
+        """The run with its error instead of its values."""
+        return Run(run.result, {}, *self.error(reference, run))
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
         try:
-            run = self.planned(plan)
-            measured = self.measurement(run, reference)
+            run = self.planned(plan, reference)
         except (ProgramError, ShapeError) as failure:
             return Measurement(0.0, float("nan"), {}, str(failure).splitlines()[0])
         traces = run.result.sites
@@ -127,17 +111,35 @@ class Experiment:
             for site, scheme in plan.items()
             if site in traces and scheme not in traces[site].schemes
         )
-        return replace(measured, not_taken=not_taken)
+        return replace(run.measurement, not_taken=not_taken)
 
     def _run(
         self,
         purpose: str,
         *,
-        plan: Plan | None = None,
+        plan: Mapping[str, str] | None = None,
+        reference: Values | None = None,
         scheme: str | None = None,
         levels: tuple[str, ...] = (),
     ) -> Run:
+        """A run that was kept, or one that is made and kept. A judged one loses its values."""
+        chosen = plan or {}
+        if (kept := self.trials.take(purpose, chosen)) is not None:
+            return kept
         self.on_run(purpose)
+        try:
+            run = self._made(plan, scheme, levels)
+            if reference is not None:
+                run = self.judged(run, reference)
+        except (ProgramError, ShapeError) as failure:
+            self.trials.keep_failure(purpose, chosen, str(failure))
+            raise
+        self.trials.keep(purpose, chosen, run)
+        return run
+
+    def _made(
+        self, plan: Mapping[str, str] | None, scheme: str | None, levels: tuple[str, ...]
+    ) -> Run:
         comparison, program = self.comparison, self.program
         with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
             (Path(folder) / "code.marshal").write_bytes(self._code)
@@ -147,7 +149,7 @@ class Experiment:
                 program.argv,
                 program.module,
                 program.path,
-                plan,
+                None if plan is None else self._plan(plan),
                 scheme,
                 self.backend,
                 levels,
@@ -163,13 +165,23 @@ class Experiment:
             command = process.python("mixpert_py.worker", str(job_file))
             ended = process.run(command, config.child_environment(), limit)
             result = self._result(ended, Path(folder), limit)
+            if levels:  # a profile is asked for errors of products, not of the program
+                return Run(result)
             values = {
                 name: np.load(Path(folder) / file, allow_pickle=False)
                 for name, file in result.values.items()
             }
         for file, stamp in started.items():
             values[file] = _load(file, stamp)
-        return Run(result.seconds, result, values)
+        return Run(result, values)
+
+    def _plan(self, schemes: Mapping[str, str]) -> Plan:
+        return Plan(
+            site=[
+                Site(id=site, scheme=scheme, block=self.blocks.get(site))
+                for site, scheme in schemes.items()
+            ]
+        )
 
     def _limit(self, *, shadowed: bool) -> float:
         if self.time_limit is not None:

@@ -24,7 +24,7 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
     /dev/stdout) is written to, not replaced. Raises OSError, and leaves the old file, where that
     cannot be done.
     """
-    if (path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))) or _is_special(path):
+    if is_stream(path):
         with path.open("ab") as stream:
             stream.write(content)
         return
@@ -53,5 +53,8 @@ def _keep_owner(temporary: str, old: os.stat_result) -> None:
         os.chown(temporary, old.st_uid, old.st_gid)
 
 
-def _is_special(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
+    """Whether `replace` writes to it: what is in /dev or /proc, and what is no regular file."""
+    if path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",)):
+        return True
     return path.exists() and not path.is_file()

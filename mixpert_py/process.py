@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from mixpert_py.interrupts import held
+
 TAIL_BYTES = 1 << 16
 
 # -P keeps the current folder off the path, where a user's `random.py` or `runtime.py` would come
@@ -50,29 +52,31 @@ class Ended:
 def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
     """Run a command with a closed stdin for at most `limit` seconds.
 
-    The command leads a process group, and the whole group is killed when it ends, however it ends:
-    a KeyboardInterrupt here leaves nothing running either.
+    The command leads a process group, and the whole group is killed when it ends, however it ends.
+    Ctrl-C, and a signal that ends this process, raise KeyboardInterrupt once it is gone.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=dict(environment),
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    tail = bytearray()
-    reader = threading.Thread(target=_keep_tail, args=(process.stdout, tail), daemon=True)
-    reader.start()
     code = None
-    try:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = process.wait(limit)
-    finally:
-        _kill_group(process)
-        # The pipe closes with the last of its writers; one that left the group may hold it open.
-        reader.join(timeout=2)
+    tail = bytearray()
+    with held() as interrupt:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        reader = threading.Thread(target=_keep_tail, args=(process.stdout, tail), daemon=True)
+        try:
+            reader.start()
+            with interrupt.let_through(), contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(limit)
+        finally:
+            _kill_group(process)
+            # The pipe closes with the last of its writers; one that left the group may hold it.
+            reader.join(timeout=2)
+        interrupt.check()
     return Ended(code, bytes(tail).decode("utf-8", "replace"))
 
 

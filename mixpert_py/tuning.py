@@ -5,12 +5,13 @@ fresh processes, native and planned runs in turn.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from typing import Any
 
 from mixpert_py import judge, tuned_plan
 from mixpert_py.baseline import Baseline, establish
+from mixpert_py.bench.machine import machine
 from mixpert_py.clock import Clock, Cost, int8_products
 from mixpert_py.experiment import Comparison, Experiment
 from mixpert_py.launcher import Program, named
@@ -19,11 +20,11 @@ from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.schemes import ladder
+from mixpert_py.trials import Trials
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.noise import SMALLEST_GAIN
 from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.report.record import record as outcome_record
 from mixpert_py.tuner.search import DEFAULT, tune
 from mixpert_py.verification import PAIRS, Verification, summary, verify
 from mixpert_py.worker import SiteResult
@@ -58,6 +59,11 @@ class Tuned:
     predicted: bool
     reverted: bool = False
 
+    @property
+    def worth_writing(self) -> bool:
+        """Whether the plan is better than none: not that of a search that had just begun."""
+        return self.outcome.lowered or not self.outcome.interrupted
+
 
 def tune_program(
     program: Program,
@@ -65,14 +71,17 @@ def tune_program(
     existing: Plan | None = None,
     on_run: Callable[[str], None] = lambda purpose: None,
     cost: Cost | None = None,
+    trials: Trials | None = None,
 ) -> Tuned | None:
     """Tune a program; None if it has no product to tune, or calls none.
 
     existing: an earlier plan, whose locked sites keep their schemes. on_run: told what each run
     is for before it starts. cost: predicts times; None: measured ones, or INT8 products where the
-    wish's backend emulates.
+    wish's backend emulates. trials: where the runs are kept, and taken from when it is resumed; the
+    caller ends them when the plan is written.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the budget
-    or a fresh process does not confirm the plan, MixPertError for an unknown criterion.
+    or a fresh process does not confirm the plan, MixPertError for an unknown criterion or a trials
+    file that is not ours to write.
     """
     with named(program.argv[0], program.module):
         found = analyze(program.source, program.module)
@@ -84,6 +93,10 @@ def tune_program(
         cost = int8_products
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
+    rungs = ladder("int8" if wish.backend == "reference" else "cpu")
+    levels = [name for rung in rungs for name in rung if name != "native"]
+    trials = trials or Trials()
+    trials.begin(_subject(program, wish, locked, levels, predicted=cost is not None))
     experiment = Experiment(
         program,
         _comparison(program, wish, flow),
@@ -91,14 +104,12 @@ def tune_program(
         blocks={site: entry.block for site, entry in locked.items()},
         time_limit=wish.time_limit,
         on_run=on_run,
+        trials=trials,
     )
-    rungs = ladder("int8" if wish.backend == "reference" else "cpu")
-    levels = [name for rung in rungs for name in rung if name != "native"]
     baseline = establish(experiment, wish.budget, levels)
     if baseline is None:
         return None
-    natives = [experiment.measurement(run, baseline.reference) for run in baseline.natives]
-    clock = Clock(natives, baseline.profile, cost)
+    clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
     operators = [
         _operator(sites[site], trace, clock, levels, site in locked)
         for site, trace in baseline.profile.items()
@@ -141,6 +152,36 @@ def tune_program(
         ],
     )
     return Tuned(outcome, plan, verification, cost is not None, reverted)
+
+
+def _subject(
+    program: Program,
+    wish: Wish,
+    locked: Mapping[str, Site],
+    levels: Iterable[str],
+    predicted: bool,
+) -> dict[str, Any]:
+    """What the runs of a tuning, and the order they are made in, depend on.
+
+    Not its other modules and the data that it reads: a verification finds what has become of them.
+    """
+    made = tuned_plan.provenance(program, wish.backend, wish.command)
+    return {
+        "source": made.sha256,
+        "module": program.module,
+        "arguments": program.argv[1:],
+        "budget": wish.budget,
+        "criterion": wish.criterion,
+        "compare": wish.compare,
+        "backend": made.backend,
+        "search": wish.search,
+        "ladder": list(levels),
+        "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
+        "predicted": predicted,
+        "versions": made.versions,
+        "cpu": machine()["cpu"],
+        "blas_threads": made.blas_threads,
+    }
 
 
 def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
@@ -214,16 +255,4 @@ def _verified(
             return outcome, verify(experiment, baseline.reference, outcome.plan, budget, pairs)
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
-    natives = baseline.natives
-    return outcome, summary(experiment, baseline.reference, natives, natives)
-
-
-def record(tuned: Tuned, path: str) -> dict[str, Any]:
-    """All of it as plain data for JSON."""
-    return {
-        "plan_file": path,
-        **outcome_record(tuned.outcome, tuned.plan.criterion[0].metric, tuned.predicted),
-        "schemes": tuned.plan.schemes(),
-        "verification": asdict(tuned.verification),
-        "reverted": tuned.reverted,
-    }
+    return outcome, summary(baseline.natives, baseline.natives)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from mixpert_py.errors import BudgetError
-from mixpert_py.experiment import Experiment, Run, Values
+from mixpert_py.experiment import Experiment
+from mixpert_py.run import Run, Values
 
 PAIRS = 3
 
@@ -42,10 +43,10 @@ def verify(
     """
     natives, planned = [], []
     for _ in range(pairs):
-        natives.append(experiment.native("verification, native"))
-        planned.append(experiment.planned(plan, "verification, planned"))
+        natives.append(experiment.native("verification, native", reference))
+        planned.append(experiment.planned(plan, reference, "verification, planned"))
     lowered = [site for site, scheme in plan.items() if scheme != "native"]
-    found = summary(experiment, reference, natives, planned, lowered)
+    found = summary(natives, planned, lowered)
     if not found.error <= budget:
         raise BudgetError(
             f"{experiment.program.argv[0]}: the plan that was found has an error of "
@@ -56,23 +57,18 @@ def verify(
 
 
 def summary(
-    experiment: Experiment,
-    reference: Values,
-    natives: Sequence[Run],
-    planned: Sequence[Run],
-    lowered: Sequence[str] = (),
+    natives: Sequence[Run], planned: Sequence[Run], lowered: Sequence[str] = ()
 ) -> Verification:
-    """The same of runs that were made already."""
+    """The same of runs that were made already; the planned ones are judged."""
 
     def time_in(runs: Sequence[Run]) -> float:
         return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
 
-    errors = [experiment.error(reference, run) for run in planned]
     # A NaN is the worst of all, and compares with nothing.
-    error, worst = max(errors, key=lambda pair: (pair[0] != pair[0], pair[0]))
+    worst = max(planned, key=lambda run: (run.error != run.error, run.error))
     return Verification(
-        error,
-        worst,
+        worst.error,
+        worst.worst,
         native_seconds=median(run.seconds for run in natives),
         seconds=median(run.seconds for run in planned),
         spread=max(_spread(natives), _spread(planned)),

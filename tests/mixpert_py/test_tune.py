@@ -193,7 +193,7 @@ def test_a_program_that_fails_gets_a_clear_line_and_its_last_words(
     assert word in said.err
     assert said.err.startswith("mixpert: ")
     assert "mixpert_py" not in said.err
-    assert os.listdir(tmp_path) == ["s.py"]
+    assert set(os.listdir(tmp_path)) <= {"s.py", "s.mixpert.trials.db"}
 
 
 OPTIONS_BAD = [
@@ -353,7 +353,7 @@ if count >= {sleeps_from}:
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 @pytest.mark.parametrize("sleeps_from", [0, 4], ids=["first run", "first trial"])
-def test_ctrl_c_leaves_no_process_and_the_best_plan(tmp_path: Path, sleeps_from: int) -> None:
+def test_ctrl_c_leaves_no_process(tmp_path: Path, sleeps_from: int) -> None:
     (tmp_path / "s.py").write_text(SLEEPER.format(sleeps_from=sleeps_from))
     options = ["--error", "1e-4", "--backend", "reference"]
     command = [sys.executable, "-m", "mixpert_py", "tune", *options, "s.py"]
@@ -371,10 +371,8 @@ def test_ctrl_c_leaves_no_process_and_the_best_plan(tmp_path: Path, sleeps_from:
     assert b"Traceback" not in err
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
-    written = tmp_path / "s.mixpert.toml"
-    assert written.exists() is (sleeps_from > 0)
-    if written.exists():
-        assert set(plan.load(written).schemes().values()) == {"native"}
+    # Nothing was lowered yet, and what runs natively needs no plan.
+    assert not (tmp_path / "s.mixpert.toml").exists()
 
 
 def test_locks_and_other_modules_entries_survive(chain: Path) -> None:

@@ -1,65 +1,153 @@
-"""A search's outcome as plain data for JSON."""
+"""A tuning as plain data: what is printed as JSON, kept beside the plan, and read for a report.
+
+Times are in `unit`; a number that is not finite, or that nobody knows, is None.
+"""
 
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
+
+from mixpert_py.errors import MixPertError
+from mixpert_py.plan import Provenance
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.trial import Trial
 
 
-def record(
-    outcome: Outcome, criterion: str = "frobenius", predicted: bool = False
-) -> dict[str, Any]:
-    """Everything the table shows and every trial. Numbers that are not finite become None.
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON object: immutable, and patient with keys of a later version."""
 
-    unit: "seconds", or "products" where times are predicted cost units.
+
+class OperatorEntry(Entry, frozen=True, kw_only=True):
+    """One operator: its profile, its level before and after, and why it stopped there.
+
+    share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
+    error of this product alone. detail: the problem of a failed run, or the id of the successor
+    that it was raised for.
     """
-    return {
-        "unit": "products" if predicted else "seconds",
-        "interrupted": outcome.interrupted,
-        "criterion": criterion,
-        "budget": _number(outcome.budget),
-        "error": _number(outcome.best.error),
-        "time_before": _number(outcome.start.seconds),
-        "time_after": _number(outcome.best.seconds),
-        "plan": dict(outcome.plan),
-        "operators": [_operator(verdict, outcome.share(verdict)) for verdict in outcome.verdicts],
-        "trials": [_trial(trial) for trial in outcome.trials],
-    }
+
+    id: str
+    line: int
+    expression: str
+    calls: int
+    shapes: list[list[int]]
+    locked: bool
+    share: float | None
+    before: str
+    after: str
+    time_before: float | None
+    time_after: float | None
+    local_error: float | None
+    local_errors: dict[str, float | None]
+    reason: str
+    detail: str
 
 
-def _operator(verdict: Verdict, share: float) -> dict[str, Any]:
-    operator = verdict.operator
-    return {
-        "id": operator.id,
-        "line": operator.line,
-        "expression": operator.expression,
-        "calls": operator.calls,
-        "shapes": [list(shape) for shape in operator.shapes],
-        "locked": operator.locked,
-        "share": _number(share),
-        "before": verdict.before,
-        "after": verdict.after,
-        "time_before": _number(verdict.seconds_before),
-        "time_after": _number(verdict.seconds_after),
-        "local_error": _number(verdict.local_error),
-        "local_errors": {name: _number(e) for name, e in operator.local_errors.items()},
-        "reason": str(verdict.reason),
-        "detail": verdict.detail,
-    }
+class TrialEntry(Entry, frozen=True, kw_only=True):
+    """One plan that was run. changed: site → level, against the plan that the search stood on."""
+
+    changed: dict[str, str]
+    plan: dict[str, str]
+    time: float | None
+    error: float | None
+    problem: str | None
+    gain: float | None
+    reason: str
 
 
-def _trial(trial: Trial) -> dict[str, Any]:
-    return {
-        "changed": {site: trial.plan[site] for site in trial.changed},
-        "plan": dict(trial.plan),
-        "time": _number(trial.measurement.seconds),
-        "error": _number(trial.measurement.error),
-        "problem": trial.measurement.problem,
-        "gain": _number(trial.gain),
-        "reason": str(trial.reason),
-    }
+class VerificationEntry(Entry, frozen=True, kw_only=True):
+    """What fresh processes showed, in seconds; `lowered` is the time in the lowered products."""
+
+    error: float | None
+    worst: str
+    native_seconds: float | None
+    seconds: float | None
+    spread: float | None
+    native_lowered: float | None
+    lowered: float | None
 
 
-def _number(value: float | None) -> float | None:
+class Record(Entry, frozen=True, kw_only=True):
+    """A search, and what became of its plan.
+
+    plan: what the search found; schemes: what the plan file says, which differs where the plan was
+    reverted. time_before, time_after, error: of the search's own runs.
+    """
+
+    plan_file: str = ""
+    unit: Literal["seconds", "products"]
+    interrupted: bool
+    criterion: str
+    budget: float | None
+    error: float | None
+    time_before: float | None
+    time_after: float | None
+    plan: dict[str, str]
+    operators: list[OperatorEntry]
+    trials: list[TrialEntry]
+    schemes: dict[str, str] = {}
+    verification: VerificationEntry | None = None
+    reverted: bool = False
+    provenance: Provenance = Provenance()
+
+
+def record(outcome: Outcome, criterion: str = "frobenius", predicted: bool = False) -> Record:
+    """Everything the table shows and every trial. predicted: times are cost units."""
+    return Record(
+        unit="products" if predicted else "seconds",
+        interrupted=outcome.interrupted,
+        criterion=criterion,
+        budget=finite(outcome.budget),
+        error=finite(outcome.best.error),
+        time_before=finite(outcome.start.seconds),
+        time_after=finite(outcome.best.seconds),
+        plan=dict(outcome.plan),
+        operators=[_operator(verdict, outcome.share(verdict)) for verdict in outcome.verdicts],
+        trials=[_trial(trial) for trial in outcome.trials],
+    )
+
+
+def read(entries: Any, name: str) -> Record:
+    """The record of plain data. Raises MixPertError, in one line, if that is none."""
+    try:
+        return msgspec.convert(entries, Record)
+    except msgspec.ValidationError as error:
+        raise MixPertError(f"{name}: not the result of a tuning: {error}") from None
+
+
+def finite(value: float | None) -> float | None:
+    """A number as JSON knows it."""
     return float(value) if value is not None and isfinite(value) else None
+
+
+def _operator(verdict: Verdict, share: float) -> OperatorEntry:
+    operator = verdict.operator
+    return OperatorEntry(
+        id=operator.id,
+        line=operator.line,
+        expression=operator.expression,
+        calls=operator.calls,
+        shapes=[list(shape) for shape in operator.shapes],
+        locked=operator.locked,
+        share=finite(share),
+        before=verdict.before,
+        after=verdict.after,
+        time_before=finite(verdict.seconds_before),
+        time_after=finite(verdict.seconds_after),
+        local_error=finite(verdict.local_error),
+        local_errors={name: finite(e) for name, e in operator.local_errors.items()},
+        reason=str(verdict.reason),
+        detail=verdict.detail,
+    )
+
+
+def _trial(trial: Trial) -> TrialEntry:
+    return TrialEntry(
+        changed={site: trial.plan[site] for site in trial.changed},
+        plan=dict(trial.plan),
+        time=finite(trial.measurement.seconds),
+        error=finite(trial.measurement.error),
+        problem=trial.measurement.problem,
+        gain=finite(trial.gain),
+        reason=str(trial.reason),
+    )

@@ -1,0 +1,62 @@
+"""Ctrl-C, and the signals that end a job, held back where they would leave something half done."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
+class Interrupt:
+    """Whether a signal was held back."""
+
+    def __init__(self) -> None:
+        self._came = False
+        self._lets_through = False
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if one was."""
+        if self._came:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """One that comes in here, or came before, raises KeyboardInterrupt here."""
+        self._lets_through = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._lets_through = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """The signals' handler."""
+        self._came = True
+        if self._lets_through:
+            self._lets_through = False  # a second one is not to end what the first one began
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def held() -> Iterator[Interrupt]:
+    """Hold the signals back until whoever asked for this checks.
+
+    Those that are ignored stay ignored. Only the main thread gets signals, and may hold them.
+    """
+    interrupt = Interrupt()
+    before = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                handler = signal.getsignal(number)
+                if handler not in (signal.SIG_IGN, None):
+                    before[number] = handler
+                    signal.signal(number, interrupt.note)
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

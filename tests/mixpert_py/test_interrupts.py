@@ -1,0 +1,111 @@
+"""Signals are held back, let through, and given back as they were."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from mixpert_py import config, process
+from mixpert_py.interrupts import SIGNALS, Interrupt, held
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
+
+
+def interrupt_me(number: int = signal.SIGINT) -> None:
+    signal.raise_signal(signal.Signals(number))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_waits_until_somebody_checks(number: int) -> None:
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with held() as interrupt:
+        interrupt.check()
+        interrupt_me(number)
+        with pytest.raises(KeyboardInterrupt):
+            interrupt.check()
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_it_is_let_through_once() -> None:
+    steps = []
+
+    def work(interrupt: Interrupt) -> None:
+        with interrupt.let_through():
+            try:
+                interrupt_me()
+                steps.append("not reached")
+            finally:
+                interrupt_me()
+                steps.append("cleared up")
+
+    with held() as interrupt:
+        with pytest.raises(KeyboardInterrupt):
+            work(interrupt)
+        # What came while it was cleared up is still to be heard.
+        with pytest.raises(KeyboardInterrupt), interrupt.let_through():
+            steps.append("not reached")
+    assert steps == ["cleared up"]
+
+
+def test_an_inner_hold_hears_it_first() -> None:
+    with held() as outer:
+        with held() as inner:
+            interrupt_me()
+        with pytest.raises(KeyboardInterrupt):
+            inner.check()
+        outer.check()
+        interrupt_me()
+        with pytest.raises(KeyboardInterrupt):
+            outer.check()
+
+
+def test_what_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with held() as interrupt, interrupt.let_through():
+            interrupt_me(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_other_threads_hold_nothing() -> None:
+    found = []
+
+    def hold() -> None:
+        with held():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
+
+
+@pytest.mark.parametrize("when", ["while it starts", "while it is ended"])
+def test_no_process_is_left_by_an_interrupt(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            if when == "while it starts":
+                interrupt_me()
+
+    def kill(group: int, number: int) -> None:
+        interrupt_me()
+        os.kill(group, number)
+
+    monkeypatch.setattr(process.subprocess, "Popen", Interrupted)
+    if when == "while it is ended":
+        monkeypatch.setattr(process.os, "killpg", kill)
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with pytest.raises(KeyboardInterrupt):
+        process.run(command, config.child_environment(), 0.3)
+    (child,) = started
+    assert child.returncode == -signal.SIGKILL
