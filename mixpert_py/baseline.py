@@ -48,9 +48,7 @@ def establish(experiment: Experiment, budget: float, levels: Sequence[str]) -> B
                 f"the budget of {budget:g}; seed its random numbers, or compare another value "
                 "with --compare"
             )
-    reference = first.values
-    if _has_narrow_products(first):
-        reference = experiment.everywhere("float64").values
+    reference = reference_of(experiment, first)
     natives = tuple(experiment.judged(run, reference) for run in (first, *others))
     return Baseline(natives, reference, experiment.profile(levels).result.sites)
 
@@ -70,6 +68,9 @@ def _require_numbers(name: str, run: Run) -> None:
             )
 
 
-def _has_narrow_products(run: Run) -> bool:
-    dtypes = {dtype for site in run.result.sites.values() for dtype in site.dtypes}
-    return not dtypes.isdisjoint({"float32", "float16"})
+def reference_of(experiment: Experiment, native: Run) -> Values:
+    """The program's values with every product in float64: the native run's own, or a run more."""
+    dtypes = {dtype for site in native.result.sites.values() for dtype in site.dtypes}
+    if dtypes.isdisjoint({"float32", "float16"}):
+        return native.values
+    return experiment.everywhere("float64").values

@@ -233,6 +233,14 @@ def run(
     show_default=True,
     help="How plans are chosen; greedy as MixPert published it, the last two as controls.",
 )
+@click.option(
+    "--hold-out",
+    metavar="ARGS",
+    help="Arguments of the program for data that it is not tuned on, such as '--seed 1'.",
+)
+@click.option(
+    "--hold-out-error", type=float, metavar="BUDGET", help="There; default: the same budget."
+)
 @click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -245,6 +253,8 @@ def tune(
     backend: str | None,
     time_limit: float | None,
     search: str,
+    hold_out: str | None,
+    hold_out_error: float | None,
     output: str | None,
     resume: bool,
     as_json: bool,
@@ -264,6 +274,8 @@ def tune(
 
     if not budget >= 0:
         raise click.UsageError(f"--error is a number of at least 0, not {budget}")
+    if hold_out_error is not None and (hold_out is None or not hold_out_error >= 0):
+        raise click.UsageError("--hold-out-error is a number of at least 0, and for --hold-out")
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
     require_backend(backend)
@@ -272,7 +284,13 @@ def tune(
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     command = shlex.join(["mixpert", *sys.argv[1:]])
-    wish = tuning.Wish(budget, criterion, compare, backend, time_limit, search, command)
+    try:
+        other = None if hold_out is None else tuple(shlex.split(hold_out))
+    except ValueError as error:
+        raise click.UsageError(f"--hold-out: {error}") from None
+    wish = tuning.Wish(
+        budget, criterion, compare, backend, time_limit, search, command, other, hold_out_error
+    )
     trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
     # Ctrl-C is let through within a run only: what comes of it is written to the end.
     with interrupts.held() as interrupt:

@@ -14,6 +14,7 @@ from mixpert_py.baseline import Baseline, establish
 from mixpert_py.bench.machine import machine
 from mixpert_py.clock import Clock, Cost, int8_products
 from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.hold_out import HoldOut
 from mixpert_py.launcher import Program, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dependency import Dependencies
@@ -33,7 +34,8 @@ from mixpert_py.worker import SiteResult
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What the user asked for. `criterion`: a metric's name or `module:function`; `search`: one of
-    `tuner.search.SEARCHES`.
+    `tuner.search.SEARCHES`; hold_out: other arguments, under which the plan is to be within
+    hold_out_budget (None: the budget) too.
     """
 
     budget: float
@@ -43,12 +45,15 @@ class Wish:
     time_limit: float | None = None
     search: str = DEFAULT
     command: str = ""
+    hold_out: tuple[str, ...] | None = None
+    hold_out_budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
     """What tuning ended with.
 
+    hold_out: the plan's error under the hold-out's arguments; None where there were none.
     predicted: the search went by predicted times. reverted: it found a plan, but in fresh processes
     that was no faster, so `plan` is what the search began with.
     """
@@ -58,6 +63,7 @@ class Tuned:
     verification: Verification
     predicted: bool
     reverted: bool = False
+    hold_out: float | None = None
 
     @property
     def worth_writing(self) -> bool:
@@ -97,15 +103,19 @@ def tune_program(
     levels = [name for rung in rungs for name in rung if name != "native"]
     trials = trials or Trials()
     trials.begin(_subject(program, wish, locked, levels, predicted=cost is not None))
-    experiment = Experiment(
-        program,
-        _comparison(program, wish, flow),
-        backend=wish.backend,
-        blocks={site: entry.block for site, entry in locked.items()},
-        time_limit=wish.time_limit,
-        on_run=on_run,
-        trials=trials,
-    )
+
+    def experiment_with(program: Program) -> Experiment:
+        return Experiment(
+            program,
+            _comparison(program, wish, flow),
+            backend=wish.backend,
+            blocks={site: entry.block for site, entry in locked.items()},
+            time_limit=wish.time_limit,
+            on_run=on_run,
+            trials=trials,
+        )
+
+    experiment = experiment_with(program)
     baseline = establish(experiment, wish.budget, levels)
     if baseline is None:
         return None
@@ -117,6 +127,12 @@ def tune_program(
     ]
     if not operators:
         return None
+
+    hold_out = None
+    if wish.hold_out is not None:
+        other = replace(program, argv=(program.argv[0], *wish.hold_out))
+        budget = wish.budget if wish.hold_out_budget is None else wish.hold_out_budget
+        hold_out = HoldOut(experiment_with(other), budget)
 
     def measure(plan: Mapping[str, str]) -> Measurement:
         if set(plan.values()) == {"native"}:
@@ -134,6 +150,7 @@ def tune_program(
         noise=clock.noise,
         start=start,
         search=wish.search,
+        excess=hold_out.excess if hold_out else None,
     )
     outcome, verification = _verified(experiment, baseline, outcome, wish.budget, cost is not None)
     reverted = (
@@ -151,7 +168,8 @@ def tune_program(
             *_kept(existing, earlier, sites),
         ],
     )
-    return Tuned(outcome, plan, verification, cost is not None, reverted)
+    found_there = hold_out.error if hold_out and outcome.lowered and not reverted else None
+    return Tuned(outcome, plan, verification, cost is not None, reverted, found_there)
 
 
 def _subject(
@@ -175,6 +193,7 @@ def _subject(
         "compare": wish.compare,
         "backend": made.backend,
         "search": wish.search,
+        "hold_out": [wish.hold_out, wish.hold_out_budget],
         "ladder": list(levels),
         "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
         "predicted": predicted,

@@ -25,6 +25,7 @@ def record(tuned: "Tuned", path: str) -> dict[str, Any]:
             schemes=tuned.plan.schemes(),
             verification=_verification(tuned.verification),
             reverted=tuned.reverted,
+            hold_out=None if tuned.hold_out is None else report_record.finite(tuned.hold_out),
             provenance=tuned.plan.provenance,
         )
     )

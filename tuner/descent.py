@@ -26,6 +26,7 @@ PRECEDENCE = (
 
 class Descent:
     """The state of a search. `kept` is the best plan that was run: it holds at any moment.
+    `budget`: what errors are held against now, `whole_budget` or a share of it.
 
     start: a complete plan; it is run at once. Raises ProgramError if the program fails under it.
     `stopped`: site → why it is lowered no further, with the detail of a Verdict.
@@ -44,7 +45,7 @@ class Descent:
     ) -> None:
         self.operators = {operator.id: operator for operator in operators}
         self.ladder = ladder
-        self.budget = budget
+        self.whole_budget = self.budget = budget
         self.trials: list[Trial] = []
         self.stopped: dict[str, tuple[Reason, str]] = {}
         self._measure = measure
@@ -57,6 +58,12 @@ class Descent:
             raise ProgramError(f"the program fails before anything changes: {measurement.problem}")
         self.start = self.kept = Trial(dict(start), measurement)
         self._record(self.start)
+
+    def begin_anew(self, share: float) -> None:
+        """Stand on the start again, with a share of the budget. What was run is not run again."""
+        self.budget = share * self.whole_budget
+        self.kept = self.start
+        self.stopped.clear()
 
     def consider(self, *steps: Mapping[str, str]) -> Trial:
         """Try each step (site → scheme) from the plan kept, and stand on the best that passes.

@@ -45,11 +45,14 @@ class _Search:
         self.propagation = Propagation(self.operators, start.measurement.error)
         self.options = {x.id: descent.options(x) for x in self.operators}
         self.times: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self.tried: list[Plan] = [start.plan]
         self.refused: list[Plan] = []
-        self._learn(start)
+        for trial in {frozenset(trial.plan.items()): trial for trial in descent.trials}.values():
+            self._learn(trial)
 
     def run(self, plan: Plan) -> None:
         descent = self.descent
+        self.tried.append(plan)
         before = len(descent.trials)
         descent.consider(
             {site: plan[site] for site in plan if plan[site] != descent.kept.plan[site]}
@@ -129,8 +132,8 @@ class _Search:
         return self.descent.noise(*(site for site in plan if plan[site] != kept[site]))
 
     def _is_new(self, plan: Plan) -> bool:
-        """Neither run before, nor nowhere more accurate than a plan that was refused."""
-        return all(plan != trial.plan for trial in self.descent.trials) and not any(
+        """Neither tried, nor nowhere more accurate than a plan that was refused."""
+        return plan not in self.tried and not any(
             all(self._not_above(site, plan[site], refused[site]) for site in self.options)
             for refused in self.refused
         )

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     NEVER_RAN = "never ran"
     TOO_SHORT = "too short"
     PREDICTED = "predicted over budget"
+    HOLD_OUT = "over budget on the hold-out"
     SEARCHED = "as the best plan has it"
     RAISED = "raised for a successor"
     START_OVER_BUDGET = "over budget at the start"

@@ -1,6 +1,7 @@
 """Finding a plan: the fastest that a search reaches within the budget."""
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 
 from mixpert_py.errors import BudgetError, PlanError
 from mixpert_py.tuner.controls import at_random, exhaustive
@@ -20,6 +21,7 @@ SEARCHES: dict[str, Callable[[Descent], None]] = {
     "random": at_random,
 }
 DEFAULT = "predictive"
+ROUNDS = 3  # of searching again, as long as what is found does not hold elsewhere
 
 
 def tune(
@@ -33,6 +35,7 @@ def tune(
     on_trial: OnTrial | None = None,
     start: Mapping[str, str] | None = None,
     search: str = DEFAULT,
+    excess: Callable[[Mapping[str, str]], float] | None = None,
 ) -> Outcome:
     """Lower operators until the budget, the clock or the ladder says stop.
 
@@ -42,7 +45,9 @@ def tune(
     site (those of the changed sites are added).
     start: site → scheme where the search is not to begin at the top; locked sites keep it.
     on_trial: called with every Trial as it is judged; the start is the first.
-    search: one of SEARCHES.
+    search: one of SEARCHES. excess: how many times its budget a plan's error is elsewhere; as long
+    as that is more than once, the search is made again for as much less, or for half, three times
+    at most, and then the start stays.
 
     No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
     during the very first run nothing is known yet and KeyboardInterrupt goes on.
@@ -64,10 +69,35 @@ def tune(
     if not descent.start.measurement.error <= budget:
         return _outcome(descent, Reason.START_OVER_BUDGET)
     try:
-        SEARCHES[search](descent)
+        _search(descent, SEARCHES[search], excess)
     except KeyboardInterrupt:
         return _outcome(descent, Reason.INTERRUPTED)
     return _outcome(descent, Reason.BOTTOM)
+
+
+def _search(
+    descent: Descent,
+    search: Callable[[Descent], None],
+    excess: Callable[[Mapping[str, str]], float] | None,
+) -> None:
+    """Search, and again for less as long as what is found does not hold elsewhere."""
+    search(descent)
+    if excess is None or descent.kept is descent.start:
+        return
+    share, rounds = 1.0, 0
+    while descent.kept is not descent.start:
+        beyond = excess(descent.kept.plan)
+        if beyond <= 1:
+            return
+        if rounds == ROUNDS:
+            break
+        rounds += 1
+        share *= min(0.5, 1 / beyond) if isfinite(beyond) else 0.5
+        descent.begin_anew(share)
+        search(descent)
+    descent.begin_anew(1.0)
+    for operator in descent.operators.values():
+        descent.stopped[operator.id] = descent.unmoved(operator) or Reason.HOLD_OUT, ""
 
 
 def _outcome(descent: Descent, otherwise: Reason) -> Outcome:
@@ -93,6 +123,6 @@ def _outcome(descent: Descent, otherwise: Reason) -> Outcome:
         trials=tuple(descent.trials),
         start=start.measurement,
         best=best.measurement,
-        budget=descent.budget,
+        budget=descent.whole_budget,
         interrupted=otherwise is Reason.INTERRUPTED,
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,37 @@ def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: M
 def test_the_searches_are_the_tuners() -> None:
     assert tuple(search.SEARCHES) == SEARCHES
     assert next(iter(search.SEARCHES)) == search.DEFAULT
+
+
+AMPLIFIED = """\
+import sys
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((96, 96))
+b = a @ a
+exact = (a[:, :, None] * a).sum(axis=1)
+c = (b - float(sys.argv[1]) * exact) @ a  # what is left of b has its error, and is smaller
+"""
+
+
+def test_a_plan_holds_on_the_hold_out_too(tmp_path: Path, mixpert: Mixpert) -> None:
+    path = tmp_path / "s.py"
+    path.write_text(AMPLIFIED)
+
+    def tune(*options: str) -> dict[str, Any]:
+        options = "--error", "1e-3", "--backend", "reference", "--compare", "c", *options
+        done = mixpert("tune", *options, "--json", str(path), "0")
+        assert done.code == 0, done.err
+        return dict(json.loads(done.out))
+
+    alone, held = tune(), tune("--hold-out", "0.99")
+    assert set(alone["schemes"].values()) == {"int8x3"}
+    assert held["error"] < held["hold_out"] <= 1e-3
+    assert alone["time_after"] < held["time_after"] < held["time_before"]
+    for options in (["--hold-out", "'"], ["--hold-out-error", "1e-3"]):
+        said = mixpert("tune", "--error", "1e-3", *options, str(path), "1")
+        assert said.code == 2
+        assert "hold-out" in said.err
 
 
 def test_float32_programs_are_judged_against_float64(chain: Path) -> None:

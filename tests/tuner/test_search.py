@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from math import inf, nan
 
 import pytest
 from hypothesis import given
@@ -203,3 +204,36 @@ def test_share_is_of_the_program_at_the_start() -> None:
     program = TableProgram({"a": {"native": 3.0}}, {}, overhead=1.0)
     outcome = tune(program, program.operators("a"), [], LADDER, 0, noise=0.0)
     assert outcome.share(outcome.verdicts[0]) == 0.75
+
+
+@pytest.mark.parametrize("kind", SEARCHES)
+def test_less_is_lowered_until_the_plan_holds_elsewhere(kind: str) -> None:
+    tables = {site: {"native": 9.0, "II": 4.0, "III": 4.0, "I": 2.0} for site in "ab"}
+    errors = {site: {"II": 1.0, "III": 1.0, "I": 3.0} for site in "ab"}
+    program = TableProgram(tables, errors)
+    asked: list[Mapping[str, str]] = []
+
+    def excess(plan: Mapping[str, str]) -> float:
+        asked.append(plan)
+        return 1.2 if "I" in plan.values() else 0.3
+
+    outcome = search.tune(
+        program, program.operators(), [], LADDER, 7, noise=0.0, search=kind, excess=excess
+    )
+    assert set(asked[0].values()) == {"I"}
+    assert "I" not in outcome.plan.values()
+    assert outcome.lowered
+    assert outcome.plan == asked[-1]
+    assert outcome.budget == 7
+    runs = [tuple(sorted(plan.items())) for plan in program.plans]
+    assert len(runs) == len(set(runs)), "a plan was run twice"
+
+
+@pytest.mark.parametrize("beyond", [1.1, 3.0, inf, nan])
+def test_the_start_stays_where_nothing_holds_elsewhere(beyond: float) -> None:
+    program = predecessor_program(TableProgram)
+    outcome = search.tune(
+        program, program.operators(), [], LADDER, 6, noise=0.0, excess=lambda plan: beyond
+    )
+    assert not outcome.lowered
+    assert {verdict.reason for verdict in outcome.verdicts} <= {Reason.HOLD_OUT, Reason.PREDICTED}

@@ -88,6 +88,7 @@ class Record(Entry, frozen=True, kw_only=True):
     schemes: dict[str, str] = {}
     verification: VerificationEntry | None = None
     reverted: bool = False
+    hold_out: float | None = None
     provenance: Provenance = Provenance()
 
 
