@@ -7,6 +7,7 @@
     mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
     mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
+    mixpert_py.assert_within_budget(plan, function, …)   a check in your own tests
     mixpert_py.load_plan(path)        a plan file
     mixpert_py.schemes()              names of the schemes, most accurate first
 
@@ -17,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mixpert_py.budget import assert_within_budget
     from mixpert_py.config import load_plan
     from mixpert_py.decorator import accelerate
     from mixpert_py.import_hook import install
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "accelerate",
+    "assert_within_budget",
     "blas_gemm",
     "dot",
     "dot_method",
@@ -62,6 +65,7 @@ __all__ = [
 
 _HOMES = {
     "accelerate": "mixpert_py.decorator",
+    "assert_within_budget": "mixpert_py.budget",
     "blas_gemm": "mixpert_py.runtime.blas",
     "dot": "mixpert_py.runtime.dispatch",
     "dot_method": "mixpert_py.runtime.dispatch",

@@ -1,8 +1,8 @@
 """The command line: options in, one call, exit code out. What the commands do is elsewhere.
 
 Exit codes: 0 fine; 1 a check that would change something, a call that could not be restored, a
-fallback under --strict, a program too noisy for its budget; 2 usage, parse or program error; 130
-after Ctrl-C. `run` passes the program's own on.
+fallback under --strict, a program too noisy for its budget, a plan that does not hold; 2 usage,
+parse or program error; 130 after Ctrl-C. `run` passes the program's own on.
 """
 
 import io
@@ -18,7 +18,10 @@ from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
 from mixpert_py.errors import MixPertError
 from mixpert_py.file_commands import rewrite, unrewrite
+from mixpert_py.plan_diff_command import plan_diff
 from mixpert_py.program_command import ProgramCommand, TuningCommand
+from mixpert_py.report_command import report
+from mixpert_py.verify_command import verify
 
 SEARCHES = (
     "predictive",
@@ -271,6 +274,7 @@ def tune(
     from mixpert_py import plan as plan_file
     from mixpert_py.runtime.in_force import require_backend
     from mixpert_py.trials import Trials, beside
+    from mixpert_py.wish import Wish
 
     if not budget >= 0:
         raise click.UsageError(f"--error is a number of at least 0, not {budget}")
@@ -288,7 +292,7 @@ def tune(
         other = None if hold_out is None else tuple(shlex.split(hold_out))
     except ValueError as error:
         raise click.UsageError(f"--hold-out: {error}") from None
-    wish = tuning.Wish(
+    wish = Wish(
         budget, criterion, compare, backend, time_limit, search, command, other, hold_out_error
     )
     trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
@@ -370,3 +374,6 @@ def doctor(measure: bool) -> int:
 cli.add_command(rewrite)
 cli.add_command(unrewrite)
 cli.add_command(bench)
+cli.add_command(verify)
+cli.add_command(report)
+plan_group.add_command(plan_diff)

@@ -125,6 +125,14 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
 
 
+def import_settings() -> dict[str, str]:
+    """The environment, which modules may read when they are imported: OMP_NUM_THREADS and such.
+
+    What scikit-learn puts there itself, for Intel's OpenMP, is left out.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith("KMP_")}
+
+
 def tell_children(file: str) -> None:
     """Let children of this process find a file that was written for them."""
     os.environ[_FROM_PARENT] = file

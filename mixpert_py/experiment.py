@@ -2,17 +2,15 @@
 
 import json
 import marshal
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from mixpert_py import config, launcher, process
+from mixpert_py import launcher, process, work_folder
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.launcher import Program
 from mixpert_py.plan import Plan, Site
@@ -20,7 +18,10 @@ from mixpert_py.run import Run, Values
 from mixpert_py.trials import TRIAL, Trials
 from mixpert_py.tuner.criterion import Criterion, worst
 from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.work_folder import WorkFolder
 from mixpert_py.worker import Job, Result
+from mixpert_py.workers import Workers
+from mixpert_py.written_file import WrittenFile
 
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
@@ -45,6 +46,11 @@ class Comparison:
 
 class Experiment:
     """One program, run as often as the tuner wants.
+
+    The first run shows two things. If the program changes the folder that it runs in, each later
+    run gets a copy of that folder for its own, and the user's stays as the first run left it. And
+    what it imports, trials and the profile find imported: they are forked, where no GPU is asked
+    for; all other runs are new processes.
 
     blocks: site → block length, where one is fixed. time_limit: seconds a run may take; None: 600
     for the first, then five times the slowest native run, and never less than 60. on_run: told
@@ -72,16 +78,22 @@ class Experiment:
         self.on_run = on_run
         self.trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
+        self._workers = Workers(may_fork=backend != "cuda")
+        self._work_folder = WorkFolder(program.argv[0])
 
     def native(self, purpose: str = "native run", reference: Values | None = None) -> Run:
         """A run of the program as it was, judged if there is a reference."""
         run = self._run(purpose, reference=reference)
+        if not self.slowest:
+            self._workers.modules = run.result.modules
+            if run.result.wrote:
+                self._work_folder.is_written_to()
         self.slowest = max(self.slowest, run.seconds)
         return run
 
     def profile(self, levels: Sequence[str]) -> Run:
         """A native run that also measures the local error of each level at every call site."""
-        return self._run("profile", levels=tuple(levels))
+        return self._run("profile", levels=tuple(levels), forked=True)
 
     def everywhere(self, scheme: str) -> Run:
         """A run with every product under one scheme."""
@@ -89,7 +101,7 @@ class Experiment:
 
     def planned(self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL) -> Run:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        return self._run(purpose, plan=plan, reference=reference)
+        return self._run(purpose, plan=plan, reference=reference, forked=purpose == TRIAL)
 
     def error(self, reference: Values, run: Run) -> tuple[float, str]:
         """The largest error of the run's values against the reference's, and whose it is."""
@@ -121,6 +133,7 @@ class Experiment:
         reference: Values | None = None,
         scheme: str | None = None,
         levels: tuple[str, ...] = (),
+        forked: bool = False,
     ) -> Run:
         """A run that was kept, or one that is made and kept. A judged one loses its values."""
         chosen = plan or {}
@@ -128,7 +141,7 @@ class Experiment:
             return kept
         self.on_run(purpose)
         try:
-            run = self._made(plan, scheme, levels)
+            run = self._made(plan, scheme, levels, forked)
             if reference is not None:
                 run = self.judged(run, reference)
         except (ProgramError, ShapeError) as failure:
@@ -138,11 +151,19 @@ class Experiment:
         return run
 
     def _made(
-        self, plan: Mapping[str, str] | None, scheme: str | None, levels: tuple[str, ...]
+        self,
+        plan: Mapping[str, str] | None,
+        scheme: str | None,
+        levels: tuple[str, ...],
+        forked: bool,
     ) -> Run:
         comparison, program = self.comparison, self.program
-        with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
+        # What left the process group may still be writing there when it is removed.
+        with tempfile.TemporaryDirectory(
+            prefix=work_folder.PREFIX, ignore_cleanup_errors=True
+        ) as folder:
             (Path(folder) / "code.marshal").write_bytes(self._code)
+            directory = self._work_folder.for_run(folder)
             job = Job(
                 folder,
                 program.filename,
@@ -156,23 +177,27 @@ class Experiment:
                 comparison.names,
                 comparison.variables,
                 comparison.sinks,
+                directory,
             )
             job_file = Path(folder) / "job.json"
             # json and not msgspec: file names and arguments need not be valid Unicode.
             job_file.write_text(json.dumps(msgspec.to_builtins(job)))
-            started = {file: _stamp(file) for file in comparison.files}
+            files = [WrittenFile(name, directory) for name in comparison.files]
+            before = None if self.slowest else work_folder.state(directory)
             limit = self._limit(shadowed=bool(levels))
-            command = process.python("mixpert_py.worker", str(job_file))
-            ended = process.run(command, config.child_environment(), limit)
+            ended = self._workers.run(str(job_file), limit, forked=forked)
             result = self._result(ended, Path(folder), limit)
+            if self.slowest:  # what the first run showed is not kept with each
+                result = msgspec.structs.replace(result, modules=())
+            elif before is not None and work_folder.state(directory) != before:
+                result = msgspec.structs.replace(result, wrote=True)
             if levels:  # a profile is asked for errors of products, not of the program
                 return Run(result)
             values = {
                 name: np.load(Path(folder) / file, allow_pickle=False)
                 for name, file in result.values.items()
             }
-        for file, stamp in started.items():
-            values[file] = _load(file, stamp)
+            values |= {file.name: file.array() for file in files}
         return Run(result, values)
 
     def _plan(self, schemes: Mapping[str, str]) -> Plan:
@@ -210,23 +235,3 @@ class Experiment:
             how = f"has no numeric value for {', '.join(result.missing)}"
             said = ""
         raise ProgramError(f"{name}: {how}" + (f"; its last lines:\n{said}" if said else ""))
-
-
-def _stamp(file: str) -> int | None:
-    try:
-        return os.stat(file).st_mtime_ns
-    except OSError:
-        return None
-
-
-def _load(file: str, before: int | None) -> np.ndarray[Any, Any]:
-    """A .npy file that the program was to write, and did."""
-    if _stamp(file) in (None, before):
-        raise ProgramError(f"{file}: not written by the program; --compare names what it writes")
-    try:
-        array = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ProgramError(f"{file}: not a .npy file of numbers: {error}") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
-        raise ProgramError(f"{file}: not a .npy file of numbers")
-    return array

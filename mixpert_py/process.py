@@ -6,14 +6,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from mixpert_py.interrupts import held
 
 TAIL_BYTES = 1 << 16
+LINE = 500  # characters of a line that are quoted
 
 # -P keeps the current folder off the path, where a user's `random.py` or `runtime.py` would come
 # before Python's and ours; the folder that this package is in goes to the end.
@@ -44,21 +45,26 @@ class Ended:
     tail: str
 
     def last_lines(self, count: int = 5) -> str:
-        """The last non-empty lines that it wrote."""
-        lines = [line for line in self.tail.splitlines() if line.strip()]
+        """The last non-empty lines that it wrote, long ones cut."""
+        lines = [line[:LINE] for line in self.tail.splitlines() if line.strip()]
         return "\n".join(lines[-count:])
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
-    """Run a command with a closed stdin for at most `limit` seconds.
+class Child(Protocol):
+    """A process that leads a process group. stdout: what all of that group write."""
 
-    The command leads a process group, and the whole group is killed when it ends, however it ends.
-    Ctrl-C, and a signal that ends this process, raise KeyboardInterrupt once it is gone.
-    """
-    code = None
-    tail = bytearray()
-    with held() as interrupt:
-        process = subprocess.Popen(
+    pid: int
+    stdout: IO[bytes] | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
+    """Run a command with a closed stdin for at most `limit` seconds, as in `follow`."""
+
+    def start() -> Child:
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -66,27 +72,41 @@ def run(command: Sequence[str], environment: Mapping[str, str], limit: float | N
             env=dict(environment),
             start_new_session=True,
         )
-        assert process.stdout is not None
-        reader = threading.Thread(target=_keep_tail, args=(process.stdout, tail), daemon=True)
+
+    return follow(start, limit)
+
+
+def follow(start: Callable[[], Child], limit: float | None) -> Ended:
+    """Start a process, and hear it for at most `limit` seconds.
+
+    The process leads a process group, and the whole group is killed when it ends, however it ends.
+    Ctrl-C, and a signal that ends this process, raise KeyboardInterrupt once it is gone.
+    """
+    code = None
+    tail = bytearray()
+    with held() as interrupt:
+        child = start()
+        assert child.stdout is not None
+        reader = threading.Thread(target=_keep_tail, args=(child.stdout, tail), daemon=True)
         try:
             reader.start()
             with interrupt.let_through(), contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(limit)
+                code = child.wait(limit)
         finally:
-            _kill_group(process)
+            _kill_group(child)
             # The pipe closes with the last of its writers; one that left the group may hold it.
             reader.join(timeout=2)
         interrupt.check()
     return Ended(code, bytes(tail).decode("utf-8", "replace"))
 
 
-def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+def _kill_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(child.pid, signal.SIGKILL)
         else:
-            process.kill()
-    process.wait()
+            os.kill(child.pid, signal.SIGTERM)  # as good as SIGKILL where there are no groups
+    child.wait()
 
 
 def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:

@@ -4,49 +4,23 @@ Native runs, then one run that profiles every operator, then the search, then a 
 fresh processes, native and planned runs in turn.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, isnan, nan
-from typing import Any
+from math import inf, isnan
 
-from mixpert_py import judge, tuned_plan
-from mixpert_py.baseline import Baseline, establish
-from mixpert_py.bench.machine import machine
-from mixpert_py.clock import Clock, Cost, int8_products
-from mixpert_py.experiment import Comparison, Experiment
-from mixpert_py.hold_out import HoldOut
-from mixpert_py.launcher import Program, named
+from mixpert_py import tuned_plan
+from mixpert_py.baseline import Baseline
+from mixpert_py.clock import Cost
+from mixpert_py.experiment import Experiment
+from mixpert_py.launcher import Program
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
-from mixpert_py.runtime.schemes import ladder
+from mixpert_py.preparation import prepare
 from mixpert_py.trials import Trials
-from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.noise import SMALLEST_GAIN
-from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.search import DEFAULT, tune
 from mixpert_py.verification import PAIRS, Verification, summary, verify
-from mixpert_py.worker import SiteResult
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the user asked for. `criterion`: a metric's name or `module:function`; `search`: one of
-    `tuner.search.SEARCHES`; hold_out: other arguments, under which the plan is to be within
-    hold_out_budget (None: the budget) too.
-    """
-
-    budget: float
-    criterion: str = "frobenius"
-    compare: tuple[str, ...] = ()
-    backend: str | None = None
-    time_limit: float | None = None
-    search: str = DEFAULT
-    command: str = ""
-    hold_out: tuple[str, ...] | None = None
-    hold_out_budget: float | None = None
+from mixpert_py.wish import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,124 +63,31 @@ def tune_program(
     or a fresh process does not confirm the plan, MixPertError for an unknown criterion or a trials
     file that is not ours to write.
     """
-    with named(program.argv[0], program.module):
-        found = analyze(program.source, program.module)
-        flow = dependencies(program.source, program.module)
-    sites = {site.id: site for site in found if site.reason is None}
-    if not sites:
+    prepared = prepare(program, wish, existing, on_run, cost, trials)
+    if prepared is None:
         return None
-    if cost is None and wish.backend == "reference":
-        cost = int8_products
-    earlier = _earlier(existing, sites)
-    locked = {site: entry for site, entry in earlier.items() if entry.locked}
-    rungs = ladder("int8" if wish.backend == "reference" else "cpu")
-    levels = [name for rung in rungs for name in rung if name != "native"]
-    trials = trials or Trials()
-    trials.begin(_subject(program, wish, locked, levels, predicted=cost is not None))
-
-    def experiment_with(program: Program) -> Experiment:
-        return Experiment(
-            program,
-            _comparison(program, wish, flow),
-            backend=wish.backend,
-            blocks={site: entry.block for site, entry in locked.items()},
-            time_limit=wish.time_limit,
-            on_run=on_run,
-            trials=trials,
-        )
-
-    experiment = experiment_with(program)
-    baseline = establish(experiment, wish.budget, levels)
-    if baseline is None:
-        return None
-    clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
-    operators = [
-        _operator(sites[site], trace, clock, levels, site in locked)
-        for site, trace in baseline.profile.items()
-        if site in sites
-    ]
-    if not operators:
-        return None
-
-    hold_out = None
-    if wish.hold_out is not None:
-        other = replace(program, argv=(program.argv[0], *wish.hold_out))
-        budget = wish.budget if wish.hold_out_budget is None else wish.hold_out_budget
-        hold_out = HoldOut(experiment_with(other), budget)
-
-    def measure(plan: Mapping[str, str]) -> Measurement:
-        if set(plan.values()) == {"native"}:
-            return clock.native
-        return clock(experiment.measure(plan, baseline.reference), plan)
-
-    start = dict.fromkeys((operator.id for operator in operators), "native")
-    start |= {site: entry.scheme for site, entry in locked.items() if site in start}
-    outcome = tune(
-        measure,
-        operators,
-        flow.edges,
-        rungs,
-        wish.budget,
-        noise=clock.noise,
-        start=start,
-        search=wish.search,
-        excess=hold_out.excess if hold_out else None,
+    experiment, predicted = prepared.experiment, prepared.predicted
+    outcome = prepared.search(wish.budget, wish.search)
+    outcome, verification = _verified(
+        experiment, prepared.baseline, outcome, wish.budget, predicted
     )
-    outcome, verification = _verified(experiment, baseline, outcome, wish.budget, cost is not None)
     reverted = (
         outcome.lowered
         and not outcome.interrupted
-        and cost is None
+        and not predicted
         and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
     )
-    schemes = start if reverted else outcome.plan
+    schemes = prepared.start if reverted else outcome.plan
     plan = Plan(
         provenance=tuned_plan.provenance(program, wish.backend, wish.command),
         criterion=[_criterion(wish, outcome, verification, reverted)],
         site=[
-            *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=cost is not None),
-            *_kept(existing, earlier, sites),
+            *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=predicted),
+            *_kept(existing, prepared.earlier, prepared.sites),
         ],
     )
-    found_there = hold_out.error if hold_out and outcome.lowered and not reverted else None
-    return Tuned(outcome, plan, verification, cost is not None, reverted, found_there)
-
-
-def _subject(
-    program: Program,
-    wish: Wish,
-    locked: Mapping[str, Site],
-    levels: Iterable[str],
-    predicted: bool,
-) -> dict[str, Any]:
-    """What the runs of a tuning, and the order they are made in, depend on.
-
-    Not its other modules and the data that it reads: a verification finds what has become of them.
-    """
-    made = tuned_plan.provenance(program, wish.backend, wish.command)
-    return {
-        "source": made.sha256,
-        "module": program.module,
-        "arguments": program.argv[1:],
-        "budget": wish.budget,
-        "criterion": wish.criterion,
-        "compare": wish.compare,
-        "backend": made.backend,
-        "search": wish.search,
-        "hold_out": [wish.hold_out, wish.hold_out_budget],
-        "ladder": list(levels),
-        "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
-        "predicted": predicted,
-        "versions": made.versions,
-        "cpu": machine()["cpu"],
-        "blas_threads": made.blas_threads,
-    }
-
-
-def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
-    """The entries of an earlier plan for these call sites, by the sites' ids of today."""
-    found = {site: existing.find(site) for site in sites} if existing else {}
-    return {site: entry for site, entry in found.items() if entry is not None}
+    held = prepared.hold_out if outcome.lowered and not reverted else None
+    return Tuned(outcome, plan, verification, predicted, reverted, held.error if held else None)
 
 
 def _criterion(
@@ -221,17 +102,6 @@ def _criterion(
     return Criterion(verification.worst, wish.criterion, wish.budget, achieved)
 
 
-def _comparison(program: Program, wish: Wish, flow: Dependencies) -> Comparison:
-    files = tuple(name for name in wish.compare if name.endswith(".npy"))
-    return Comparison(
-        criterion=judge.resolve(wish.criterion, program.path),
-        variables=tuple(name for name in wish.compare if name not in files),
-        files=files,
-        names=() if wish.compare else flow.names,
-        sinks=() if wish.compare else flow.sinks,
-    )
-
-
 def _kept(
     existing: Plan | None, earlier: Mapping[str, Site], sites: Mapping[str, CallSite]
 ) -> list[Site]:
@@ -244,24 +114,6 @@ def _kept(
         for entry in (existing.site if existing else [])
         if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
     ]
-
-
-def _operator(
-    site: CallSite, trace: SiteResult, clock: Clock, levels: Iterable[str], locked: bool
-) -> Operator:
-    return Operator(
-        id=site.id,
-        expression=site.expression,
-        line=site.line,
-        calls=trace.calls,
-        shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
-        seconds=clock.native.site_seconds.get(site.id, 0.0),
-        local_errors={
-            scheme: nan if error is None else error for scheme, error in trace.errors.items()
-        },
-        predicted=clock.predicted(site.id, levels),
-        locked=locked,
-    )
 
 
 def _verified(

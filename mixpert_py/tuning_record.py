@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def record(tuned: "Tuned", path: str) -> dict[str, Any]:
     """All of it as plain data for JSON; `tuner.report.record.read` reads it again."""
-    search = report_record.record(
-        tuned.outcome, tuned.plan.criterion[0].metric, tuned.predicted
-    )
+    search = report_record.record(tuned.outcome, tuned.plan.criterion[0].metric, tuned.predicted)
     entry: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(
             search,
@@ -25,7 +23,7 @@ def record(tuned: "Tuned", path: str) -> dict[str, Any]:
             schemes=tuned.plan.schemes(),
             verification=_verification(tuned.verification),
             reverted=tuned.reverted,
-            hold_out=None if tuned.hold_out is None else report_record.finite(tuned.hold_out),
+            hold_out=report_record.finite(tuned.hold_out),
             provenance=tuned.plan.provenance,
         )
     )

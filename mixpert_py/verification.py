@@ -41,12 +41,8 @@ def verify(
 
     Raises BudgetError if it is over the budget, ProgramError if it fails.
     """
-    natives, planned = [], []
-    for _ in range(pairs):
-        natives.append(experiment.native("verification, native", reference))
-        planned.append(experiment.planned(plan, reference, "verification, planned"))
-    lowered = [site for site, scheme in plan.items() if scheme != "native"]
-    found = summary(natives, planned, lowered)
+    natives, planned = in_turn(experiment, reference, plan, pairs)
+    found = summary(natives, planned, lowered_by(plan))
     if not found.error <= budget:
         raise BudgetError(
             f"{experiment.program.argv[0]}: the plan that was found has an error of "
@@ -54,6 +50,22 @@ def verify(
             "written"
         )
     return found
+
+
+def in_turn(
+    experiment: Experiment, reference: Values, plan: Mapping[str, str], pairs: int
+) -> tuple[list[Run], list[Run]]:
+    """Native and planned runs, judged. Raises ProgramError or ShapeError if one fails."""
+    natives, planned = [], []
+    for _ in range(pairs):
+        natives.append(experiment.native("verification, native", reference))
+        planned.append(experiment.planned(plan, reference, "verification, planned"))
+    return natives, planned
+
+
+def lowered_by(plan: Mapping[str, str]) -> list[str]:
+    """The sites that a plan does not leave native."""
+    return [site for site, scheme in plan.items() if scheme != "native"]
 
 
 def summary(

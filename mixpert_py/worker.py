@@ -16,11 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import launcher, tracebacks
+from mixpert_py import config, launcher, tracebacks
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.in_force import InForce
 from mixpert_py.runtime.trace import SiteTrace, Trace
+
+WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # their imports, that is
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -30,6 +32,7 @@ class Job(msgspec.Struct, frozen=True):
     and `scheme` given: that scheme everywhere. levels: schemes to measure local errors of.
     names: variables of the main module to compare, all that hold floats. wanted: variables that
     the user named, which must be there. keep: call sites whose last result is compared.
+    directory: where the program runs.
     """
 
     folder: str
@@ -44,6 +47,7 @@ class Job(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    directory: str = "."
 
 
 class SiteResult(msgspec.Struct, frozen=True):
@@ -59,24 +63,35 @@ class SiteResult(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What one run left. `values`: name → file in the job's folder. `missing`: see Job.wanted."""
+    """What one run left.
+
+    values: name → file in the job's folder. missing: see Job.wanted. modules: those that a later
+    run may find imported. wrote: whether it changed its working folder.
+    """
 
     seconds: float
     sites: dict[str, SiteResult]
     values: dict[str, str]
     missing: list[str]
+    modules: tuple[str, ...] = ()
+    wrote: bool = False
 
 
-def main(job_file: str) -> None:
-    """Run the job and write its result. A program that raises ends as under `python`."""
+def main(job_file: str, imported: float = 0.0) -> None:
+    """Run the job and write its result. A program that raises ends as under `python`.
+
+    imported: seconds that imports took which the program finds made; they count as its own.
+    """
     job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
     process = os.getpid()
     folder = Path(job.folder)
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path)
     trace = Trace(job.levels, job.keep)
+    settings = config.import_settings()
+    os.chdir(job.directory)
     _warm_up()
-    start = perf_counter()
+    start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
@@ -94,9 +109,21 @@ def main(job_file: str) -> None:
         values, missing = _values(job, namespace, trace)
         files = _saved(values, folder)
         sites = {site: _site_result(record) for site, record in trace.sites.items()}
-        result = Result(seconds, sites, files, missing)
+        modules = _installed() if config.import_settings() == settings else ()
+        result = Result(seconds, sites, files, missing, modules)
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def _installed() -> tuple[str, ...]:
+    """What was imported, in that order, of the packages whose import does nothing else."""
+    home = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
+    return tuple(
+        name
+        for name, module in list(sys.modules.items())  # threads may import
+        if name.partition(".")[0] in WITHOUT_EFFECT
+        and str(getattr(module, "__file__", None)).startswith(home)
+    )
 
 
 def _warm_up() -> None:

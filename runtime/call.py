@@ -130,8 +130,8 @@ def matmul_shape(a: Any, b: Any) -> Shape | Reason:
 
 def dot_shape(a: Any, b: Any) -> Shape | Reason:
     """(m, k, n) of a product as np.dot makes it, or why there is none."""
-    if a.ndim > 2 or b.ndim > 2:
-        return Reason.DIMENSIONS  # np.dot sums over other axes there than a product of matrices
+    if b.ndim > 2 and a.ndim > 1:
+        return Reason.DIMENSIONS  # every matrix of a with every one of b, not in pairs
     return matmul_shape(a, b)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("passes", "runtime", "tuner")
-DATA = (".py", ".typed", ".json", ".toml", ".cu", ".cuh")
+DATA = (".py", ".typed", ".json", ".toml", ".cu", ".cuh", ".css", ".js")
 
 
 def expected() -> set[str]:

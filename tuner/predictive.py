@@ -167,13 +167,10 @@ class _Search:
         if not lower:
             passed_over = bool(descent.ladder.below(site, kept))
             return (Reason.NOT_TAKEN if passed_over else Reason.BOTTOM), ""
-        tried = [
-            trial
-            for trial in descent.trials
-            if trial.plan[site] in lower and trial.reason is not Reason.KEPT
-        ]
-        if tried:
-            nearest = min(tried, key=lambda trial: len(trial.changed))
-            return nearest.reason, nearest.measurement.problem or ""
+        for trial in reversed(descent.trials):
+            # Of steps that lowered others too, nobody knows whose fault it was.
+            refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
+            if refused and trial.changed == (site,):
+                return trial.reason, trial.measurement.problem or ""
         error = self.propagation.error({**descent.kept.plan, site: lower[0]})
         return (Reason.PREDICTED if error > descent.budget else Reason.NOT_FASTER), ""

@@ -91,6 +91,29 @@ def bench_start_up(rounds: int, save: bool) -> None:
     _show(machine.finish("start-up", start_up.measure(rounds), save))
 
 
+@bench.command("search")
+@click.option("--samples", default="samples", show_default=True, metavar="FOLDER")
+@click.option(
+    "--hold-outs", default=0, metavar="N", help="Instead: N random tunings, each with a hold-out."
+)
+@click.option("--save", is_flag=True, help="Keep the result beside the code.")
+def bench_search(samples: str, hold_outs: int, save: bool) -> None:
+    """The tuner's searches on samples that are really run: what they save, in how many runs."""
+    from pathlib import Path
+
+    from mixpert_py.bench import machine, searches
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    if hold_outs:
+        found = searches.hold_outs(Path(samples), hold_outs, say=say)
+        _show(machine.finish("hold-outs", found, save))
+    else:
+        found = searches.measure(Path(samples), say=say)
+        _show(machine.finish("search", found, save))
+
+
 @bench.command("gemm")
 @click.option(
     "--suite",

@@ -63,7 +63,6 @@ def test_one_loss_on_a_busy_machine_is_no_break_even() -> None:
     assert asked == [50, 40, 30, 30, 20, 10, 10]
 
 
-
 class Samples:
     """A clock for which calls take as long as they say."""
 

@@ -27,6 +27,11 @@ def test_a_flood_is_cut_to_its_end() -> None:
     assert found.last_lines(1) == "999999"
 
 
+def test_a_long_line_is_cut() -> None:
+    found = ended("print('x' * 10**7)")
+    assert found.last_lines() == "x" * process.LINE
+
+
 def test_standard_input_is_closed() -> None:
     assert ended("print(repr(input()))").code == 1
 

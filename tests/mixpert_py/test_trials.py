@@ -22,14 +22,16 @@ from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.run import Run
 from mixpert_py.trial_store import MOST_TUNINGS, SCHEMA, Store
 from mixpert_py.trials import TRIAL, Trials, beside, latest
-from mixpert_py.tuning import Tuned, Wish, tune_program
+from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.wish import Wish
 from mixpert_py.worker import Result, SiteResult
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 
-# Counts its runs, so that one that is made twice is seen.
+# Counts its runs, so that one that is made twice is seen: beside itself, for it runs in copies of
+# its working folder.
 PROGRAM = """\
-import numpy as np
-with open("runs", "a") as file:
+import os, numpy as np
+with open(os.path.join(os.path.dirname(__file__), "runs"), "a") as file:
     file.write(".")
 rng = np.random.default_rng(0)
 a = rng.standard_normal((48, 48))

@@ -20,7 +20,8 @@ from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.tuner import criterion, search
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning import Tuned, Wish, tune_program
+from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.wish import Wish
 from mixpert_py.worker import SiteResult
 from tests.mixpert_py.command import IMPORTABLE, ROOT, Mixpert
 
@@ -374,6 +375,7 @@ import os, sys, time
 import numpy as np
 a = np.eye(300)
 b = a @ a
+os.chdir(os.path.dirname(__file__))
 count = os.path.getsize("runs") if os.path.exists("runs") else 0
 with open("runs", "a") as file:
     file.write(".")

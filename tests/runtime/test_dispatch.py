@@ -387,12 +387,31 @@ def test_no_scheme_without_a_device_or_a_backend() -> None:
     assert traced(a, a, "native")[1:] == ("native", None)
 
 
-def test_dot_of_many_dimensions_is_native() -> None:
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        ((2, 3, 4), (4, 5), None),
+        ((2, 3, 4), (4,), None),
+        ((2, 6, 3, 4), (4, 5), None),
+        ((4,), (2, 4, 5), None),
+        ((3, 4), (2, 4, 5), Reason.DIMENSIONS),
+        ((2, 3, 4), (2, 4, 5), Reason.DIMENSIONS),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("way", [dot, dot_method])
+def test_dot_of_many_dimensions(
+    way: Any, a: tuple[int, ...], b: tuple[int, ...], reason: Reason | None
+) -> None:
     trace = Trace()
-    a = np.ones((2, 3, 4))
+    draw = np.random.default_rng(0)
+    left, right = draw.standard_normal(a), draw.standard_normal(b)
     with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
-        assert dot(a, a[0].T, site=SITE).shape == (2, 3, 3)
-    assert trace.sites[SITE].reasons == {Reason.DIMENSIONS: 1}
+        found = way(left, right, site=SITE)
+    wanted = np.dot(left, right)
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    assert trace.sites[SITE].reasons == ({reason: 1} if reason else {})
 
 
 def test_a_plan_brings_its_block() -> None:

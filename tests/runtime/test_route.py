@@ -183,9 +183,11 @@ def test_out(by: str) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
-def test_dot_of_many_dimensions_is_native() -> None:
+def test_dot_of_many_dimensions() -> None:
     a = normal(2, EDGE, EDGE)
     _, record = traced(dot, a, a[0], scheme="int8x6")
+    assert not record.reasons
+    _, record = traced(dot, a[0], a, scheme="int8x6")
     assert record.reasons == {Reason.DIMENSIONS: 1}
 
 

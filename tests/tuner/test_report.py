@@ -5,12 +5,14 @@ import json
 from dataclasses import replace
 from math import inf, nan
 
+import msgspec
 import pytest
 from rich.console import Console
 
+from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.report.record import record
+from mixpert_py.tuner.report.record import read, record
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text
 from mixpert_py.tuner.search import tune
@@ -194,8 +196,9 @@ def test_no_operator_prints_the_headline_only() -> None:
 
 
 def test_record_round_trips_through_json(outcome: Outcome) -> None:
-    entry = record(outcome)
+    entry = msgspec.to_builtins(record(outcome))
     assert json.loads(json.dumps(entry, allow_nan=False)) == entry
+    assert read(entry, "x") == record(outcome)
     assert entry["plan"] == dict(outcome.plan)
     assert (entry["unit"], entry["criterion"], entry["budget"]) == ("seconds", "frobenius", 1e-5)
     assert (entry["time_before"], entry["error"]) == (2.5, 7e-6)
@@ -219,13 +222,19 @@ def test_record_has_no_number_that_json_lacks(error: float) -> None:
         failing={"b": "float32"},
     )
     outcome = tune(program, program.operators(), [], CPU, inf, noise=0.0)
-    entry = record(outcome, predicted=True)
+    entry = msgspec.to_builtins(record(outcome, predicted=True))
     json.dumps(entry, allow_nan=False)
     assert entry["unit"] == "products"
     assert entry["budget"] is None
     assert entry["operators"][0]["local_errors"] == {"float32": None}
     assert entry["trials"][-1]["problem"] == "exit code 3"
     assert entry["trials"][-1]["gain"] is None
+
+
+@pytest.mark.parametrize("entries", [None, 3, {}, {"unit": "hours"}])
+def test_what_is_no_record_is_refused(entries: object) -> None:
+    with pytest.raises(MixPertError, match=r"^x\.db: not the result of a tuning: .+$"):
+        read(entries, "x.db")
 
 
 @pytest.mark.parametrize(

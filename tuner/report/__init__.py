@@ -1,1 +1,1 @@
-"""How an outcome is shown: as a table, and as plain data."""
+"""How an outcome is shown: as a table, as plain data, as Markdown and as a page."""

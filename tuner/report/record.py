@@ -71,7 +71,8 @@ class Record(Entry, frozen=True, kw_only=True):
     """A search, and what became of its plan.
 
     plan: what the search found; schemes: what the plan file says, which differs where the plan was
-    reverted. time_before, time_after, error: of the search's own runs.
+    reverted. time_before, time_after, error: of the search's own runs. hold_out: the plan's error
+    on other data.
     """
 
     plan_file: str = ""

@@ -1,0 +1,213 @@
+"""Budgets in a user's own tests: a function natively and under a plan, and how far they differ."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mixpert_py import config, judge, live_code
+from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
+from mixpert_py.observation import observe, observed
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.cuda.foreign import on_host
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.trace import Trace
+from mixpert_py.tuner.criterion import Criterion, worst
+from mixpert_py.tuner.report.unit import error_text
+
+NARROW = {"float32", "float16"}
+
+PlanOrPath = str | os.PathLike[str] | Plan
+Values = dict[str, npt.NDArray[Any]]
+
+
+def assert_within_budget(
+    plan: PlanOrPath,
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    budget: float | None = None,
+    criterion: str | None = None,
+    **kwargs: Any,
+) -> float:
+    """Raise AssertionError if function(*args, **kwargs) is over a plan's budget; return its error.
+
+    plan: a plan file or a Plan. The products of the modules that it names, imported already, are
+    rewritten in memory meanwhile, whether or not `accelerate` or `install` did so before. The
+    function is called natively (twice), with every product in float64 if some are narrower, and
+    under the plan: on the GPU if there is one, else emulated in NumPy. What it returns is compared
+    (an array, a number, or tuples, lists and dicts of them), and what it observes; the largest
+    error counts, and NaN is over any budget. budget, criterion: default what the plan says. It
+    must give the same each time: seed its random numbers, and let it not change its arguments.
+    Products in threads that it starts stay native.
+    Raises BudgetError if it does not, PlanError for a plan that cannot be read or has no budget of
+    its own, ProgramError if there is nothing to compare or nothing ran under the plan.
+    """
+    __tracebackhide__ = True
+    found = check(plan, partial(function, *args, **kwargs), budget, criterion)
+    if not found.holds:
+        raise AssertionError(found.sentence)
+    return found.error
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a function gave under a plan: its largest error, in the value `worst`."""
+
+    plan: str
+    error: float
+    worst: str
+    budget: float
+    criterion: str
+
+    @property
+    def holds(self) -> bool:
+        return self.error <= self.budget
+
+    @property
+    def sentence(self) -> str:
+        """Of one that is over its budget: what is, by how much, and the way out."""
+        return (
+            f"{self.worst}: {self.criterion} error {error_text(self.error)} under {self.plan}, "
+            f"over the budget of {self.budget:g}; tune again, or allow more"
+        )
+
+
+def check(
+    plan: PlanOrPath,
+    function: Callable[[], Any],
+    budget: float | None = None,
+    criterion: str | None = None,
+) -> Check:
+    """What `assert_within_budget` judges; raises what it raises, but AssertionError."""
+    __tracebackhide__ = True
+    name = "the plan" if isinstance(plan, Plan) else os.fspath(plan)
+    loaded = plan if isinstance(plan, Plan) else config.load_plan(Path(plan))
+    try:
+        allowed, metric = limits(loaded, budget, criterion)
+    except PlanError as error:
+        raise PlanError(f"{name}: {error}") from None
+    measure = judge.resolve(metric, os.getcwd())
+    with live_code.rewritten({site.id.partition(":")[0] for site in loaded.site}):
+        trace = Trace()
+        native = _values(function, InForce(trace=trace))
+        _require_numbers(native)
+        _require_steady(native, _values(function, InForce()), measure, allowed)
+        reference = native
+        if any(not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()):
+            reference = _values(function, InForce(scheme="float64"))
+        planned = _under(loaded, name, function)
+    return Check(name, *worst(reference, planned, measure), allowed, metric)
+
+
+def limits(plan: Plan, budget: float | None, criterion: str | None) -> tuple[float, str]:
+    """Budget and criterion: those that are given, else the plan's own.
+
+    Raises PlanError if no budget is given and the plan has none by this criterion, or several.
+    """
+    if budget is None:
+        rows = [row for row in plan.criterion if criterion in (None, row.metric)]
+        if len(rows) != 1:
+            count = "several budgets" if rows else "no budget"
+            raise PlanError(f"it has {count}{f' by {criterion}' if criterion else ''}; give one")
+        return rows[0].budget, rows[0].metric
+    if not budget >= 0:
+        raise MixPertError(f"a budget is a number of at least 0, not {budget}")
+    own = plan.criterion[0].metric if len(plan.criterion) == 1 else "frobenius"
+    return budget, criterion or own
+
+
+def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
+    """The values under a plan, which decided something."""
+    __tracebackhide__ = True
+    # Small products, too, take their schemes there: a plan that no call takes is within any budget.
+    backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
+    trace = Trace()
+    try:
+        values = _values(function, InForce(plan=plan, backend=backend, trace=trace))
+    except Exception as error:
+        error.add_note(f"It came under {name}; the same call passes natively.")
+        raise
+    _require_planned(name, plan, trace)
+    return values
+
+
+def _values(function: Callable[[], Any], force: InForce) -> Values:
+    """What a call returns and observes, copied: the next call may write to the same arrays."""
+    __tracebackhide__ = True
+    earlier = observed()
+    for name in earlier:
+        observe(name, None)
+    try:
+        with use(force):
+            values = dict(_numbers("result", function()))
+        for name, value in observed().items():
+            values.update(_numbers(name, value))
+        return values
+    finally:
+        for name, value in earlier.items():
+            observe(name, value)
+
+
+def _numbers(name: str, value: Any) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """The numbers in a value, under the names that Python would reach them by."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _numbers(f"{name}[{key!r}]", part)
+    elif isinstance(value, (tuple, list)):
+        for index, part in enumerate(value):
+            yield from _numbers(f"{name}[{index}]", part)
+    elif value is not None:
+        try:
+            array = np.array(on_host(value))
+        except Exception:  # whatever a user's own __array__ raises: it is no number
+            return
+        if array.dtype.kind in "biufc":
+            yield name, array
+
+
+def _require_numbers(native: Values) -> None:
+    if not native:
+        raise ProgramError(
+            "nothing to compare: return an array or a number, or mark one with mixpert_py.observe()"
+        )
+    for name, array in native.items():
+        if array.size and not np.isfinite(array).any():
+            raise ProgramError(f"{name}: no finite number in the native call")
+
+
+def _require_steady(native: Values, again: Values, measure: Criterion, budget: float) -> None:
+    """Raise BudgetError where the function differs from itself."""
+    try:
+        spread, name = worst(native, again, measure)
+    except MixPertError as error:
+        raise BudgetError(f"two native calls differ: {error}") from None
+    if not spread <= budget / 2:
+        raise BudgetError(
+            f"{name}: two native calls differ by {error_text(spread)}, more than half the budget "
+            f"of {budget:g}; seed its random numbers, and leave its arguments as they are"
+        )
+
+
+def _require_planned(name: str, plan: Plan, trace: Trace) -> None:
+    """Raise ProgramError where the plan decided nothing: such a test could not fail."""
+    entries = {site: entry for site in trace.sites if (entry := plan.find(site)) is not None}
+    if not entries:
+        raise ProgramError(
+            f"{name}: none of its call sites ran, so nothing was checked; is its module imported "
+            "before the call, and its source as it was?"
+        )
+    lowered = [site for site, entry in entries.items() if entry.scheme != "native"]
+    taken = [site for site in lowered if entries[site].scheme in trace.sites[site].schemes]
+    if lowered and not taken:
+        reasons = {str(reason) for site in lowered for reason in trace.sites[site].reasons}
+        raise ProgramError(
+            f"{name}: no product took its planned scheme ({', '.join(sorted(reasons))}), so "
+            "nothing was checked"
+        )

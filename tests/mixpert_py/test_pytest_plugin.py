@@ -1,0 +1,210 @@
+"""The marker `mixpert_budget`, in test runs of their own."""
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.plan import Criterion, Plan, Site, save
+from tests.mixpert_py.command import IMPORTABLE, ROOT
+
+pytest_plugins = ["pytester"]
+
+Run = Callable[..., pytest.RunResult]
+
+NET = """\
+import numpy as np
+
+def forward(x):
+    return x @ x
+
+def root(x):  # of what is negative as soon as the product is inexact
+    exact = (x[:, :, None] * x).sum(1)
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(1e-9 - abs(forward(x) - exact))
+"""
+
+# Found here: pytester has every module forgotten that a test imports first, LibCST's among them,
+# whose compiled half is not to be loaded twice.
+SITES = analyze(NET.encode(), "net")
+
+HEAD = """\
+import numpy as np
+import pytest
+import mixpert_py
+import net
+
+budget = pytest.mark.mixpert_budget
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(0).standard_normal((40, 40))
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a test file beside a module `net` and the plans good.toml, low.toml."""
+    monkeypatch.setenv("PYTHONPATH", IMPORTABLE)
+    pytester.makeini("[pytest]\naddopts = --strict-markers -W error -p mixpert_py.pytest_plugin\n")
+    pytester.makepyfile(net=NET)
+    for name, scheme in (("good", "int8x6"), ("low", "int8x1")):
+        sites = [Site(id=site.id, scheme=scheme) for site in SITES]
+        plan = Plan(criterion=[Criterion("y", "frobenius", 1e-5)], site=sites)
+        save(plan, pytester.path / f"{name}.toml")
+
+    def call(tests: str, *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=HEAD + tests)
+        return pytester.runpytest_subprocess(*arguments)
+
+    return call
+
+
+def test_plans_that_hold_and_one_that_does_not(run: Run) -> None:
+    done = run("""
+@budget("good.toml")
+def test_good(x):
+    return net.forward(x)
+
+@budget("low.toml")
+def test_low(x):
+    return net.forward(x)
+
+@budget("low.toml", error=0.5)
+def test_wide(x):
+    return net.forward(x)
+
+@budget("low.toml", error=0.01, criterion="max")
+def test_criterion(x):
+    return net.forward(x)
+
+@budget("low.toml")
+class TestMany:
+    def test_method(self, x):
+        mixpert_py.observe("y", net.forward(x))
+
+def test_unmarked(x):
+    assert net.forward(x).shape == (40, 40)
+""")
+    done.assert_outcomes(passed=3, failed=3)
+    said = done.stdout.str()
+    assert "result: frobenius error" in said
+    assert "result: max error" in said
+    assert "y: frobenius error" in said
+    assert "low.toml, over the budget of 1e-05; tune again, or allow more" in said
+    assert "Traceback" not in said
+    assert "mixpert_py/" not in said
+    assert "hidden" not in said
+
+
+def test_nan_fails(run: Run) -> None:
+    done = run("""
+@budget("low.toml", error=1e300)
+def test_nan(x):
+    return net.root(x)
+""")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["result: frobenius error not finite under *"])
+
+
+MISUSED = [
+    ("no plan file", '@budget("none.toml")\ndef test_it(x): return net.forward(x)',
+     "*none.toml: cannot read the plan: No such file or directory"),
+    ("no arguments", "@budget\ndef test_it(x): return net.forward(x)",
+     "mixpert_budget() missing 1 required positional argument: 'plan'; mixpert_budget(plan, *"),
+    ("an unknown argument", '@budget("good.toml", eror=1)\ndef test_it(x): return net.forward(x)',
+     "mixpert_budget() got an unexpected keyword argument 'eror'*"),
+    ("an unknown criterion", '@budget("good.toml", criterion="x", error=1)\ndef test_it(x): '
+     "return net.forward(x)", "unknown criterion 'x'; known: frobenius*"),
+    ("nothing to compare", '@budget("good.toml")\ndef test_it(x): net.forward(x)',
+     "nothing to compare: return an array*"),
+    ("no product of the plan", '@budget("good.toml")\ndef test_it(x): return x @ x',
+     "*none of its call sites ran*"),
+    ("unsteady", '@budget("good.toml")\ndef test_it(): return net.forward(np.random.rand(9,9))',
+     "result: two native calls differ*"),
+    ("async", '@budget("good.toml")\nasync def test_it(x): return net.forward(x)',
+     "mixpert_budget marks plain test functions, not async ones"),
+    ("unittest", 'import unittest\nclass TestIt(unittest.TestCase):\n    @budget("good.toml")\n'
+     "    def test_it(self): pass", "mixpert_budget marks plain test functions, not unittest's"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tests", "line"), [row[1:] for row in MISUSED], ids=[row[0] for row in MISUSED]
+)
+def test_misuse_gets_a_clear_line(run: Run, tests: str, line: str) -> None:
+    done = run(f"\n{tests}\n")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines([line])
+    assert "During handling" not in done.stdout.str()
+    assert "mixpert_py/" not in done.stdout.str()
+
+
+def test_the_users_own_failure_looks_like_one(run: Run) -> None:
+    done = run("""
+def check(y):
+    assert abs(y).max() < 1e-9
+
+@budget("good.toml")
+def test_it(x):
+    y = net.forward(x)
+    check(y)
+    return y
+""")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines([">*check(y)", "*assert abs(y).max() < 1e-9*"])
+    assert "mixpert_py/" not in done.stdout.str()
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_parametrized(run: Run, arguments: tuple[str, ...]) -> None:
+    done = run(
+        """
+@pytest.mark.parametrize("size", [8, 24, 40])
+@pytest.mark.parametrize("plan", [
+    pytest.param("good", marks=budget("good.toml")), pytest.param("low", marks=budget("low.toml"))
+])
+def test_sizes(x, plan, size, tmp_path):
+    return net.forward(x[:size, :size])
+""",
+        *arguments,
+    )
+    done.assert_outcomes(passed=3, failed=3)
+
+
+def test_products_of_the_test_module_itself(run: Run, pytester: pytest.Pytester) -> None:
+    tests = """
+@budget("own.toml")
+def test_it(x):
+    \"\"\"Its assertions are pytest's.\"\"\"
+    y = x @ x
+    assert y.shape == (40, 40), "message"
+    return y
+"""
+    (site,) = analyze((HEAD + tests).encode(), "test_it")
+    plan = Plan(criterion=[Criterion("y", "max", 1e-9)], site=[Site(id=site.id, scheme="int8x1")])
+    save(plan, pytester.path / "own.toml")
+    done = run(tests)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["result: max error *own.toml*"])
+
+
+def test_it_costs_nothing_until_a_marked_test_runs() -> None:
+    code = (
+        "import sys, mixpert_py.pytest_plugin; "
+        "print({'numpy', 'libcst', 'mixpert_py.budget'} & sys.modules.keys())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_the_entry_point_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (module,) = project["entry-points"]["pytest11"].values()
+    assert import_module(module).MARKER == "mixpert_budget"

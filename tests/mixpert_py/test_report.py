@@ -1,0 +1,120 @@
+"""`mixpert report`: what a tuning did, from what was kept beside the plan."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import plan as plan_file
+from tests.mixpert_py.command import Mixpert
+
+PROGRAM = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((40, 40))
+text = "</script><b>"
+b = a @ a
+c = np.dot(b, a)
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tuned")
+
+
+@pytest.fixture
+def tuned(tmp_path: Path, tuned_folder: Path, mixpert: Mixpert) -> Path:
+    """A folder with a tuned program; it is tuned once."""
+    if not any(tuned_folder.iterdir()):
+        (tmp_path / "m.py").write_text(PROGRAM)
+        done = mixpert("tune", "m.py", "--error", "1e-3", "--backend", "reference")
+        assert done.code == 0, done.err
+        shutil.copytree(tmp_path, tuned_folder, dirs_exist_ok=True)
+    shutil.copytree(tuned_folder, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_a_page_of_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
+    done = mixpert("report", "m.mixpert.toml", "--html", "new/page")
+    assert (done.code, done.out, done.err) == (0, "report written to new/page/index.html\n", "")
+    assert [path.name for path in (tuned / "new/page").iterdir()] == ["index.html"]
+    text = (tuned / "new/page/index.html").read_text()
+    assert "2 of 2 products lowered" in text
+    assert "</script>&lt;b" not in text
+    assert 'class="operator' in text
+    assert 'role="note"' not in text
+
+
+def test_markdown_and_json_go_to_stdout_or_a_file(tuned: Path, mixpert: Mixpert) -> None:
+    done = mixpert("report", "m.mixpert.toml", "--md")
+    assert done.out.startswith("# m.py\n")
+    record = json.loads(mixpert("report", "m.mixpert.toml", "--json").out)
+    assert record["plan_file"] == "m.mixpert.toml"
+    assert record["provenance"]["source"] == "m.py"
+    assert len(record["operators"]) == 2
+    written = mixpert("report", "m.mixpert.toml", "--md", "-o", "report.md")
+    assert (written.code, written.out) == (0, "")
+    assert (tuned / "report.md").read_text() == done.out
+
+
+def test_a_changed_program_shows_what_still_fits(tuned: Path, mixpert: Mixpert) -> None:
+    (tuned / "m.py").write_text(PROGRAM.replace("np.dot(b, a)", "b + a"))
+    said = mixpert("report", "m.mixpert.toml", "--md").out
+    assert "> m.py has changed since it was tuned: 1 of its 2 products are still found" in said
+    assert "`np.dot(b, a)`" in said
+    done = mixpert("report", "m.mixpert.toml", "--html", "page")
+    text = (tuned / "page/index.html").read_text()
+    assert done.code == 0
+    assert len(re.findall(r'id="source-\d', text)) == 1
+    assert text.count('id="op-') == 2
+
+
+@pytest.mark.parametrize("source", ["a @ (", None], ids=["broken", "gone"])
+def test_without_the_program_there_is_a_report(
+    tuned: Path, mixpert: Mixpert, source: str | None
+) -> None:
+    (tuned / "m.py").unlink()
+    if source is not None:
+        (tuned / "m.py").write_text(source)
+    done = mixpert("report", "m.mixpert.toml", "--md")
+    assert done.code == 0
+    assert "> The source is not shown. m.py: " in done.out.replace(f"{tuned}/", "")
+
+
+def test_the_program_may_be_elsewhere(tuned: Path, mixpert: Mixpert) -> None:
+    (tuned / "other").mkdir()
+    (tuned / "m.py").rename(tuned / "other/m.py")
+    assert "> " not in mixpert("report", "m.mixpert.toml", "other/m.py", "--md").out
+
+
+def test_a_plan_that_was_changed_by_hand(tuned: Path, mixpert: Mixpert) -> None:
+    path = tuned / "m.mixpert.toml"
+    plan = plan_file.load(path)
+    path.write_text(path.read_text().replace(f'"{plan.site[0].scheme}"', '"native"'))
+    said = mixpert("report", "m.mixpert.toml", "--md").out
+    assert "> The plan file has changed since: this is what the tuning found." in said
+
+
+def test_a_plan_without_a_tuning(tuned: Path, mixpert: Mixpert) -> None:
+    (tuned / "m.mixpert.toml").rename(tuned / "other.toml")
+    done = mixpert("report", "other.toml", "--md")
+    assert done.code == 2
+    assert done.one_clear_line() == (
+        "mixpert: other.toml: no tuning is kept beside it; `mixpert tune` keeps one there"
+    )
+
+
+def test_a_plan_that_is_not_there(tmp_path: Path, mixpert: Mixpert) -> None:
+    done = mixpert("report", "none.toml", "--md")
+    assert done.code == 2
+    assert "none.toml: cannot read the plan" in done.one_clear_line()
+
+
+@pytest.mark.parametrize("options", [(), ("--md", "--json"), ("--html", "x", "-o", "y")])
+def test_one_form_is_wanted(mixpert: Mixpert, options: tuple[str, ...]) -> None:
+    done = mixpert("report", "m.mixpert.toml", *options)
+    assert done.code == 2
+    assert done.err.startswith("Usage: ")

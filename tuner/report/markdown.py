@@ -1,0 +1,120 @@
+"""A tuning as Markdown: what the page says, without the pictures."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from mixpert_py.tuner.report.html import visible
+from mixpert_py.tuner.report.record import Record
+from mixpert_py.tuner.report.summary import (
+    Program,
+    Row,
+    allowed,
+    brief,
+    chosen,
+    made,
+    number,
+    quantity,
+    reached,
+    rows,
+    speedup,
+    time_unit,
+    times,
+    trial_error,
+    verdict,
+    why,
+)
+from mixpert_py.tuner.report.unit import Unit, error_text
+
+SPECIAL = re.compile(r"([\\`*_\[\]<>&#|~])")
+
+
+def markdown(record: Record, program: Program) -> str:
+    """Headline, operators, trials and origin. Nothing of the program's is taken for markup."""
+    return "\n".join(_lines(record, program)) + "\n"
+
+
+def _lines(record: Record, program: Program) -> Iterator[str]:
+    found = rows(record, program)
+    unit = time_unit(record)
+    before, after = times(record)
+    ratio = speedup(record)
+    speed = f" ({ratio:.2f}× as fast)" if ratio else ""
+    yield f"# {_plain(program.name or 'A tuning')}"
+    yield ""
+    yield verdict(record, found)
+    yield ""
+    yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
+    yield f"- Error: {error_text(reached(record))} of {allowed(record)} allowed"
+    yield from (f"- {name}: {_code(value)}" for name, value in made(record))
+    yield from (f"\n> {_plain(note)}" for note in program.notes)
+    yield "\n## Operators\n"
+    yield from _operators(found, unit)
+    yield "\n## Plans, in the order they ran\n"
+    yield from _trials(record, found, unit)
+
+
+def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
+    names = ("no.", "line", "product", "of the time", "level", "its error", f"time, {unit.name}")
+    cells = []
+    for row in found:
+        entry = row.entry
+        level, time = row.level, number(entry.time_before, unit)
+        if row.level != entry.before:
+            level = f"{entry.before} → {level}"
+            time = f"{time} → {number(row.time_after, unit)}"
+        cells.append(
+            (
+                str(row.number),
+                str(entry.line),
+                _code(entry.expression),
+                f"{entry.share or 0.0:.1%}",
+                _plain(level),
+                error_text(entry.local_errors.get(row.level)),
+                time,
+                _plain(why(row, found)),
+            )
+        )
+    yield from _table((*names, "why no lower"), cells, right=(0, 1, 3, 5, 6))
+
+
+def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
+    names = ("no.", "what changed", f"time, {unit.name}", "error", "what became of it")
+    numbers = {row.entry.id: row.number for row in found}
+    best = chosen(record)
+    cells = []
+    for at, trial in enumerate(record.trials):
+        changed = ", ".join(f"{numbers.get(s, '?')}: {level}" for s, level in trial.changed.items())
+        said = trial.reason if at else "start"
+        if trial.problem:
+            said = f"{said}: {brief(trial.problem)}"
+        cells.append(
+            (
+                str(at + 1),
+                _plain(changed or "nothing"),
+                number(None if trial.problem else trial.time, unit),
+                trial_error(trial),
+                f"{_plain(said)}{', **chosen**' if trial is best else ''}",
+            )
+        )
+    yield from _table(names, cells, right=(0, 2, 3))
+
+
+def _table(
+    names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int]
+) -> Iterator[str]:
+    yield f"| {' | '.join(names)} |"
+    yield f"|{'|'.join('--:' if at in right else ':--' for at in range(len(names)))}|"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _plain(text: str) -> str:
+    """A text that Markdown shows as it stands, on one line."""
+    return SPECIAL.sub(r"\\\1", visible(" ".join(text.split())))
+
+
+def _code(text: str) -> str:
+    """The same for a piece of code; its fence is longer than any in it."""
+    text = visible(" ".join(text.split())).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    gap = " " if "`" in text else ""
+    return f"{fence}{gap}{text}{gap}{fence}"

@@ -1,0 +1,55 @@
+"""A logarithmic axis: where a value lies, and which values are written along it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
+from typing import Self
+
+MARGIN = 0.06  # of the axis, free at each end
+LEAST = 0.15  # decades that an axis spans at least at each side of a lone value
+MAX_TICKS = 8
+MAX_POWER = 300  # beyond it a margin would leave what a float can hold
+
+
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Decades `low` to `high`, drawn from pixel `start` to pixel `stop`."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    @classmethod
+    def of(cls, values: Iterable[float], start: float, stop: float) -> Self:
+        """An axis that holds every positive finite value; one decade around 1 if there is none."""
+        logs = [log10(value) for value in values if isfinite(value) and value > 0] or [0.0]
+        low, high = min(logs), max(logs)
+        margin = max(MARGIN * (high - low), LEAST)
+        return cls(low - margin, high + margin, start, stop)
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a positive value."""
+        part = (log10(value) - self.low) / (self.high - self.low)
+        return self.start + part * (self.stop - self.start)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten; where fewer than two are in sight, multiples of them."""
+        powers = range(max(ceil(self.low), -MAX_POWER), min(floor(self.high), MAX_POWER) + 1)
+        if len(powers) >= 2:
+            return [10.0**power for power in powers[:: ceil(len(powers) / MAX_TICKS)]]
+        around = range(floor(self.low), ceil(self.high))
+        for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8)):
+            ticks = [digit * 10.0**power for power in around for digit in digits]
+            seen = [tick for tick in ticks if self.low <= log10(tick) <= self.high]
+            if len(seen) >= 3:
+                break
+        return seen
+
+
+def tick_text(value: float) -> str:
+    """A tick as short as it goes: 1e-5, 0.2, 500."""
+    if 1e-3 <= value < 1e5:
+        return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    mantissa, _, power = f"{value:e}".partition("e")
+    return f"{float(mantissa):g}e{int(power)}"

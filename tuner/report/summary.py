@@ -1,0 +1,215 @@
+"""What a report says in words, be it a page or Markdown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report.record import OperatorEntry, Record, TrialEntry
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+
+COLORS = 6  # of levels below native, most accurate first; the style sheet has them
+
+# Of a plan that was tried, or of the level below the one that an operator was left at.
+MEANING: Mapping[str, str] = {
+    Reason.KEPT: "Within the budget and faster: the search went on from here.",
+    Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
+    Reason.NO_GAIN: "As fast and as exact as before: there is nothing to win.",
+    Reason.NOT_TAKEN: "The scheme does not suit the operands (type, size or device): the product "
+    "fell back to what it ran before.",
+    Reason.OVER_BUDGET: "It ran, and the program's error was over the budget.",
+    Reason.HOLD_OUT: "It ran within the budget, but not on the data that was held out.",
+    Reason.FAILED: "The program failed under it, or left nothing to compare.",
+    Reason.BOTTOM: "There is no lower level.",
+    Reason.LOCKED: "Locked in the plan, or by a comment in the source.",
+    Reason.NEVER_RAN: "The program did not call it.",
+    Reason.TOO_SHORT: "Its time is below the clock's noise: lowering it could not be seen.",
+    Reason.PREDICTED: "Its measured error on these operands, carried through the program, is over "
+    "the budget; so it was not run.",
+    Reason.SEARCHED: "Every plan, or a sample of them, was run, and the best one has it so.",
+    Reason.RAISED: "Put back to a higher level so that a longer product could be lowered.",
+    Reason.START_OVER_BUDGET: "The program was over the budget before anything was lowered.",
+    Reason.INTERRUPTED: "The search was interrupted before it was done with it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a report shows of the program beside the record.
+
+    text: its source, empty where there is none to show. spans: site → its place in `text`.
+    numbers: site → the number that the graph gives it. graph: a picture as SVG, or empty.
+    notes: what the reader has to know first, such as that the source has changed.
+    """
+
+    name: str
+    text: str = ""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    graph: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An operator as the report shows it: by its number, with the level that the plan gives it."""
+
+    number: int
+    entry: OperatorEntry
+    level: str
+    time_after: float | None
+
+
+def rows(record: Record, program: Program) -> list[Row]:
+    """The operators, longest first. Those that the source lacks are numbered behind the others."""
+    behind = max(program.numbers.values(), default=0)
+    found = []
+    for entry in record.operators:
+        number = program.numbers.get(entry.id)
+        if number is None:
+            behind = number = behind + 1
+        level = record.schemes.get(entry.id, entry.after)
+        after = entry.time_after if level == entry.after else entry.time_before
+        found.append(Row(number, entry, level, after))
+    return found
+
+
+def levels(record: Record) -> dict[str, int]:
+    """Level → its colour: 0 for native, then 1 to COLORS from most to least accurate.
+
+    A level's accuracy is the median of the errors that it made on the operators' own operands.
+    """
+    used = {level for trial in record.trials for level in trial.plan.values()}
+    used |= set(record.schemes.values()) | set(record.plan.values())
+    used.discard("native")
+
+    def error(level: str) -> float:
+        known = [entry.local_errors.get(level) for entry in record.operators]
+        return median([e for e in known if e is not None] or [inf])
+
+    ordered = sorted(used, key=lambda level: (error(level), level))
+    step = (COLORS - 1) / max(len(ordered) - 1, 1)
+    return {"native": 0} | {level: 1 + round(at * step) for at, level in enumerate(ordered)}
+
+
+def chosen(record: Record) -> TrialEntry | None:
+    """The trial whose plan was written; None if no trial was kept in the record."""
+    if record.reverted:
+        return record.trials[0] if record.trials else None
+    same = [trial for trial in record.trials if trial.plan == record.plan]
+    return same[-1] if same else None
+
+
+def time_unit(record: Record) -> Unit:
+    """One unit for all times of the program."""
+    if record.unit == "products":
+        return PRODUCTS
+    return clock_unit(time or 0.0 for time in (record.time_before, record.time_after))
+
+
+def times(record: Record) -> tuple[float | None, float | None]:
+    """Program time before and after: of fresh processes in turn where times were measured."""
+    fresh = record.verification
+    if record.reverted:
+        return record.time_before, record.time_before
+    if record.unit == "seconds" and fresh is not None and not record.interrupted:
+        return fresh.native_seconds, fresh.seconds
+    return record.time_before, record.time_after
+
+
+def speedup(record: Record) -> float | None:
+    """How many times as fast the program became; None if either time is unknown."""
+    before, after = times(record)
+    return before / after if before and after else None
+
+
+def reached(record: Record) -> float | None:
+    """The error of the plan that was written, from a fresh process where it was verified."""
+    if record.reverted:
+        return record.trials[0].error if record.trials else None
+    if record.verification is not None and not record.interrupted:
+        return record.verification.error
+    return record.error
+
+
+def verdict(record: Record, found: Sequence[Row]) -> str:
+    """What became of it, in one or two sentences."""
+    lowered = sum(row.level != row.entry.before for row in found)
+    said = []
+    if record.interrupted:
+        said.append("Interrupted: this is the best plan so far, and it was not verified.")
+    if record.reverted:
+        return "A plan was found, but it was no faster in fresh processes: every product stays."
+    start = record.trials[0].error if record.trials else record.error
+    if start is None or (record.budget is not None and start > record.budget):
+        said.append("Over the budget before anything is lowered.")
+    if not found:
+        said.append("The program calls no matrix product.")
+    elif not lowered:
+        said.append("Every product stays as it was.")
+    else:
+        said.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
+    if record.unit == "products":
+        said.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
+    elif lowered and record.verification is not None and not record.interrupted:
+        said.append("Times are measured, in fresh processes, native and planned in turn.")
+    return " ".join(said)
+
+
+def allowed(record: Record) -> str:
+    """The budget as text."""
+    return "any" if record.budget is None else error_text(record.budget)
+
+
+def quantity(time: float | None, unit: Unit) -> str:
+    return "unknown" if time is None else unit.quantity(time)
+
+
+def number(time: float | None, unit: Unit) -> str:
+    return "–" if time is None else unit.number(time)
+
+
+def trial_error(trial: TrialEntry) -> str:
+    if trial.error is not None:
+        return error_text(trial.error)
+    return "–" if trial.problem else "not finite"
+
+
+def why(row: Row, found: Sequence[Row]) -> str:
+    """Why an operator was lowered no further: the reason, and what it is about."""
+    reason, detail = row.entry.reason, row.entry.detail
+    if reason == Reason.RAISED:
+        successor = next((other.number for other in found if other.entry.id == detail), None)
+        return reason if successor is None else f"{reason}, number {successor}"
+    return f"{reason}: {brief(detail)}" if detail else reason
+
+
+def brief(problem: str) -> str:
+    """A problem on one line: of a traceback, its end says most."""
+    lines = [line for line in problem.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
+
+
+def made(record: Record) -> list[tuple[str, str]]:
+    """How the tuning was made: what there is to say, and what it is."""
+    origin = record.provenance
+    versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
+    threads = f"{origin.blas_threads} BLAS threads" if origin.blas_threads else ""
+    machine = ", ".join(part for part in (origin.device, origin.backend, threads) if part)
+    compared = record.verification.worst if record.verification else ""
+    facts = [
+        ("Machine", machine),
+        ("Date", origin.date),
+        ("Versions", versions),
+        ("Command", origin.command),
+        ("Plan file", record.plan_file),
+        ("Error measure", record.criterion),
+        ("Value with the largest error", compared),
+        ("Error on the hold-out", "" if record.hold_out is None else error_text(record.hold_out)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def counted(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
