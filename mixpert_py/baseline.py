@@ -26,7 +26,7 @@ class Baseline:
 
 
 def establish(experiment: Experiment, budget: float, levels: Sequence[str]) -> Baseline | None:
-    """Run the program natively, then once more to profile each level of the ladder.
+    """Run the program natively, then once more to profile each level of the ladder, if any.
 
     None if it calls no product. Raises ProgramError if it fails or has nothing to compare,
     BudgetError if its own spread is more than half the budget.
@@ -50,7 +50,8 @@ def establish(experiment: Experiment, budget: float, levels: Sequence[str]) -> B
             )
     reference = reference_of(experiment, first)
     natives = tuple(experiment.judged(run, reference) for run in (first, *others))
-    return Baseline(natives, reference, experiment.profile(levels).result.sites)
+    profile = experiment.profile(levels) if levels else first
+    return Baseline(natives, reference, profile.result.sites)
 
 
 def _require_numbers(name: str, run: Run) -> None:

@@ -68,7 +68,7 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     module = _module(function, file)
     made = in_memory.rewritten(source, module, file, plan, scheme)
     whole = made.code if made else compile(source, file, "exec", dont_inherit=True)
-    code = _twin(function.__code__, whole)
+    code = twin(function.__code__, whole)
     called = {name for part in _codes(code) for name in part.co_names}
     names = [name for name in (made.names if made else ()) if name in called]
     if not names:
@@ -112,7 +112,7 @@ def _module(function: FunctionType, file: str) -> str:
     return config.module_name(Path(file))
 
 
-def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
+def twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
     """The code in a rewritten file that stands where `wanted` stands in the original."""
     place = _place(wanted)
     for code in _codes(rewritten):

@@ -116,7 +116,7 @@ class Experiment:
         try:
             run = self.planned(plan, reference)
         except (ProgramError, ShapeError) as failure:
-            return Measurement(0.0, float("nan"), {}, str(failure).splitlines()[0])
+            return Measurement(0.0, float("nan"), {}, str(failure))
         traces = run.result.sites
         not_taken = frozenset(
             site

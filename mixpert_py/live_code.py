@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 
 import mixpert_py
 from mixpert_py import config, in_memory
-from mixpert_py.decorator import _twin
+from mixpert_py.decorator import twin
 from mixpert_py.errors import SourceError
 from mixpert_py.launcher import read_source
 
@@ -32,9 +32,9 @@ def rewritten(modules: Collection[str]) -> Iterator[None]:
     try:
         for function, code in before:
             with suppress(SourceError):  # made by a decorator's `exec`, or of an earlier source
-                twin = _twin(code, files[code.co_filename])
+                made = twin(code, files[code.co_filename])
                 # Its flags, too: types.coroutine sets some on a function that is there already.
-                function.__code__ = twin.replace(co_flags=code.co_flags)
+                function.__code__ = made.replace(co_flags=code.co_flags)
         yield
     finally:
         for function, code in before:

@@ -174,9 +174,10 @@ def test_interrupted_is_said(outcome: Outcome) -> None:
 
 
 def test_a_failed_run_shows_its_problem(outcome: Outcome) -> None:
-    failed = replace(outcome.verdicts[0], reason=Reason.FAILED, detail="exit code 3\nTraceback")
+    said = "s.py: ended with exit code 1; its last lines:\nTraceback …\nValueError: no\n"
+    failed = replace(outcome.verdicts[0], reason=Reason.FAILED, detail=said)
     text = printed(Report(replace(outcome, verdicts=(failed,))), 120)
-    assert "failed: exit code 3" in text
+    assert "failed: ValueError: no" in " ".join(text.split())
 
 
 def test_sites_of_several_modules_show_them(outcome: Outcome) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report.summary import brief
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
 
 # Columns by number.
@@ -153,5 +154,4 @@ def _times(verdict: Verdict, unit: Unit) -> str:
 def _reason(verdict: Verdict, lines: dict[str, int]) -> str:
     if verdict.reason is Reason.RAISED:
         return f"for line {lines[verdict.detail]}"
-    first, _, _ = verdict.detail.partition("\n")
-    return f"{verdict.reason}: {first}" if first else str(verdict.reason)
+    return f"{verdict.reason}: {brief(verdict.detail)}" if verdict.detail else str(verdict.reason)
