@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -32,6 +33,10 @@ def root(x):  # of what is negative as soon as the product is inexact
 # whose compiled half is not to be loaded twice.
 SITES = analyze(NET.encode(), "net")
 
+# An installed plugin is found by itself, and must not be named twice.
+INSTALLED = any(found.name == "mixpert" for found in entry_points(group="pytest11"))
+LOADED = "" if INSTALLED else "-p mixpert_py.pytest_plugin"
+
 HEAD = """\
 import numpy as np
 import pytest
@@ -50,7 +55,7 @@ def x():
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a test file beside a module `net` and the plans good.toml, low.toml."""
     monkeypatch.setenv("PYTHONPATH", IMPORTABLE)
-    pytester.makeini("[pytest]\naddopts = --strict-markers -W error -p mixpert_py.pytest_plugin\n")
+    pytester.makeini(f"[pytest]\naddopts = --strict-markers -W error {LOADED}\n")
     pytester.makepyfile(net=NET)
     for name, scheme in (("good", "int8x6"), ("low", "int8x1")):
         sites = [Site(id=site.id, scheme=scheme) for site in SITES]
