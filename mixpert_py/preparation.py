@@ -103,7 +103,7 @@ def prepare(
     def experiment_with(program: Program) -> Experiment:
         return Experiment(
             program,
-            _comparison(program, wish, flow),
+            comparison(program, wish.criterion, wish.compare, flow),
             backend=wish.backend,
             blocks={site: entry.block for site, entry in locked.items()},
             time_limit=wish.time_limit,
@@ -182,14 +182,20 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
     return {site: entry for site, entry in found.items() if entry is not None}
 
 
-def _comparison(program: Program, wish: Wish, flow: Dependencies) -> Comparison:
-    files = tuple(name for name in wish.compare if name.endswith(".npy"))
+def comparison(
+    program: Program, criterion: str, compare: tuple[str, ...], flow: Dependencies
+) -> Comparison:
+    """What of a program is compared: what the user named, else what its products reach.
+
+    Raises MixPertError for an unknown criterion.
+    """
+    files = tuple(name for name in compare if name.endswith(".npy"))
     return Comparison(
-        criterion=judge.resolve(wish.criterion, program.path),
-        variables=tuple(name for name in wish.compare if name not in files),
+        criterion=judge.resolve(criterion, program.path),
+        variables=tuple(name for name in compare if name not in files),
         files=files,
-        names=() if wish.compare else flow.names,
-        sinks=() if wish.compare else flow.sinks,
+        names=() if compare else flow.names,
+        sinks=() if compare else flow.sinks,
     )
 
 

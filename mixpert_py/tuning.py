@@ -86,7 +86,9 @@ def tune_program(
             *_kept(existing, prepared.earlier, prepared.sites),
         ],
     )
-    held = prepared.hold_out if outcome.lowered and not reverted else None
+    # An interrupted search has asked the hold-out of another plan, or of none.
+    confirmed = outcome.lowered and not outcome.interrupted and not reverted
+    held = prepared.hold_out if confirmed else None
     return Tuned(outcome, plan, verification, predicted, reverted, held.error if held else None)
 
 

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mixpert_py import judge
 from mixpert_py.baseline import establish
 from mixpert_py.errors import PlanError, ProgramError, ShapeError
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.experiment import Experiment
 from mixpert_py.launcher import Program, named
-from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
+from mixpert_py.preparation import comparison
 from mixpert_py.tuner.noise import SMALLEST_GAIN
 from mixpert_py.verification import PAIRS, Verification, in_turn, lowered_by, summary
 
@@ -92,7 +91,7 @@ def verdict(
     compare = question.compare or _compared(plan.provenance.command)
     experiment = Experiment(
         program,
-        _comparison(program, question.criterion, compare, flow),
+        comparison(program, question.criterion, compare, flow),
         backend=question.backend,
         blocks={site: entry.block for site, entry in entries.items()},
         time_limit=question.time_limit,
@@ -145,19 +144,6 @@ def _compared(command: str) -> tuple[str, ...]:
     apart = [value for word, value in pairwise(words) if word == "--compare"]
     joined = [word.removeprefix("--compare=") for word in words if word.startswith("--compare=")]
     return (*apart, *joined)
-
-
-def _comparison(
-    program: Program, criterion: str, compare: tuple[str, ...], flow: Dependencies
-) -> Comparison:
-    files = tuple(name for name in compare if name.endswith(".npy"))
-    return Comparison(
-        criterion=judge.resolve(criterion, program.path),
-        variables=tuple(name for name in compare if name not in files),
-        files=files,
-        names=() if compare else flow.names,
-        sinks=() if compare else flow.sinks,
-    )
 
 
 def _require_named(plan: Plan, values: Mapping[str, object]) -> None:
