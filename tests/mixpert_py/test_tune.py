@@ -170,6 +170,23 @@ def test_a_plan_holds_on_the_hold_out_too(tmp_path: Path, mixpert: Mixpert) -> N
         assert "hold-out" in said.err
 
 
+def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:
+    trials = 0
+
+    def on_run(purpose: str) -> None:
+        nonlocal trials
+        trials += purpose == "trial"
+        if trials == 2:
+            raise KeyboardInterrupt
+
+    wish = Wish(1e-4, search="greedy", hold_out=())
+    found = tune_program(launcher.script(str(chain)), wish, None, on_run, float32_is_faster)
+    assert found is not None
+    assert found.outcome.interrupted
+    assert found.outcome.lowered
+    assert found.hold_out is None
+
+
 def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
     chain.write_text(CHAIN.replace("(300, 300))", "(300, 300), dtype=np.float32)"))
     found = tuned(chain, 1e-15, float32_is_faster)
