@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py import config, judge, live_code
+from mixpert_py import config, live_code
+from mixpert_py.baseline import NATIVE
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
+from mixpert_py.judge import Judge
+from mixpert_py.limits import Limit, Limits, made
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Trace
-from mixpert_py.tuner.criterion import Criterion, worst
 from mixpert_py.tuner.report.unit import error_text
 
 NARROW = {"float32", "float16"}
@@ -32,20 +34,22 @@ def assert_within_budget(
     function: Callable[..., Any],
     /,
     *args: Any,
-    budget: float | None = None,
-    criterion: str | None = None,
+    budget: float | Mapping[str, float] | None = None,
+    criterion: str | Mapping[str, str] | None = None,
     **kwargs: Any,
 ) -> float:
     """Raise AssertionError if function(*args, **kwargs) is over a plan's budget; return its error.
 
     plan: a plan file or a Plan. The products of the modules that it names, imported already, are
     rewritten in memory meanwhile, whether or not `accelerate` or `install` did so before. The
-    function is called natively (twice), with every product in float64 if some are narrower, and
-    under the plan: on the GPU if there is one, else emulated in NumPy. What it returns is compared
-    (an array, a number, or tuples, lists and dicts of them), and what it observes; the largest
-    error counts, and NaN is over any budget. budget, criterion: default what the plan says. It
-    must give the same each time: seed its random numbers, and let it not change its arguments.
-    Products in threads that it starts stay native.
+    function is called natively (twice), with every product in float64 if some are narrower and the
+    plan was not made with `--reference native`, and under the plan: on the GPU if there is one,
+    else emulated in NumPy. What it returns is compared (an array, a number, or tuples, lists and
+    dicts of them), and what it observes; the error that takes the largest share of its budget
+    counts, and NaN is over any. budget, criterion: for all that is compared, or value → its own,
+    and then no other is judged; default: what the plan says, by the names in it where its values
+    have limits of their own. It must give the same each time: seed its random numbers, and let it
+    not change its arguments. Products in threads that it starts stay native.
     Raises BudgetError if it does not, PlanError for a plan that cannot be read or has no budget of
     its own, ProgramError if there is nothing to compare or nothing ran under the plan.
     """
@@ -58,7 +62,7 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a function gave under a plan: its largest error, in the value `worst`."""
+    """What a function gave under a plan: the error of the value `worst`, and its limit."""
 
     plan: str
     error: float
@@ -82,45 +86,71 @@ class Check:
 def check(
     plan: PlanOrPath,
     function: Callable[[], Any],
-    budget: float | None = None,
-    criterion: str | None = None,
+    budget: float | Mapping[str, float] | None = None,
+    criterion: str | Mapping[str, str] | None = None,
 ) -> Check:
     """What `assert_within_budget` judges; raises what it raises, but AssertionError."""
     __tracebackhide__ = True
     name = "the plan" if isinstance(plan, Plan) else os.fspath(plan)
     loaded = plan if isinstance(plan, Plan) else config.load_plan(Path(plan))
     try:
-        allowed, metric = limits(loaded, budget, criterion)
+        limits = limits_of(loaded, _by_name(budget), _by_name(criterion))
     except PlanError as error:
         raise PlanError(f"{name}: {error}") from None
-    measure = judge.resolve(metric, os.getcwd())
+    judge = Judge(limits, os.getcwd())
     with live_code.rewritten({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
-        native = _values(function, InForce(trace=trace))
+        native = limits.judged(_values(function, InForce(trace=trace)))
         _require_numbers(native)
-        _require_steady(native, _values(function, InForce()), measure, allowed)
+        _require_steady(native, _values(function, InForce()), judge)
         reference = native
-        if any(not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()):
+        by_native = any(row.reference == NATIVE for row in loaded.criterion)
+        if not by_native and any(
+            not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()
+        ):
             reference = _values(function, InForce(scheme="float64"))
         planned = _under(loaded, name, function)
-    return Check(name, *worst(reference, planned, measure), allowed, metric)
+    errors = judge.errors({name: reference[name] for name in native}, planned)
+    worst = limits.worst(errors)[1]
+    limit = limits.of(worst)
+    return Check(name, errors[worst], worst, limit.budget, limit.metric)
 
 
-def limits(plan: Plan, budget: float | None, criterion: str | None) -> tuple[float, str]:
-    """Budget and criterion: those that are given, else the plan's own.
+def _by_name(given: Any) -> dict[str | None, Any]:
+    """As `limits.made` takes it."""
+    if given is None:
+        return {}
+    return dict(given) if isinstance(given, Mapping) else {None: given}
 
-    Raises PlanError if no budget is given and the plan has none by this criterion, or several.
+
+def limits_of(
+    plan: Plan,
+    budgets: Mapping[str | None, float],
+    metrics: Mapping[str | None, str],
+    named: bool = False,
+) -> Limits:
+    """Budgets and criteria: those that are given (see `limits.made`), else the plan's own.
+
+    The plan's own are for all that is compared, where its values have the same, unless `named`.
+    Raises PlanError if no budget is given and the plan has none by this criterion.
     """
-    if budget is None:
-        rows = [row for row in plan.criterion if criterion in (None, row.metric)]
-        if len(rows) != 1:
-            count = "several budgets" if rows else "no budget"
-            raise PlanError(f"it has {count}{f' by {criterion}' if criterion else ''}; give one")
-        return rows[0].budget, rows[0].metric
-    if not budget >= 0:
-        raise MixPertError(f"a budget is a number of at least 0, not {budget}")
-    own = plan.criterion[0].metric if len(plan.criterion) == 1 else "frobenius"
-    return budget, criterion or own
+    if budgets or metrics.keys() - {None}:
+        own: dict[str | None, str] = {}
+        if None not in metrics:
+            own = {row.name: row.metric for row in plan.criterion if row.name in budgets}
+            if len(different := {row.metric for row in plan.criterion}) == 1:
+                own[None] = different.pop()
+        return made(budgets, {**own, **metrics})
+    criterion = metrics.get(None)
+    rows = {
+        row.name: Limit(row.budget, row.metric)
+        for row in plan.criterion
+        if criterion in (None, row.metric)
+    }
+    if not rows:
+        raise PlanError(f"it has no budget{f' by {criterion}' if criterion else ''}; give one")
+    same = len(set(rows.values())) == 1
+    return Limits(next(iter(rows.values()))) if same and not named else Limits(None, rows)
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
@@ -182,16 +212,18 @@ def _require_numbers(native: Values) -> None:
             raise ProgramError(f"{name}: no finite number in the native call")
 
 
-def _require_steady(native: Values, again: Values, measure: Criterion, budget: float) -> None:
+def _require_steady(native: Values, again: Values, judge: Judge) -> None:
     """Raise BudgetError where the function differs from itself."""
     try:
-        spread, name = worst(native, again, measure)
+        errors = judge.errors(native, again)
     except MixPertError as error:
         raise BudgetError(f"two native calls differ: {error}") from None
-    if not spread <= budget / 2:
+    spread, name = judge.limits.worst(errors)
+    if not spread <= judge.limits.budget / 2:
         raise BudgetError(
-            f"{name}: two native calls differ by {error_text(spread)}, more than half the budget "
-            f"of {budget:g}; seed its random numbers, and leave its arguments as they are"
+            f"{name}: two native calls differ by {error_text(errors[name])}, more than half the "
+            f"budget of {judge.limits.of(name).budget:g}; seed its random numbers, and leave its "
+            "arguments as they are"
         )
 
 

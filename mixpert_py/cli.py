@@ -19,8 +19,10 @@ from mixpert_py.bench.commands import bench
 from mixpert_py.errors import MixPertError
 from mixpert_py.file_commands import rewrite, unrewrite
 from mixpert_py.plan_diff_command import plan_diff
+from mixpert_py.probe_command import probe
 from mixpert_py.program_command import ProgramCommand, TuningCommand
 from mixpert_py.report_command import report
+from mixpert_py.tiles_command import tiles
 from mixpert_py.verify_command import verify
 
 SEARCHES = (
@@ -29,6 +31,7 @@ SEARCHES = (
     "exhaustive",
     "random",
 )  # tuner.search has them, and imports NumPy
+LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
 def main() -> None:
@@ -126,7 +129,9 @@ def sites(
     help="Default: as the ending of OUT says, else text.",
 )
 @click.option(
-    "--profile", metavar="FILE", help="Show shares of time, as `mixpert run --json FILE` saw them."
+    "--profile",
+    metavar="FILE",
+    help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
 )
 @click.option("-o", "--output", metavar="OUT", help="Write here.")
 def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output: str | None) -> int:
@@ -145,7 +150,7 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
     if profile is not None:
-        graphs = graph_profile.with_shares(graphs, profile)
+        graphs = graph_profile.with_profile(graphs, profile)
     content = graph_formats.rendered(graphs, form, output)
     if output is None or output == "-":
         click.echo(content, nl=False)
@@ -193,7 +198,7 @@ def run(
     else:
         raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
     plan = config.plan_for(program.filename if program.is_file else None, plan_path)
-    trace = Trace() if profile or strict or json_path else None
+    trace = Trace(()) if profile or json_path else Trace() if strict else None
     json_file = running.json_place(json_path)  # the program may change the folder
     process = os.getpid()
     exit_code = running.run(program, hook, plan, scheme, trace)
@@ -213,22 +218,69 @@ def run(
 
 
 @cli.command(cls=TuningCommand)
-@click.option("--error", "budget", type=float, required=True, metavar="BUDGET")
+@click.option(
+    "--error",
+    "budgets",
+    multiple=True,
+    required=True,
+    metavar="[VALUE=]BUDGET",
+    help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare BUDGET "
+    "beside is for all others, and without one the others are not judged.",
+)
 @click.option(
     "--criterion",
-    default="frobenius",
-    show_default=True,
-    metavar="NAME",
-    help="frobenius, max, max-relative, mred, or module:function(reference, value).",
+    "criteria",
+    multiple=True,
+    metavar="[VALUE=]NAME",
+    help="frobenius (the default), max, max-relative, mred, or module:function(reference, value).",
 )
 @click.option(
     "--compare",
     multiple=True,
-    metavar="VARIABLE|FILE.npy",
-    help="What is compared; default: the variables that hold results when the program ends.",
+    metavar="WHAT",
+    help="A variable, a file that the program writes (.npy, .npz, .csv), stdout (the numbers that "
+    "it prints) or sinks (results that feed no other product); default: the variables that hold "
+    "results when the program ends.",
 )
-@click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
+@click.option(
+    "--reference",
+    type=click.Choice(["float64", "native"]),
+    default="float64",
+    show_default=True,
+    help="What errors are measured against: every product in float64, or the program as it is.",
+)
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU does.",
+)
+@click.option(
+    "--ladder",
+    type=click.Choice(LADDERS),
+    default=LADDERS[0],
+    show_default=True,
+    help="The schemes that are tried; auto: int8 where products run on a GPU or are emulated, cpu "
+    "(float64, float32) elsewhere.",
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
+)
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
+@click.option(
+    "--workers",
+    metavar="N|gpus",
+    default="1",
+    show_default=True,
+    help="Runs at a time, where times are predicted or each run has a GPU; gpus: one for each GPU.",
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Make trials on this Dask cluster, one at a time on each of its workers; the current "
+    "folder is sent to them.",
+)
 @click.option(
     "--search",
     type=click.Choice(SEARCHES),
@@ -242,7 +294,11 @@ def run(
     help="Arguments of the program for data that it is not tuned on, such as '--seed 1'.",
 )
 @click.option(
-    "--hold-out-error", type=float, metavar="BUDGET", help="There; default: the same budget."
+    "--hold-out-error",
+    "hold_out_budgets",
+    multiple=True,
+    metavar="[VALUE=]BUDGET",
+    help="As --error, there; default: the same.",
 )
 @click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
@@ -250,14 +306,19 @@ def run(
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
 def tune(
-    budget: float,
-    criterion: str,
+    budgets: tuple[str, ...],
+    criteria: tuple[str, ...],
     compare: tuple[str, ...],
+    reference: str,
     backend: str | None,
+    ladder: str,
+    device: str | None,
     time_limit: float | None,
+    workers: str,
+    dask: str | None,
     search: str,
     hold_out: str | None,
-    hold_out_error: float | None,
+    hold_out_budgets: tuple[str, ...],
     output: str | None,
     resume: bool,
     as_json: bool,
@@ -270,18 +331,27 @@ def tune(
     what follows them, or `--`, is the program's. Every run is kept in a .trials.db file beside
     the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config, interrupts, launcher, tables, tuning, tuning_record
+    from mixpert_py import config, interrupts, launcher, limits, tables, tuning, tuning_record
     from mixpert_py import plan as plan_file
-    from mixpert_py.runtime.in_force import require_backend
+    from mixpert_py.runtime.in_force import emulates, require_backend
     from mixpert_py.trials import Trials, beside
     from mixpert_py.wish import Wish
 
-    if not budget >= 0:
-        raise click.UsageError(f"--error is a number of at least 0, not {budget}")
-    if hold_out_error is not None and (hold_out is None or not hold_out_error >= 0):
-        raise click.UsageError("--hold-out-error is a number of at least 0, and for --hold-out")
+    metrics = limits.parsed("--criterion", criteria)
+    allowed = limits.made(limits.parsed_budgets("--error", budgets), metrics)
+    there = limits.parsed_budgets("--hold-out-error", hold_out_budgets)
+    if there and hold_out is None:
+        raise click.UsageError("--hold-out-error is for --hold-out")
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
+    if workers != "gpus" and not (workers.isdecimal() and int(workers)):
+        raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
+    if dask is not None and workers != "1":
+        raise click.UsageError("give one of --workers and --dask")
+    if device is not None:
+        backend = backend or "reference"
+        if not emulates(backend):
+            raise click.UsageError(f"--device predicts times; --backend {backend} measures them")
     require_backend(backend)
     program = launcher.script(script, arguments)
     path = Path(output) if output else config.plan_beside(script)
@@ -292,8 +362,21 @@ def tune(
         other = None if hold_out is None else tuple(shlex.split(hold_out))
     except ValueError as error:
         raise click.UsageError(f"--hold-out: {error}") from None
+    allowed_there = limits.made(there, metrics) if there else None
     wish = Wish(
-        budget, criterion, compare, backend, time_limit, search, command, other, hold_out_error
+        allowed,
+        compare,
+        backend,
+        time_limit,
+        search,
+        command,
+        other,
+        allowed_there,
+        reference,
+        ladder,
+        None if workers == "gpus" else int(workers),
+        device,
+        dask,
     )
     trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
     # Ctrl-C is let through within a run only: what comes of it is written to the end.
@@ -355,17 +438,11 @@ def plan_validate(path: str) -> None:
 
 
 @cli.command()
-@click.option("--measure", is_flag=True, help="Measure from which size on schemes pay on this GPU.")
-def doctor(measure: bool) -> int:
+def doctor() -> int:
     """Say what is here, what would run, and what is missing."""
     from mixpert_py import tables
     from mixpert_py.doctor import examine
 
-    if measure:
-        from mixpert_py import measuring
-        from mixpert_py.runtime.cuda.break_even import keep
-
-        click.echo(f"measured: {keep(measuring.measure())}")
     findings = examine()
     tables.print_findings(findings)
     return 0 if all(finding.fine for finding in findings) else 2
@@ -376,4 +453,6 @@ cli.add_command(unrewrite)
 cli.add_command(bench)
 cli.add_command(verify)
 cli.add_command(report)
+cli.add_command(tiles)
+cli.add_command(probe)
 plan_group.add_command(plan_diff)

@@ -16,6 +16,7 @@ from mixpert_py.plan import Plan
 
 SUFFIX = ".mixpert.toml"
 _FROM_PARENT = "MIXPERT_SPAWNED"
+_GPUS = "CUDA_VISIBLE_DEVICES"
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -108,9 +109,13 @@ def notebook_module(names: Mapping[str, object]) -> str | None:
     return module_name(Path(told))
 
 
-def blas_threads() -> int:
-    """Threads that BLAS gets in runs that are compared: their number changes results and times."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def blas_threads(workers: int = 1) -> int:
+    """Threads that BLAS gets in runs that are compared: their number changes results and times.
+
+    workers: how many runs share the machine.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (cores or 1) // workers)
 
 
 def cache_folder() -> Path:
@@ -119,10 +124,32 @@ def cache_folder() -> Path:
     return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "mixpert"
 
 
-def child_environment() -> dict[str, str]:
-    """The environment for a run of a user's program: ours, with the BLAS threads fixed."""
-    threads = {name: str(blas_threads()) for name in _THREAD_VARIABLES}
-    return {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
+def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:
+    """The environment for a run of a user's program: ours, with the BLAS threads fixed.
+
+    threads: None for `blas_threads`. gpu: the only one that it is to see, as CUDA calls it.
+    """
+    fixed = dict.fromkeys(_THREAD_VARIABLES, str(threads or blas_threads()))
+    seen = {} if gpu is None else {_GPUS: gpu}
+    return {**os.environ, **fixed, **seen, "PYTHONUNBUFFERED": "1"}
+
+
+def gpu_names(count: int) -> tuple[str, ...]:
+    """What CUDA calls the GPUs that this process sees; count: how many it sees."""
+    named = [name.strip() for name in os.environ.get(_GPUS, "").split(",") if name.strip()]
+    return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
+
+
+def environment() -> dict[bytes, bytes]:
+    """The environment of this process."""
+    return dict(os.environb)
+
+
+def restore_environment(before: Mapping[bytes, bytes]) -> None:
+    """Make the environment what it was."""
+    if os.environb != before:
+        os.environb.clear()
+        os.environb.update(before)
 
 
 def import_settings() -> dict[str, str]:

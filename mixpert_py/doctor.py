@@ -1,11 +1,13 @@
 """What is here, what would run, and what is missing."""
 
+import datetime
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from mixpert_py import __version__, config
+from mixpert_py.errors import DeviceError
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.cuda.device import Absent, Device
@@ -45,10 +47,14 @@ def examine() -> list[Finding]:
     findings.append(Finding("BLAS threads", f"{config.blas_threads()} in tuning runs"))
     gpu = find()
     findings.append(Finding("GPU", _gpu(gpu)))
+    findings.append(Finding("device model", _device_model(gpu)))
     for name, packages in GPU_PACKAGES.items():
         found = next((f"{_version(p)} ({p})" for p in packages if _version(p)), None)
         findings.append(Finding(name, found or f"not installed; only for {GPU}"))
     return [*findings, *_what_runs(gpu)]
+
+
+EDGES = range(128, 8192, 128)  # of the products that are asked after
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
@@ -59,10 +65,13 @@ def _what_runs(gpu: "Device | Absent") -> list[Finding]:
         single = "native"
         emulated = "the reference backend in NumPy, with --backend reference"
     else:
-        edge = figures(gpu.name).of("faithful").volume ** (1 / 3)
+        faster = figures(gpu.name).faster
+        edge = next((n for n in EDGES if faster("faithful", (n, n), (n, n), False, 0)), None)
         single = (
-            f"native; faithful on the GPU from about {edge:.0f} × {edge:.0f} × {edge:.0f} on, "
+            f"native; faithful on the GPU from about {edge} × {edge} × {edge} on, "
             "NumPy arrays where moving them pays"
+            if edge
+            else "native, which is faster than faithful on this GPU"
         )
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
     wide = "native; float32 where a plan says so and the product is large enough"
@@ -96,3 +105,20 @@ def _gpu(gpu: "Device | Absent") -> str:
     if isinstance(gpu, Absent):
         return f"none that can be used: {gpu.sentence}"
     return f"{gpu.name}, compute capability {gpu.capability / 10}, {gpu.kernels} kernels"
+
+
+def _device_model(gpu: "Device | Absent") -> str:
+    """Which one is in use, from where, and how old it is."""
+    from mixpert_py.runtime.cuda.device import Absent
+    from mixpert_py.runtime.model import known_devices
+
+    if isinstance(gpu, Absent):
+        return f"none in use; known are {', '.join(known_devices.names())}"
+    try:
+        model = known_devices.find(gpu.name)
+    except DeviceError as error:
+        return f"{known_devices.STANDS_IN} stands in: {error} (`mixpert probe` makes one)"
+    path = known_devices.path_of(gpu.name)
+    days = (datetime.date.today() - model.date).days
+    age = "of today" if days == 0 else f"{days} day{'s' * (days != 1)} old"
+    return f"{path if path.exists() else 'shipped'}, {model.origin}, {age}"

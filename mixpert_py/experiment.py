@@ -10,14 +10,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from mixpert_py import launcher, process, work_folder
+from mixpert_py import gpu_use, launcher, printed, process, work_folder
 from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.judge import Judge
 from mixpert_py.launcher import Program
 from mixpert_py.plan import Plan, Site
 from mixpert_py.run import Run, Values
+from mixpert_py.runtime.in_force import emulates
 from mixpert_py.trials import TRIAL, Trials
-from mixpert_py.tuner.criterion import Criterion, worst
 from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.warm_up import Product
 from mixpert_py.work_folder import WorkFolder
 from mixpert_py.worker import Job, Result
 from mixpert_py.workers import Workers
@@ -32,16 +34,19 @@ LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
 class Comparison:
     """What of a program is compared, and how.
 
-    variables: of the main module, asked for by the user; files: .npy files that the program
-    writes. Where it observes values itself, those are compared too. Where there is none of all
-    these: the variables `names`, else the results of the call sites `sinks`.
+    variables: of the main module, asked for by the user; files: of numbers, which the program
+    writes; stdout: the numbers that it prints. Where it observes values itself, those are compared
+    too. Where there is none of all these: the variables `names`, else the results of the call sites
+    `sinks`; these in any case where `with_sinks`.
     """
 
-    criterion: Criterion
+    judge: Judge
     variables: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    stdout: bool = False
     names: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
+    with_sinks: bool = False
 
 
 class Experiment:
@@ -49,13 +54,13 @@ class Experiment:
 
     The first run shows two things. If the program changes the folder that it runs in, each later
     run gets a copy of that folder for its own, and the user's stays as the first run left it. And
-    what it imports, trials and the profile find imported: they are forked, where no GPU is asked
-    for; all other runs are new processes.
+    what it imports, trials and the profile find imported: they get warm processes, forked ones
+    where no GPU takes its products; all other runs are new processes.
 
     blocks: site → block length, where one is fixed. time_limit: seconds a run may take; None: 600
     for the first, then five times the slowest native run, and never less than 60. on_run: told
     what each run is for before it starts. trials: where runs are kept, and taken from if they were
-    made before.
+    made before. workers: who makes them; `measure` may be asked in several threads at a time.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Experiment:
         time_limit: float | None = None,
         on_run: Callable[[str], None] = lambda purpose: None,
         trials: Trials | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.program = program
         self.comparison = comparison
@@ -78,22 +84,41 @@ class Experiment:
         self.on_run = on_run
         self.trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
-        self._workers = Workers(may_fork=backend != "cuda")
+        self._workers = workers or Workers()
         self._work_folder = WorkFolder(program.argv[0])
+        self._first: Result | None = None  # of a program that uses a GPU
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the first run had products that a GPU here would take."""
+        return self._first is not None
+
+    @property
+    def runs_apart(self) -> bool:
+        """Whether runs may be made at the same time: none writes where another works."""
+        return self._work_folder.is_apart
 
     def native(self, purpose: str = "native run", reference: Values | None = None) -> Run:
         """A run of the program as it was, judged if there is a reference."""
         run = self._run(purpose, reference=reference)
         if not self.slowest:
-            self._workers.modules = run.result.modules
-            if run.result.wrote:
-                self._work_folder.is_written_to()
+            self._learn(run.result)
         self.slowest = max(self.slowest, run.seconds)
         return run
 
+    def _learn(self, first: Result) -> None:
+        """Go by what the first run shows."""
+        self._workers.modules = first.modules
+        if first.wrote:
+            self._work_folder.is_written_to()
+        gpu = gpu_use.found(self.backend)
+        if gpu is not None and gpu_use.takes(first, gpu, self.backend):
+            self._first = first
+            self._workers.use_gpu()
+
     def profile(self, levels: Sequence[str]) -> Run:
         """A native run that also measures the local error of each level at every call site."""
-        return self._run("profile", levels=tuple(levels), forked=True)
+        return self._run("profile", levels=tuple(levels), warm=True)
 
     def everywhere(self, scheme: str) -> Run:
         """A run with every product under one scheme."""
@@ -101,15 +126,13 @@ class Experiment:
 
     def planned(self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL) -> Run:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        return self._run(purpose, plan=plan, reference=reference, forked=purpose == TRIAL)
-
-    def error(self, reference: Values, run: Run) -> tuple[float, str]:
-        """The largest error of the run's values against the reference's, and whose it is."""
-        return worst(reference, run.values, self.comparison.criterion)
+        return self._run(purpose, plan=plan, reference=reference, warm=purpose == TRIAL)
 
     def judged(self, run: Run, reference: Values) -> Run:
-        """The run with its error instead of its values."""
-        return Run(run.result, {}, *self.error(reference, run))
+        """The run with its errors instead of its values."""
+        judge = self.comparison.judge
+        errors = judge.errors(reference, run.values)
+        return Run(run.result, {}, *judge.limits.worst(errors), errors)
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -133,7 +156,7 @@ class Experiment:
         reference: Values | None = None,
         scheme: str | None = None,
         levels: tuple[str, ...] = (),
-        forked: bool = False,
+        warm: bool = False,
     ) -> Run:
         """A run that was kept, or one that is made and kept. A judged one loses its values."""
         chosen = plan or {}
@@ -141,7 +164,7 @@ class Experiment:
             return kept
         self.on_run(purpose)
         try:
-            run = self._made(plan, scheme, levels, forked)
+            run = self._made(plan, scheme, levels, warm)
             if reference is not None:
                 run = self.judged(run, reference)
         except (ProgramError, ShapeError) as failure:
@@ -155,7 +178,7 @@ class Experiment:
         plan: Mapping[str, str] | None,
         scheme: str | None,
         levels: tuple[str, ...],
-        forked: bool,
+        warm: bool,
     ) -> Run:
         comparison, program = self.comparison, self.program
         # What left the process group may still be writing there when it is removed.
@@ -171,13 +194,18 @@ class Experiment:
                 program.module,
                 program.path,
                 None if plan is None else self._plan(plan),
-                scheme,
+                # Without a wish float32 products on a GPU would run `faithful`.
+                scheme or ("native" if plan is None else None),
                 self.backend,
                 levels,
                 comparison.names,
                 comparison.variables,
                 comparison.sinks,
                 directory,
+                comparison.with_sinks,
+                comparison.stdout,
+                self._products(plan, scheme),
+                self._first is not None and not self._first.on_gpu,
             )
             job_file = Path(folder) / "job.json"
             # json and not msgspec: file names and arguments need not be valid Unicode.
@@ -185,7 +213,7 @@ class Experiment:
             files = [WrittenFile(name, directory) for name in comparison.files]
             before = None if self.slowest else work_folder.state(directory)
             limit = self._limit(shadowed=bool(levels))
-            ended = self._workers.run(str(job_file), limit, forked=forked)
+            ended = self._workers.run(str(job_file), limit, warm=warm)
             result = self._result(ended, Path(folder), limit)
             if self.slowest:  # what the first run showed is not kept with each
                 result = msgspec.structs.replace(result, modules=())
@@ -197,8 +225,22 @@ class Experiment:
                 name: np.load(Path(folder) / file, allow_pickle=False)
                 for name, file in result.values.items()
             }
-            values |= {file.name: file.array() for file in files}
-        return Run(result, values)
+            for file in files:
+                values |= file.arrays()
+            said = printed.text_in(Path(folder)) if comparison.stdout else ""
+            if comparison.stdout:
+                values[printed.NAME] = printed.numbers(said)
+        return Run(result, comparison.judge.limits.judged(values), printed=said)
+
+    def _products(self, plan: Mapping[str, str] | None, scheme: str | None) -> tuple[Product, ...]:
+        """What a run on a GPU makes before its clock runs: a product of each kind that it has."""
+        sites = self._first.sites if self._first is not None else {}
+        return tuple(
+            (chosen, *product)
+            for site, seen in sites.items()
+            for chosen in {"native", (plan or {}).get(site, scheme or "native")}
+            for product in gpu_use.products(seen)
+        )
 
     def _plan(self, schemes: Mapping[str, str]) -> Plan:
         return Plan(
@@ -215,7 +257,7 @@ class Experiment:
             return FIRST_LIMIT
         limit = max(LEAST_LIMIT, LIMIT_FACTOR * self.slowest)
         # A profile or an emulated run multiplies in NumPy what the program multiplied natively.
-        return max(limit, FIRST_LIMIT) if shadowed or self.backend == "reference" else limit
+        return max(limit, FIRST_LIMIT) if shadowed or emulates(self.backend) else limit
 
     def _result(self, ended: process.Ended, folder: Path, limit: float) -> Result:
         name = self.program.argv[0]

@@ -42,12 +42,17 @@ class Graph:
 
     operators: in source order, a product behind those in its operands. edges: sorted; (p, s) where
     a value computed from the result of operators[p] can reach an operand of operators[s].
+
+    seen: those that a run has shown, as a result was an operand itself; None without a profile.
+    extra: those of them that nobody can know from the source.
     """
 
     path: str
     operators: tuple[Operator, ...] = ()
     edges: tuple[Edge, ...] = ()
     problem: str | None = None
+    seen: frozenset[Edge] | None = None
+    extra: frozenset[Edge] = frozenset()
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mixpert_py import files
 from mixpert_py.errors import SourceError
-from mixpert_py.graph import Graph, percent, printable, shown
+from mixpert_py.graph import Edge, Graph, percent, printable, shown
 from mixpert_py.graph_svg import svg
 
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -42,7 +42,10 @@ def text(graphs: Sequence[Graph]) -> str:
 
 
 def as_json(graphs: Sequence[Graph]) -> str:
-    """Operators and edges; a site id is unique within its path. share: None without a profile."""
+    """Operators and edges; a site id is unique within its path.
+
+    share, seen: None without a profile. static: whether the source shows the edge.
+    """
     operators = [
         {
             "id": operator.id,
@@ -61,6 +64,8 @@ def as_json(graphs: Sequence[Graph]) -> str:
             "path": graph.path,
             "producer": graph.operators[producer].id,
             "consumer": graph.operators[consumer].id,
+            "static": (producer, consumer) not in graph.extra,
+            "seen": None if graph.seen is None else (producer, consumer) in graph.seen,
         }
         for graph in graphs
         for producer, consumer in graph.edges
@@ -71,7 +76,7 @@ def as_json(graphs: Sequence[Graph]) -> str:
 def dot(graphs: Sequence[Graph]) -> str:
     """Graphviz text: a cluster for each file, a box for each operator, deeper in colour the longer.
 
-    Its tooltip has its id and the whole expression.
+    Its tooltip has its id and the whole expression. Edges that a profile has not seen are dashed.
     """
     lines = ["digraph products {", '  node [shape=box, fontname="monospace"];']
     names = count(1)
@@ -90,7 +95,9 @@ def dot(graphs: Sequence[Graph]) -> str:
             tooltip = _quoted(f"{operator.id}: {operator.expression}")
             lines.append(f'    {node} [label="{label}", tooltip={tooltip}{fill}];')
         lines.append("  }")
-        lines += [f"  {name[producer]} -> {name[consumer]};" for producer, consumer in graph.edges]
+        for edge in graph.edges:
+            producer, consumer = (name[at] for at in edge)
+            lines.append(f"  {producer} -> {consumer}{_line_style(graph, edge)};")
     return "\n".join([*lines, "}", ""])
 
 
@@ -121,12 +128,22 @@ def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
         raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
 
 
+def _line_style(graph: Graph, edge: Edge) -> str:
+    """An edge's attributes for Graphviz."""
+    if edge in graph.extra:
+        return ' [label="in the run"]'
+    return " [style=dashed]" if graph.seen is not None and edge not in graph.seen else ""
+
+
 def _table(graph: Graph) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right")
     timed = any(operator.share is not None for operator in graph.operators)
-    for name in ("line", "function", "expression", *(["time"] * timed), "feeds", "cycle"):
+    followed = graph.seen is not None
+    names = ["line", "function", "expression", *["time"] * timed]
+    for name in (*names, "feeds", *["seen to feed"] * followed, "cycle"):
         table.add_column(name)
+    seen = graph.seen or frozenset()
     cycle = {member: members for members in graph.cycles for member in members}
     for at, operator in enumerate(graph.operators):
         table.add_row(
@@ -135,7 +152,8 @@ def _table(graph: Graph) -> Table:
             Text(shown(operator.function)),
             Text(shown(operator.expression)),
             *([_bar(operator.share or 0.0)] * timed),
-            _numbers(graph.successors[at]),
+            _numbers([to for to in graph.successors[at] if (at, to) not in graph.extra]),
+            *([_numbers([to for to in graph.successors[at] if (at, to) in seen])] * followed),
             _numbers(cycle.get(at, ())),
         )
     return table

@@ -1,28 +1,32 @@
-"""Shares of time: what `mixpert run --json` wrote of a run, on the operators of its program."""
+"""What a run showed, on the graph of its program: shares of time, and edges that were seen."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from mixpert_py.errors import SourceError
 from mixpert_py.graph import Graph
 from mixpert_py.launcher import read_source
 
 
-def with_shares(graphs: Sequence[Graph], path: str) -> list[Graph]:
-    """The graphs, each operator with its share of the time of all products in the profile.
+def with_profile(graphs: Sequence[Graph], path: str) -> list[Graph]:
+    """The graphs, each operator with its share of the time of all products in a profile that
+    `mixpert run --json` wrote, and the edges that it saw.
 
     An operator that was not called has the share 0. Raises SourceError if the file cannot be read,
     is no such profile, or has no product of these graphs.
     """
-    seconds = _seconds(path)
+    profile = _profile(path)
+    seconds = {record.id: record.seconds for record in profile}
+    seen = {(before, record.id) for record in profile for before in record.fed_by or ()}
     total = sum(seconds.values()) or 1.0
     sites = {operator.id for graph in graphs for operator in graph.operators}
     if sites.isdisjoint(seconds):
         raise SourceError(f"{path}: has no product of these programs; was it another that ran?")
-    return [
+    shared = [
         replace(
             graph,
             operators=tuple(
@@ -32,15 +36,35 @@ def with_shares(graphs: Sequence[Graph], path: str) -> list[Graph]:
         )
         for graph in graphs
     ]
+    followed = any(record.fed_by is not None for record in profile)
+    return [with_seen(graph, seen) for graph in shared] if followed else shared
 
 
-def _seconds(path: str) -> Mapping[str, float]:
-    """Site id → seconds of its calls."""
+def with_seen(graph: Graph, seen: Iterable[tuple[str, str]]) -> Graph:
+    """The graph, told which edges a run has shown, as site ids; those that it lacks are added."""
+    position = {operator.id: at for at, operator in enumerate(graph.operators)}
+    edges = frozenset(
+        (position[producer], position[consumer])
+        for producer, consumer in seen
+        if producer in position and consumer in position
+    )
+    extra = edges.difference(graph.edges)
+    return replace(graph, edges=tuple(sorted(extra.union(graph.edges))), seen=edges, extra=extra)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What is needed here of a record of the profile. fed_by: None in one of an older version."""
+
+    id: str
+    seconds: float
+    fed_by: dict[str, int] | None = None
+
+
+def _profile(path: str) -> list[_Record]:
     try:
-        records: Any = json.loads(read_source(Path(path)))
-        seconds = {str(record["id"]): float(record["seconds"]) for record in records}
-    except (ValueError, TypeError, KeyError, RecursionError):
+        profile = msgspec.convert(json.loads(read_source(Path(path))), list[_Record])
+    except (ValueError, RecursionError, msgspec.ValidationError):
         raise SourceError(f"{path}: not a profile as `mixpert run --json` writes it") from None
-    if not all(0 <= its < float("inf") for its in seconds.values()):
+    if not all(0 <= record.seconds < float("inf") for record in profile):
         raise SourceError(f"{path}: has times that are none")
-    return seconds
+    return profile

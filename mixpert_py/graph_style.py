@@ -13,6 +13,7 @@ text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; 
 .edge { fill: none; stroke-width: 1.5 }
 .cycle { stroke-width: 2.5 }
 .upward { stroke-dasharray: 6 3 }
+.unseen { stroke-dasharray: 1.5 3.5 }
 .edge:hover { stroke-width: 5 }
 .operator .box { stroke-width: 1 }
 .operator.cyclic .box { stroke-width: 2 }"""

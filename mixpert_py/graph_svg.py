@@ -17,7 +17,8 @@ BAR = 4.0  # the height of a share of time
 
 
 def svg(graphs: Sequence[Graph]) -> str:
-    """Operators as boxes, edges as arrows in their producer's colour, dashed where they lead back.
+    """Operators as boxes, edges as arrows in their producer's colour, dashed where they lead back,
+    dotted where a profile has not seen them.
 
     Edges inside a cycle are heavier, and its operators say which one it is. Hovering over an
     operator or an edge shows all that is known of it, and leaves an operator's own edges only. The
@@ -105,12 +106,17 @@ def _edge(graph: Graph, edge: Edge, placed: Layout, widths: Sequence[float], fil
         kinds.append("upward")
     if producer in cycle and cycle[producer] == cycle.get(consumer):
         kinds.append("cycle")
+    said = ""
+    if graph.seen is not None:
+        kinds += ["unseen"] * (edge not in graph.seen)
+        said = "\nseen in the run" if edge in graph.seen else "\nnot seen in the run"
+        said += ", not in the source" * (edge in graph.extra)
     one, other = (f"{at + 1} {graph.operators[at].expression}" for at in edge)
     return (
         f'<path class="{" ".join(kinds)}" data-producer="{file}-{producer + 1}" '
         f'data-consumer="{file}-{consumer + 1}" '
         f'marker-end="url(#arrow{producer % len(LIGHT)})" d="{path}">'
-        f"<title>{_escaped(one)} → {_escaped(other)}</title></path>"
+        f"<title>{_escaped(one)} → {_escaped(other)}{said}</title></path>"
     )
 
 

@@ -1,7 +1,7 @@
 """A plan on data that it was not tuned on: the same program with other arguments."""
 
 from collections.abc import Mapping
-from math import inf, nan
+from math import nan
 
 from mixpert_py.baseline import reference_of
 from mixpert_py.errors import ProgramError, ShapeError
@@ -11,22 +11,28 @@ from mixpert_py.experiment import Experiment
 class HoldOut:
     """The program with the hold-out's arguments, and what its error may be under a plan.
 
-    error: that of the plan asked for last, NaN where the program failed. Raises ProgramError if the
-    program fails natively.
+    errors: value → its error under the plan asked for last; none where the program failed. Raises
+    ProgramError if the program fails natively.
     """
 
-    def __init__(self, experiment: Experiment, budget: float) -> None:
+    def __init__(self, experiment: Experiment, reference: str) -> None:
         self._experiment = experiment
-        self._budget = budget
-        self._reference = reference_of(experiment, experiment.native("hold-out, native run"))
-        self.error = 0.0
+        self._limits = experiment.comparison.judge.limits
+        native = experiment.native("hold-out, native run")
+        self._reference = reference_of(experiment, native, reference)
+        self.errors: Mapping[str, float] = {}
+
+    @property
+    def error(self) -> float:
+        """The error that takes the largest share of its budget; NaN where the program failed."""
+        return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
 
     def excess(self, plan: Mapping[str, str]) -> float:
         """How many times the budget the error under a plan is; NaN if the program fails there."""
         try:
-            self.error = self._experiment.planned(plan, self._reference, "hold-out").error
+            run = self._experiment.planned(plan, self._reference, "hold-out")
         except (ProgramError, ShapeError):
-            self.error = nan
-        if self.error <= self._budget:
-            return 1.0
-        return self.error / self._budget if self._budget else inf
+            self.errors = {}
+            return nan
+        self.errors = run.errors
+        return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))

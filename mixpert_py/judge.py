@@ -1,8 +1,9 @@
-"""Criteria by name; a user's own `module:function` runs in a process of its own."""
+"""How far values are off; a user's own `module:function` runs in a process of its own."""
 
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,10 +13,30 @@ import numpy.typing as npt
 
 from mixpert_py import config, process
 from mixpert_py.errors import ProgramError
+from mixpert_py.limits import Limits
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 
 LIMIT = 300.0  # seconds for one evaluation
+
+
+class Judge:
+    """Measures errors, each value's by the criterion of its limit.
+
+    folder: where modules of the user's criteria are looked for first. Raises MixPertError for a
+    criterion that is none.
+    """
+
+    def __init__(self, limits: Limits, folder: str = "") -> None:
+        self.limits = limits
+        self._criteria = {name: resolve(name, folder) for name in limits.metrics}
+
+    def errors(
+        self, reference: Mapping[str, npt.ArrayLike], values: Mapping[str, npt.ArrayLike]
+    ) -> dict[str, float]:
+        """Value → its error; raises what `tuner.criterion.errors` raises."""
+        criteria = {name: self._criteria[self.limits.of(name).metric] for name in reference}
+        return criterion.errors(reference, values, criteria)
 
 
 def resolve(name: str, folder: str) -> Criterion:

@@ -71,7 +71,7 @@ class MixPertMagics(Magics):
         codes = self._compiled(cell, plan, options.scheme)
         if not options.profile:
             return self._run(*codes, None)
-        trace = Trace()
+        trace = Trace(())
         try:
             return self._run(*codes, trace)
         finally:

@@ -18,6 +18,11 @@ def observe(name: str, value: Any) -> None:
         _observed[name] = value
 
 
+def forget() -> None:
+    """Forget everything observed so far in this process."""
+    _observed.clear()
+
+
 def observed() -> dict[str, Any]:
     """Name → value of everything observed so far in this process."""
     return dict(_observed)

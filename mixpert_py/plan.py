@@ -1,7 +1,6 @@
 """The plan: which scheme each call site runs, kept as a TOML file that people read and edit."""
 
 import os
-import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +10,7 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import PlanError
-from mixpert_py.toml_lines import line_of
+from mixpert_py.toml_lines import explained, line_of, shown
 
 SCHEMA = 1
 MAX_BYTES = 1 << 20
@@ -220,21 +219,11 @@ def _put(document: Any, name: str, item: Any) -> None:
 
 
 def _refused(text: str, name: str, keys: list[str], what: str) -> PlanError:
-    key = ".".join(keys).replace(".[", "[")
-    return PlanError(f"{name}:{line_of(text, keys)}: key {key!r}: {what}")
+    return PlanError(f"{name}:{line_of(text, keys)}: key {shown(keys)!r}: {what}")
 
 
 def _explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
-    """The keys that lead to what msgspec refuses, and why it does, from its message."""
-    what, _, path = message.partition(" - at `$")
-    keys = re.findall(r"[^.\[\]`]+|\[[\d.]+\]", path)
-    if keys[-1:] == ["[...]"]:  # some value of a mapping, whose values are strings
-        versions = tables["provenance"]["versions"]
-        keys[-1] = next(key for key, value in versions.items() if not isinstance(value, str))
-    if unknown := re.search(r"unknown field `(.+)`", what, re.DOTALL):
-        return [*keys, unknown[1]], "unknown key"
-    if missing := re.search(r"missing required field `(.+)`", what):
-        return [*keys, missing[1]], "missing"
+    keys, what = explained(message, tables)
     if "matching regex" in what:
         what = "not a site id; one looks like module:function/kind~hash#n"
     return keys, what

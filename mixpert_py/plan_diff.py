@@ -11,7 +11,7 @@ from mixpert_py.plan import Plan, Record, Site
 from mixpert_py.tuner.report.unit import error_text
 
 # What a plan reached and when: it differs from one tuning to the next, and decides nothing.
-MEASURED = {"achieved", "date"}
+MEASURED = {"achieved", "holdout", "date"}
 
 
 @dataclass(frozen=True, slots=True)

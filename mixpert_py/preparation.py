@@ -5,18 +5,23 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
-from mixpert_py import judge, tuned_plan
+from mixpert_py import gpu_use, printed, tuned_plan
+from mixpert_py.ahead import Ahead
 from mixpert_py.baseline import Baseline, establish
 from mixpert_py.bench.machine import machine
 from mixpert_py.clock import Clock, Cost, int8_products
 from mixpert_py.experiment import Comparison, Experiment
 from mixpert_py.hold_out import HoldOut
+from mixpert_py.judge import Judge
 from mixpert_py.launcher import Program, named
+from mixpert_py.levels import lowered, require_place, rungs
+from mixpert_py.limits import Limits
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.schemes import ladder
+from mixpert_py.resources import Resources, resources
+from mixpert_py.runtime.in_force import emulates
 from mixpert_py.trials import Trials
 from mixpert_py.tuner.ladder import Rung
 from mixpert_py.tuner.measurement import Measurement
@@ -24,7 +29,8 @@ from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.tuner.search import tune
 from mixpert_py.wish import Wish
-from mixpert_py.worker import SiteResult
+from mixpert_py.worker import SINKS, SiteResult
+from mixpert_py.written_file import ENDINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +38,8 @@ class Prepared:
     """All that a search needs, and what its plan file is made with.
 
     sites: of the program. earlier: entries of an earlier plan for them, by the ids of today. start:
-    site → scheme. predicted: whether times are predicted.
+    site → scheme. predicted: whether times are predicted; device: the GPU that they are for, where
+    it is a certain one.
     """
 
     sites: Mapping[str, CallSite]
@@ -46,6 +53,8 @@ class Prepared:
     start: Mapping[str, str]
     predicted: bool
     hold_out: HoldOut | None
+    resources: Resources
+    device: str = ""
 
     def measure(self, plan: Mapping[str, str]) -> Measurement:
         """One trial, with the times to go by."""
@@ -60,17 +69,21 @@ class Prepared:
         measure: Callable[[Mapping[str, str]], Measurement] | None = None,
     ) -> Outcome:
         """One of `tuner.search.SEARCHES`. measure: None for `self.measure`."""
-        return tune(
-            measure or self.measure,
-            self.operators,
-            self.edges,
-            self.rungs,
-            budget,
-            noise=self.clock.noise,
-            start=self.start,
-            search=kind,
-            excess=self.hold_out.excess if self.hold_out else None,
-        )
+        runs = self.resources.runs if self.experiment.runs_apart else 1
+        with Ahead(measure or self.measure, runs) as ahead:
+            outcome = tune(
+                ahead,
+                self.operators,
+                self.edges,
+                self.rungs,
+                budget,
+                noise=self.clock.noise,
+                start=self.start,
+                search=kind,
+                excess=self.hold_out.excess if self.hold_out else None,
+                expect=ahead.expect if runs > 1 else None,
+            )
+        return replace(outcome, interrupted=True) if ahead.interrupted else outcome
 
 
 def prepare(
@@ -91,33 +104,38 @@ def prepare(
     sites = {site.id: site for site in found if site.reason is None}
     if not sites:
         return None
-    if cost is None and wish.backend == "reference":
-        cost = int8_products
+    cost = cost or _cost(wish)
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
-    rungs = ladder("int8" if wish.backend == "reference" else "cpu")
-    levels = [name for rung in rungs for name in rung if name != "native"]
+    require_place(wish)
+    made_with = resources(wish, program, predicted=cost is not None)
+    workers = made_with.workers()
     trials = trials or Trials()
-    trials.begin(_subject(program, wish, locked, levels, predicted=cost is not None))
+    trials.begin(_subject(program, wish, locked, made_with, predicted=cost is not None))
 
-    def experiment_with(program: Program) -> Experiment:
+    def experiment_with(program: Program, limits: Limits) -> Experiment:
         return Experiment(
             program,
-            comparison(program, wish.criterion, wish.compare, flow),
+            comparison(program, limits, wish.compare, flow),
             backend=wish.backend,
             blocks={site: entry.block for site, entry in locked.items()},
             time_limit=wish.time_limit,
             on_run=on_run,
             trials=trials,
+            workers=workers,
         )
 
-    experiment = experiment_with(program)
-    baseline = establish(experiment, wish.budget, levels)
+    def levels() -> list[str]:
+        made_with.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
+        return lowered(rungs(wish, experiment.on_gpu))
+
+    experiment = experiment_with(program, wish.limits)
+    baseline = establish(experiment, levels, wish.reference)
     if baseline is None:
         return None
     clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
     operators = tuple(
-        _operator(sites[site], trace, clock, levels, site in locked)
+        _operator(sites[site], trace, clock, levels(), site in locked, wish.limits.scale)
         for site, trace in baseline.profile.items()
         if site in sites
     )
@@ -126,8 +144,8 @@ def prepare(
     hold_out = None
     if wish.hold_out is not None:
         other = replace(program, argv=(program.argv[0], *wish.hold_out))
-        budget = wish.budget if wish.hold_out_budget is None else wish.hold_out_budget
-        hold_out = HoldOut(experiment_with(other), budget)
+        allowed = wish.hold_out_limits or wish.limits
+        hold_out = HoldOut(experiment_with(other, allowed), wish.reference)
     start = dict.fromkeys((operator.id for operator in operators), "native")
     start |= {site: entry.scheme for site, entry in locked.items() if site in start}
     return Prepared(
@@ -137,39 +155,53 @@ def prepare(
         baseline,
         clock,
         operators,
-        flow.edges,
-        rungs,
+        flow.edges | _seen(baseline.profile),
+        rungs(wish, experiment.on_gpu),
         start,
         cost is not None,
         hold_out,
+        made_with,
+        getattr(cost, "device", ""),
     )
+
+
+def _cost(wish: Wish) -> Cost | None:
+    """What predicts times; None: they are measured. Raises DeviceError for an unknown device."""
+    if wish.device is not None:
+        from mixpert_py.device_cost import DeviceCost
+
+        return DeviceCost.of(wish.device)
+    return int8_products if emulates(wish.backend) else None
 
 
 def _subject(
     program: Program,
     wish: Wish,
     locked: Mapping[str, Site],
-    levels: Iterable[str],
+    made_with: Resources,
     predicted: bool,
 ) -> dict[str, Any]:
     """What the runs of a tuning, and the order they are made in, depend on.
 
     Not its other modules and the data that it reads: a verification finds what has become of them.
     """
-    made = tuned_plan.provenance(program, wish.backend, wish.command)
+    made = tuned_plan.provenance(program, wish.backend, wish.command, made_with.threads)
+    gpu = gpu_use.found(wish.backend)
     return {
         "source": made.sha256,
         "module": program.module,
         "arguments": program.argv[1:],
-        "budget": wish.budget,
-        "criterion": wish.criterion,
+        "limits": wish.limits.record(),
+        "reference": wish.reference,
         "compare": wish.compare,
         "backend": made.backend,
         "search": wish.search,
-        "hold_out": [wish.hold_out, wish.hold_out_budget],
-        "ladder": list(levels),
+        "hold_out": [wish.hold_out, wish.hold_out_limits and wish.hold_out_limits.record()],
+        "ladder": wish.ladder,
+        "gpu": None if gpu is None else gpu.name,
         "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
         "predicted": predicted,
+        "device": wish.device,
         "versions": made.versions,
         "cpu": machine()["cpu"],
         "blas_threads": made.blas_threads,
@@ -183,24 +215,33 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
 
 
 def comparison(
-    program: Program, criterion: str, compare: tuple[str, ...], flow: Dependencies
+    program: Program, limits: Limits, compare: tuple[str, ...], flow: Dependencies
 ) -> Comparison:
     """What of a program is compared: what the user named, else what its products reach.
 
-    Raises MixPertError for an unknown criterion.
+    compare: variables, files by their endings, `stdout` and `sinks`. Raises MixPertError for an
+    unknown criterion.
     """
-    files = tuple(name for name in compare if name.endswith(".npy"))
+    files = tuple(name for name in compare if name.endswith(ENDINGS))
+    no_variables = {*files, printed.NAME, SINKS}
     return Comparison(
-        criterion=judge.resolve(criterion, program.path),
-        variables=tuple(name for name in compare if name not in files),
+        judge=Judge(limits, program.path),
+        variables=tuple(name for name in compare if name not in no_variables),
         files=files,
+        stdout=printed.NAME in compare,
         names=() if compare else flow.names,
-        sinks=() if compare else flow.sinks,
+        sinks=flow.sinks if SINKS in compare or not compare else (),
+        with_sinks=SINKS in compare,
     )
 
 
 def _operator(
-    site: CallSite, trace: SiteResult, clock: Clock, levels: Iterable[str], locked: bool
+    site: CallSite,
+    trace: SiteResult,
+    clock: Clock,
+    levels: Iterable[str],
+    locked: bool,
+    sensitivity: float,
 ) -> Operator:
     return Operator(
         id=site.id,
@@ -214,4 +255,15 @@ def _operator(
         },
         predicted=clock.predicted(site.id, levels),
         locked=locked,
+        sensitivity=sensitivity,
+        sampled=trace.sampled,
+        spread=trace.spread,
+        cancellation=trace.cancellation,
+        transfer=trace.transfer,
+        fed_by=trace.fed_by,
     )
+
+
+def _seen(profile: Mapping[str, SiteResult]) -> set[tuple[str, str]]:
+    """The edges that the profile saw: also those that nobody can know from the source."""
+    return {(before, site) for site, trace in profile.items() for before in trace.fed_by}

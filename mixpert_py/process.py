@@ -7,14 +7,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import IO, Protocol
+from time import monotonic
+from typing import IO, Protocol, TypeVar
 
 from mixpert_py.interrupts import held
 
 TAIL_BYTES = 1 << 16
 LINE = 500  # characters of a line that are quoted
+LOOK = 0.1  # seconds between two looks whether a thread is to stop
+
+
+class Stop(Protocol):
+    """Whether a thread is to stop: a threading.Event, say."""
+
+    def is_set(self) -> bool: ...
+
+
+stop: ContextVar[Stop | None] = ContextVar("mixpert_stop", default=None)
+"""What ends the processes that this thread follows; signals reach the main thread only."""
 
 # -P keeps the current folder off the path, where a user's `random.py` or `runtime.py` would come
 # before Python's and ours; the folder that this package is in goes to the end.
@@ -60,6 +74,9 @@ class Child(Protocol):
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
 
 
+Started = TypeVar("Started", bound=Child)
+
+
 def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
     """Run a command with a closed stdin for at most `limit` seconds, as in `follow`."""
 
@@ -76,11 +93,26 @@ def run(command: Sequence[str], environment: Mapping[str, str], limit: float | N
     return follow(start, limit)
 
 
-def follow(start: Callable[[], Child], limit: float | None) -> Ended:
+def kill_group(child: Child) -> None:
+    """Kill a process and all of its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            os.kill(child.pid, signal.SIGTERM)  # as good as SIGKILL where there are no groups
+    child.wait()
+
+
+def follow(
+    start: Callable[[], Started],
+    limit: float | None,
+    end: Callable[[Started], None] = kill_group,
+) -> Ended:
     """Start a process, and hear it for at most `limit` seconds.
 
-    The process leads a process group, and the whole group is killed when it ends, however it ends.
-    Ctrl-C, and a signal that ends this process, raise KeyboardInterrupt once it is gone.
+    The process leads a process group, and the whole group is killed when it ends, however it ends,
+    or else what `end` does. Ctrl-C, a signal that ends this process, and `stop` raise
+    KeyboardInterrupt once that is done.
     """
     code = None
     tail = bytearray()
@@ -90,23 +122,28 @@ def follow(start: Callable[[], Child], limit: float | None) -> Ended:
         reader = threading.Thread(target=_keep_tail, args=(child.stdout, tail), daemon=True)
         try:
             reader.start()
-            with interrupt.let_through(), contextlib.suppress(subprocess.TimeoutExpired):
-                code = child.wait(limit)
+            with interrupt.let_through():
+                code = _code(child, limit)
         finally:
-            _kill_group(child)
+            end(child)
             # The pipe closes with the last of its writers; one that left the group may hold it.
             reader.join(timeout=2)
         interrupt.check()
     return Ended(code, bytes(tail).decode("utf-8", "replace"))
 
 
-def _kill_group(child: Child) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if hasattr(os, "killpg"):
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            os.kill(child.pid, signal.SIGTERM)  # as good as SIGKILL where there are no groups
-    child.wait()
+def _code(child: Child, limit: float | None) -> int | None:
+    """Its exit code; None: the time was up. Raises KeyboardInterrupt where this is to stop."""
+    to_stop = stop.get()
+    end = inf if limit is None else monotonic() + limit
+    while to_stop is None or not to_stop.is_set():
+        left = end - monotonic()
+        if left <= 0:
+            return None
+        look = left if to_stop is None else min(left, LOOK)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(None if look == inf else look)
+    raise KeyboardInterrupt
 
 
 def _keep_tail(pipe: IO[bytes], tail: bytearray) -> None:

@@ -4,7 +4,8 @@
     def test_forward(inputs):
         return net.forward(inputs)
 
-plan: a file, from pytest's root folder, or a Plan; error, criterion: default what the plan says.
+plan: a file, from pytest's root folder, or a Plan; error, criterion: for all values, or a dict of
+value → its own; default what the plan says.
 The test is called several times with the same fixtures: natively (twice), with every product in
 float64, and under the plan; see `mixpert_py.assert_within_budget`. What it returns is compared,
 and what it marks with `mixpert_py.observe(name, value)`. Its own assertions hold in each call.
@@ -14,6 +15,7 @@ Everything but pytest is imported when the first such test runs.
 
 import inspect
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -76,7 +78,9 @@ def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
 
 
 def mixpert_budget(
-    plan: Any, error: float | None = None, criterion: str | None = None
-) -> tuple[Any, float | None, str | None]:
+    plan: Any,
+    error: float | Mapping[str, float] | None = None,
+    criterion: str | Mapping[str, str] | None = None,
+) -> tuple[Any, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
     """What stands in a marker. Raises TypeError, as Python words it, for what it does not take."""
     return plan, error, criterion

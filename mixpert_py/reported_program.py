@@ -6,6 +6,7 @@ from pathlib import Path
 from mixpert_py import config, graph_svg, source_files
 from mixpert_py.errors import MixPertError
 from mixpert_py.graph import Graph, of_source
+from mixpert_py.graph_profile import with_seen
 from mixpert_py.launcher import named
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.source import decode
@@ -40,6 +41,9 @@ def reported_program(record: Record, plan: Plan, script: Path) -> Program:
             f"{name} has changed since it was tuned: {total - missing} of its {total} products "
             "are still found, and are shown where they stand today."
         )
+    seen = {(before, entry.id) for entry in record.operators for before in entry.fed_by or ()}
+    if any(entry.fed_by is not None for entry in record.operators):
+        graph = with_seen(graph, seen)
     picture, said = _picture(graph)
     return Program(
         name,

@@ -17,14 +17,18 @@ Values = Mapping[str, np.ndarray[Any, Any]]
 class Run:
     """What one successful run gave.
 
-    values: what others are compared with; none where the run was judged already: then `error` is
-    its largest error against the reference, found in the value `worst`.
+    values: what others are compared with; none where the run was judged already: then `errors` are
+    those of its values against the reference, and `error` is what a search goes by, found in the
+    value `worst`. printed: what it wrote to stdout, where that is compared and the run was made by
+    this process.
     """
 
     result: Result
     values: Values = field(default_factory=dict)
     error: float = nan
     worst: str = ""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    printed: str = ""
 
     @property
     def seconds(self) -> float:
@@ -39,4 +43,4 @@ class Run:
     @property
     def measurement(self) -> Measurement:
         """A judged run as the tuner wants it, whatever schemes it took."""
-        return Measurement(self.seconds, self.error, self.site_seconds)
+        return Measurement(self.seconds, self.error, self.site_seconds, errors=self.errors)

@@ -87,6 +87,11 @@ def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]
                 "schemes": dict(record.schemes.most_common()),
                 "reasons": {str(reason): n for reason, n in record.reasons.most_common()},
                 "outliers": record.outliers,
+                "transfer_seconds": record.transfer,
+                "sampled": record.sampled,
+                "spread": record.spread if record.sampled else None,
+                "cancellation": record.cancellation if record.sampled else None,
+                "fed_by": dict(record.fed_by),
             }
         )
     return made

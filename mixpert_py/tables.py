@@ -1,7 +1,7 @@
 """What the commands print for people: tables on stdout, progress on stderr."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.doctor import Finding
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Criterion, Plan
+from mixpert_py.tuner.report.operands import cancellation_text
 from mixpert_py.tuner.report.table import Report
-from mixpert_py.tuner.report.unit import clock_unit, error_text
+from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
 if TYPE_CHECKING:
     from mixpert_py.tuning import Tuned
@@ -53,7 +54,6 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
 def print_tuned(tuned: "Tuned") -> None:
     """What `mixpert tune` found: headline, table, verification."""
     console = _Console()
-    metric = tuned.plan.criterion[0].metric
     outcome, found = tuned.outcome, tuned.verification
     if not tuned.predicted:
         # The times of fresh processes in turn, not those of single trials.
@@ -62,9 +62,12 @@ def print_tuned(tuned: "Tuned") -> None:
             start=replace(outcome.start, seconds=found.native_seconds),
             best=replace(outcome.best, seconds=found.seconds),
         )
-    console.print(Report(outcome, metric, tuned.predicted))
+    console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device))
     console.print()
     console.print(Text(_verdict(tuned)))
+    if tuned.limits.only is None:
+        for value in tuned.plan.criterion:
+            console.print(Text(f"  {value_line(value)}"))
 
 
 def _verdict(tuned: "Tuned") -> str:
@@ -73,7 +76,10 @@ def _verdict(tuned: "Tuned") -> str:
         return "Interrupted: the plan was not verified."
     if not outcome.lowered:
         return "Every product stays native."
-    said = f"Verified in fresh processes: error {error_text(found.error)}"
+    error = f"error {error_text(found.error)}"
+    if tuned.limits.only is None:
+        error = f"errors at most {share_text(found.error)} of their budgets"
+    said = f"Verified in fresh processes: {error}"
     if tuned.predicted:
         return f"{said}."
     unit = clock_unit((found.native_lowered,))
@@ -85,6 +91,14 @@ def _verdict(tuned: "Tuned") -> str:
         return said
     vary = clock_unit((found.spread,)).quantity(found.spread)
     return f"{said} The program's own times vary by {vary}, more than they differ."
+
+
+def value_line(value: Criterion) -> str:
+    """An observed value's error and budget."""
+    return (
+        f"{value.name}: {value.metric} error {error_text(value.achieved)} of {value.budget:.2g} "
+        "allowed"
+    )
 
 
 def print_sites(records: Records) -> None:
@@ -104,6 +118,50 @@ def print_sites(records: Records) -> None:
     console.print(f"{found} rewritten, {len(records) - found} left alone", highlight=False)
 
 
+def print_tiles(found: Mapping[str, Any]) -> None:
+    """What `mixpert tiles` explains; see `tiles_command.explained`."""
+    rows = found["tiles"]
+    unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
+    time = f"kernel, {unit.name}"
+    columns = ("tile", "stages", "shared memory", "tiles", "waves", time)
+    table = _table(*columns, "", right=columns[1:])
+    for row in rows:
+        table.add_row(
+            f"{row['m']} × {row['n']}",
+            str(row["stages"]),
+            f"{row['shared memory'] / 1024:.0f} KiB",
+            str(row["tiles"]),
+            _waves(row),
+            unit.number(row["seconds"]),
+            "← taken" if row["chosen"] else "",
+        )
+    console = _Console()
+    m, k, n = (found[edge] for edge in "mkn")
+    stack = f"{found['batch']} products of " if found["batch"] > 1 else ""
+    console.print(
+        f"{stack}{m} × {k} by {k} × {n}, {found['scheme']}, {found['device']}\n", highlight=False
+    )
+    console.print(table)
+    times = [unit.quantity(found[part]) for part in ("packing", "kernel", "seconds", "native")]
+    fast = found["native"] / found["seconds"]
+    console.print(
+        "\npacking {} + kernel {} = {}; the vendor's product {}, ".format(*times)
+        + f"{fast:.2f} times as long",
+        highlight=False,
+        soft_wrap=True,
+    )
+    known = all(row["measured"] for row in rows)
+    how = f"timed on one, {found['date']}" if known else "estimated from the rates of the chip"
+    console.print(f"Kernels: {how}.", highlight=False)
+
+
+def _waves(row: Mapping[str, Any]) -> str:
+    """Waves of tiles; of an uneven last one, that its tiles are cut along K."""
+    if not row["parts of the last"]:
+        return f"{row['waves']:.2f}"
+    return f"{row['waves']:.2f}, last ÷ {row['parts of the last']}"
+
+
 def print_profile(records: Records, file: TextIO | None = None) -> None:
     """The table of `mixpert run --profile`, on stderr: stdout is the program's.
 
@@ -115,15 +173,16 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
         console.print("no product was called in this process")
         return
     unit = clock_unit(record["seconds"] for record in records)
+    time, moving = f"time, {unit.name}", f"moving, {unit.name}"
+    moved = any(record["transfer_seconds"] for record in records)
+    spread, cancels = "spread,\nbits", "cancels"
+    columns = ("line", "expression", "calls", "m × k × n", "ran", time, *[moving] * moved)
     table = _table(
-        "line",
-        "expression",
-        "calls",
-        "m × k × n",
-        "ran",
-        f"time, {unit.name}",
+        *columns,
+        spread,
+        cancels,
         "not as planned",
-        right=("line", "calls", f"time, {unit.name}"),
+        right=("line", "calls", time, moving, spread, cancels),
     )
     for record in records:
         m, k, n, _ = record["shapes"][0]
@@ -135,6 +194,9 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
             ", ".join(record["schemes"]) + _outliers(record["outliers"]),
             unit.number(record["seconds"]),
+            *[unit.number(record["transfer_seconds"])] * moved,
+            "–" if record["spread"] is None else f"{record['spread']:.1f}",
+            cancellation_text(record["cancellation"]),
             ", ".join(f"{reason} ({count})" for reason, count in record["reasons"].items()),
         )
     console.print(table)
@@ -149,11 +211,7 @@ def print_plan(plan: Plan) -> None:
     """A plan as a table."""
     console = _Console()
     for criterion in plan.criterion:
-        console.print(
-            f"{criterion.metric} error {error_text(criterion.achieved)} of "
-            f"{criterion.budget:.2g} allowed, reference {criterion.reference}",
-            highlight=False,
-        )
+        console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
     table = _table(
         "site", "expression", "scheme", "error", "native, ms", "ms", right=("native, ms", "ms")
     )

@@ -1,4 +1,4 @@
-"""Which line of a TOML text a key stands in: the standard library's parser does not say."""
+"""Where in a TOML text what is wrong stands: neither the parser nor msgspec says the line."""
 
 import re
 import tomllib
@@ -28,6 +28,30 @@ def line_of(text: str, keys: list[str]) -> int:
         if common > best:
             best, line = common, number
     return line
+
+
+def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
+    """The keys that lead to what msgspec refuses in these tables, and why it does, by its message.
+
+    Mappings in them have strings as values.
+    """
+    what, _, path = message.partition(" - at `$")
+    keys = re.findall(r"[^.\[\]`]+|\[[\d.]+\]", path)
+    if keys[-1:] == ["[...]"]:  # some value of a mapping
+        mapping: Any = tables
+        for key in keys[:-1]:
+            mapping = mapping[key]
+        keys[-1] = next(key for key, value in mapping.items() if not isinstance(value, str))
+    if unknown := re.search(r"unknown field `(.+)`", what, re.DOTALL):
+        return [*keys, unknown[1]], "unknown key"
+    if missing := re.search(r"missing required field `(.+)`", what):
+        return [*keys, missing[1]], "missing"
+    return keys, what
+
+
+def shown(keys: list[str]) -> str:
+    """Keys as people write them: `site[2].id`."""
+    return ".".join(keys).replace(".[", "[")
 
 
 def _places(text: str) -> Iterator[tuple[list[str], int]]:

@@ -19,7 +19,7 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.run import Values
 
 APPLICATION = 0x4D695850  # in the file's header: "MiXP"
-SCHEMA = 1
+SCHEMA = 2
 BUSY = 60.0  # seconds to wait for another process's transaction
 MOST_TUNINGS = 20  # finished ones, and as many unfinished ones
 
@@ -41,8 +41,9 @@ CREATE TABLE run (
     plan TEXT NOT NULL, -- JSON: site -> scheme
     seconds REAL,
     result TEXT, -- JSON: times, calls and schemes of every site
-    error REAL, -- against the reference, NULL: not compared, or not a number
+    error REAL, -- that the search went by, NULL: not compared, or not a number
     worst TEXT, -- the value that has this error
+    errors TEXT, -- JSON: value -> error, against the reference, NaN and Infinity too
     problem TEXT, -- why it failed
     digest TEXT, -- of its values
     again INTEGER NOT NULL -- 1: whoever resumes makes this run again
@@ -65,6 +66,7 @@ class Row(NamedTuple):
     result: str | None = None
     error: float | None = None
     worst: str = ""
+    errors: str = "{}"
     problem: str | None = None
     digest: str | None = None
     again: bool = False

@@ -7,6 +7,7 @@ the very runs that were made, in the same order, and is given them from the file
 import json
 import platform
 import sqlite3
+import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -52,7 +53,7 @@ def latest(plan: Path) -> dict[str, Any] | None:
 
 
 class Trials:
-    """The runs of one tuning.
+    """The runs of one tuning. Several threads may take and keep runs.
 
     path: of the file; None: nothing is kept. resume: take over the runs of the newest unfinished
     tuning of the same subject. say: told, in a line, what became of that, and once if nothing more
@@ -71,6 +72,7 @@ class Trials:
         self._subject = ""
         self._machine = ""
         self._tuning: int | None = None  # its number, once it has a run
+        self._writing = threading.Lock()
         self._made: dict[tuple[str, str], deque[Row]] = defaultdict(deque)
 
     def begin(self, subject: Mapping[str, Any]) -> None:
@@ -117,6 +119,7 @@ class Trials:
             msgspec.json.encode(run.result).decode(),
             run.error,
             _valid(run.worst),
+            json.dumps(dict(run.errors)),
             again=not fits,
         )
         self._add(row, run.values if fits else {})
@@ -148,7 +151,8 @@ class Trials:
             with closing(Store(self._path)) as store:
                 values = store.values(row.digest)
         error = nan if row.error is None else row.error
-        return Run(msgspec.json.decode(row.result, type=Result), values, error, row.worst)
+        result = msgspec.json.decode(row.result, type=Result)
+        return Run(result, values, error, row.worst, json.loads(row.errors))
 
     def _add(self, row: Row, values: Values) -> None:
         def step(store: Store) -> None:
@@ -160,13 +164,14 @@ class Trials:
 
     def _write(self, step: Callable[[Store], None]) -> None:
         """Take a step in the file; once one has failed, the others are left out."""
-        if self._path is None:
-            return
-        try:
-            with closing(Store(self._path)) as store:
-                step(store)
-        except (sqlite3.Error, OSError, MixPertError) as error:
-            self._give_up(error)
+        with self._writing:
+            if self._path is None:
+                return
+            try:
+                with closing(Store(self._path)) as store:
+                    step(store)
+            except (sqlite3.Error, OSError, MixPertError) as error:
+                self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
         self._say(f"{self._path}: runs are not kept from here on: {error}")

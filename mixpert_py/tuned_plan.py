@@ -4,17 +4,44 @@ import hashlib
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from math import isfinite
+from math import inf, isfinite, isnan
 from pathlib import Path
 
 import numpy as np
 
-from mixpert_py import __version__, config
+from mixpert_py import __version__
 from mixpert_py.launcher import Program
-from mixpert_py.plan import Provenance, Site
+from mixpert_py.limits import Limits
+from mixpert_py.plan import Criterion, Provenance, Site
 from mixpert_py.tuner.outcome import Outcome, Verdict
 
 SHAPES = 8  # of a site, that the plan file lists
+
+
+def criteria(
+    limits: Limits,
+    reference: str,
+    errors: Mapping[str, float],
+    held: Mapping[str, float] | None = None,
+) -> list[Criterion]:
+    """An entry for every value that is judged. held: errors on the hold-out, where there is one."""
+    held = held or {}
+    return [
+        Criterion(
+            name,
+            limits.of(name).metric,
+            limits.of(name).budget,
+            _comparable(error),
+            reference,
+            _comparable(held[name]) if name in held else None,
+        )
+        for name, error in errors.items()
+    ]
+
+
+def _comparable(error: float) -> float:
+    """What could not be compared is as far off as can be."""
+    return inf if isnan(error) else error
 
 
 def sites(
@@ -53,8 +80,10 @@ def _site(
     )
 
 
-def provenance(program: Program, backend: str | None, command: str) -> Provenance:
-    """Where and from what the plan was made, today."""
+def provenance(
+    program: Program, backend: str | None, command: str, blas_threads: int
+) -> Provenance:
+    """Where and from what the plan was made, today. blas_threads: of its runs."""
     return Provenance(
         source=Path(program.filename).name,
         sha256=hashlib.sha256(program.source).hexdigest(),
@@ -65,7 +94,7 @@ def provenance(program: Program, backend: str | None, command: str) -> Provenanc
             "python": platform.python_version(),
             "numpy": np.__version__,
         },
-        blas_threads=config.blas_threads(),
+        blas_threads=blas_threads,
         command=command,
         date=datetime.now(UTC).date().isoformat(),
     )

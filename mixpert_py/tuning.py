@@ -6,15 +6,15 @@ fresh processes, native and planned runs in turn.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf, isnan
 
 from mixpert_py import tuned_plan
 from mixpert_py.baseline import Baseline
 from mixpert_py.clock import Cost
 from mixpert_py.experiment import Experiment
 from mixpert_py.launcher import Program
+from mixpert_py.limits import Limits
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.plan import Criterion, Plan, Site
+from mixpert_py.plan import Plan, Site
 from mixpert_py.preparation import prepare
 from mixpert_py.trials import Trials
 from mixpert_py.tuner.noise import SMALLEST_GAIN
@@ -27,17 +27,20 @@ from mixpert_py.wish import Wish
 class Tuned:
     """What tuning ended with.
 
-    hold_out: the plan's error under the hold-out's arguments; None where there were none.
-    predicted: the search went by predicted times. reverted: it found a plan, but in fresh processes
-    that was no faster, so `plan` is what the search began with.
+    limits: what the errors might be. predicted: the search went by predicted times; device: those
+    of this GPU. reverted: it found a plan, but in fresh processes that was no faster, so `plan` is
+    what the search began with. hold_out: the plan's error under the hold-out's arguments; None
+    where there were none.
     """
 
     outcome: Outcome
     plan: Plan
+    limits: Limits
     verification: Verification
     predicted: bool
     reverted: bool = False
     hold_out: float | None = None
+    device: str = ""
 
     @property
     def worth_writing(self) -> bool:
@@ -56,9 +59,9 @@ def tune_program(
     """Tune a program; None if it has no product to tune, or calls none.
 
     existing: an earlier plan, whose locked sites keep their schemes. on_run: told what each run
-    is for before it starts. cost: predicts times; None: measured ones, or INT8 products where the
-    wish's backend emulates. trials: where the runs are kept, and taken from when it is resumed; the
-    caller ends them when the plan is written.
+    is for before it starts. cost: predicts times; None: those of the wish's device, INT8 products
+    where its backend emulates, else measured ones. trials: where the runs are kept, and taken from
+    when it is resumed; the caller ends them when the plan is written.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the budget
     or a fresh process does not confirm the plan, MixPertError for an unknown criterion or a trials
     file that is not ours to write.
@@ -67,10 +70,8 @@ def tune_program(
     if prepared is None:
         return None
     experiment, predicted = prepared.experiment, prepared.predicted
-    outcome = prepared.search(wish.budget, wish.search)
-    outcome, verification = _verified(
-        experiment, prepared.baseline, outcome, wish.budget, predicted
-    )
+    outcome = prepared.search(wish.limits.budget, wish.search)
+    outcome, verification = _verified(experiment, prepared.baseline, outcome, predicted)
     reverted = (
         outcome.lowered
         and not outcome.interrupted
@@ -78,30 +79,40 @@ def tune_program(
         and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
     )
     schemes = prepared.start if reverted else outcome.plan
+    # An interrupted search has asked the hold-out of another plan, or of none.
+    confirmed = outcome.lowered and not outcome.interrupted and not reverted
+    held = prepared.hold_out if confirmed else None
+    errors = _achieved(outcome, verification, reverted)
     plan = Plan(
-        provenance=tuned_plan.provenance(program, wish.backend, wish.command),
-        criterion=[_criterion(wish, outcome, verification, reverted)],
+        provenance=tuned_plan.provenance(
+            program, wish.backend, wish.command, prepared.resources.threads
+        ),
+        criterion=tuned_plan.criteria(
+            wish.limits, wish.reference, errors, held.errors if held else None
+        ),
         site=[
             *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=predicted),
             *_kept(existing, prepared.earlier, prepared.sites),
         ],
     )
-    # An interrupted search has asked the hold-out of another plan, or of none.
-    confirmed = outcome.lowered and not outcome.interrupted and not reverted
-    held = prepared.hold_out if confirmed else None
-    return Tuned(outcome, plan, verification, predicted, reverted, held.error if held else None)
+    held_error = held.error if held else None
+    return Tuned(
+        outcome,
+        plan,
+        wish.limits,
+        verification,
+        predicted,
+        reverted,
+        held_error,
+        prepared.device,
+    )
 
 
-def _criterion(
-    wish: Wish, outcome: Outcome, verification: Verification, reverted: bool
-) -> Criterion:
-    """What the plan that is written has reached: the start's error where it is the start."""
-    achieved = outcome.best.error if outcome.interrupted else verification.error
+def _achieved(outcome: Outcome, verification: Verification, reverted: bool) -> Mapping[str, float]:
+    """What the plan that is written has reached: the start's errors where it is the start."""
     if reverted:
-        achieved = outcome.start.error
-    # What could not be compared is as far off as can be.
-    achieved = inf if isnan(achieved) else achieved
-    return Criterion(verification.worst, wish.criterion, wish.budget, achieved)
+        return outcome.start.errors
+    return outcome.best.errors if outcome.interrupted else verification.errors
 
 
 def _kept(
@@ -119,13 +130,13 @@ def _kept(
 
 
 def _verified(
-    experiment: Experiment, baseline: Baseline, outcome: Outcome, budget: float, predicted: bool
+    experiment: Experiment, baseline: Baseline, outcome: Outcome, predicted: bool
 ) -> tuple[Outcome, Verification]:
     """The outcome, interrupted if its verification was, and what fresh processes showed."""
     if outcome.lowered and not outcome.interrupted:
         try:
             pairs = 1 if predicted else PAIRS
-            return outcome, verify(experiment, baseline.reference, outcome.plan, budget, pairs)
+            return outcome, verify(experiment, baseline.reference, outcome.plan, pairs)
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     return outcome, summary(baseline.natives, baseline.natives)

@@ -5,30 +5,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mixpert_py.baseline import establish
-from mixpert_py.errors import PlanError, ProgramError, ShapeError
+from mixpert_py.baseline import FLOAT64, establish
+from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.experiment import Experiment
 from mixpert_py.launcher import Program, named
+from mixpert_py.limits import Limits
 from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.plan import Plan, Site
+from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.preparation import comparison
+from mixpert_py.runtime.in_force import emulates
+from mixpert_py.tuned_plan import criteria
 from mixpert_py.tuner.noise import SMALLEST_GAIN
 from mixpert_py.verification import PAIRS, Verification, in_turn, lowered_by, summary
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """How a plan is to be judged; `budget` and `criterion` as `budget.limits` gives them.
+    """How a plan is to be judged; limits as `budget.limits_of` gives them.
 
-    compare: variables and files; none: what the plan's own command names, else what `mixpert tune`
-    compares by itself.
+    compare: as for `mixpert tune`; none: what the plan's own command names, else what `mixpert
+    tune` compares by itself. reference: as for `baseline.reference_of`.
     """
 
-    budget: float
-    criterion: str
+    limits: Limits
     compare: tuple[str, ...] = ()
     backend: str | None = None
     time_limit: float | None = None
+    reference: str = FLOAT64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,13 @@ class Verdict:
     @property
     def holds(self) -> bool:
         found = self.verification
-        return found is not None and found.error <= self.question.budget and not self.stale
+        return found is not None and found.error <= self.question.limits.budget and not self.stale
+
+    @property
+    def values(self) -> list[Criterion]:
+        """Every value with its limit and error, as a plan lists them; none without a run."""
+        errors = self.verification.errors if self.verification else {}
+        return criteria(self.question.limits, self.question.reference, errors)
 
     @property
     def faster(self) -> bool | None:
@@ -74,8 +83,7 @@ def verdict(
 
     Entries of other modules are not looked at: the program's imports run as they are. on_run: told
     what each run is for before it starts. Raises ProgramError if the program fails natively,
-    BudgetError if it is too noisy for the budget, PlanError if it no longer leaves the value that
-    the plan was judged by.
+    or does not show a value that has a limit of its own, BudgetError if it is too noisy for it.
     """
     with named(program.argv[0], program.module):
         found = analyze(program.source, program.module)
@@ -91,19 +99,17 @@ def verdict(
     compare = question.compare or _compared(plan.provenance.command)
     experiment = Experiment(
         program,
-        comparison(program, question.criterion, compare, flow),
+        comparison(program, question.limits, compare, flow),
         backend=question.backend,
         blocks={site: entry.block for site, entry in entries.items()},
         time_limit=question.time_limit,
         on_run=on_run,
     )
-    baseline = establish(experiment, question.budget, ())
+    baseline = establish(experiment, tuple, question.reference)
     if baseline is None:
         return Verdict(question, problem="it calls no matrix product", stale=stale)
-    if not question.compare:
-        _require_named(plan, baseline.reference)
     schemes = {site: entry.scheme for site, entry in entries.items()}
-    emulated = question.backend == "reference"
+    emulated = emulates(question.backend)
     try:
         natives, planned = in_turn(
             experiment, baseline.reference, schemes, 1 if emulated else PAIRS
@@ -144,12 +150,3 @@ def _compared(command: str) -> tuple[str, ...]:
     apart = [value for word, value in pairwise(words) if word == "--compare"]
     joined = [word.removeprefix("--compare=") for word in words if word.startswith("--compare=")]
     return (*apart, *joined)
-
-
-def _require_named(plan: Plan, values: Mapping[str, object]) -> None:
-    for criterion in plan.criterion:
-        if criterion.name not in values:
-            raise PlanError(
-                f"the plan was judged by {criterion.name!r}, and the program leaves "
-                f"{', '.join(values)} now; --compare names what is compared"
-            )

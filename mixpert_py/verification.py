@@ -1,12 +1,14 @@
 """Whether a plan holds: fresh processes, native and planned ones in turn."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isnan
 from statistics import median
 
 from mixpert_py.errors import BudgetError
 from mixpert_py.experiment import Experiment
 from mixpert_py.run import Run, Values
+from mixpert_py.tuner.noise import largest_of_each
 
 PAIRS = 3
 
@@ -15,8 +17,9 @@ PAIRS = 3
 class Verification:
     """What fresh processes showed; times are medians, in seconds.
 
-    error: the largest of the planned runs, by the criterion, against the program with every
-    product in float64; worst: the value that it was found in. native_seconds, seconds: wall time
+    error: the largest of the planned runs, by the criterion, against the reference, or the largest
+    share of a budget (see `Limits`); worst: the value that it was found in; errors: the largest
+    error of each value. native_seconds, seconds: wall time
     of the program; spread: between the slowest and the fastest run of the same kind, the larger.
     native_lowered, lowered: time in the products that the plan lowers.
     """
@@ -28,26 +31,27 @@ class Verification:
     spread: float
     native_lowered: float
     lowered: float
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def verify(
     experiment: Experiment,
     reference: Values,
     plan: Mapping[str, str],
-    budget: float,
     pairs: int = PAIRS,
 ) -> Verification:
     """Run a plan as often as the program without it, in turn.
 
-    Raises BudgetError if it is over the budget, ProgramError if it fails.
+    Raises BudgetError if it is over a budget, ProgramError if it fails.
     """
     natives, planned = in_turn(experiment, reference, plan, pairs)
     found = summary(natives, planned, lowered_by(plan))
-    if not found.error <= budget:
+    limits = experiment.comparison.judge.limits
+    if not found.error <= limits.budget:
         raise BudgetError(
             f"{experiment.program.argv[0]}: the plan that was found has an error of "
-            f"{found.error:.2g} in a fresh process, over the budget of {budget:g}; nothing was "
-            "written"
+            f"{found.errors[found.worst]:.2g} in {found.worst!r} in a fresh process, over the "
+            f"budget of {limits.of(found.worst).budget:g}; nothing was written"
         )
     return found
 
@@ -77,7 +81,7 @@ def summary(
         return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
 
     # A NaN is the worst of all, and compares with nothing.
-    worst = max(planned, key=lambda run: (run.error != run.error, run.error))
+    worst = max(planned, key=lambda run: (isnan(run.error), run.error))
     return Verification(
         worst.error,
         worst.worst,
@@ -86,6 +90,7 @@ def summary(
         spread=max(_spread(natives), _spread(planned)),
         native_lowered=time_in(natives),
         lowered=time_in(planned),
+        errors=largest_of_each(run.errors for run in planned),
     )
 
 

@@ -31,18 +31,30 @@ class _VerifyCommand(ProgramCommand):
 
 @click.command(cls=_VerifyCommand)
 @click.option(
-    "--error", "budget", type=float, metavar="BUDGET", help="Default: what the plan was made for."
+    "--error",
+    "budgets",
+    multiple=True,
+    metavar="[VALUE=]BUDGET",
+    help="As for `mixpert tune`; default: what the plan was made for.",
 )
 @click.option(
     "--criterion",
-    metavar="NAME",
+    "criteria",
+    multiple=True,
+    metavar="[VALUE=]NAME",
     help="frobenius, max, max-relative, mred, or module:function; default: the plan's.",
 )
 @click.option(
     "--compare",
     multiple=True,
-    metavar="VARIABLE|FILE.npy",
-    help="What is compared; default: what was, when the plan was made.",
+    metavar="WHAT",
+    help="A variable, a .npy, .npz or .csv file, stdout or sinks; default: what was compared when "
+    "the plan was made.",
+)
+@click.option(
+    "--reference",
+    type=click.Choice(["float64", "native"]),
+    help="What errors are measured against; default: the plan's.",
 )
 @click.option("--backend", metavar="NAME", help="Default: that of the plan, or automatic.")
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
@@ -51,9 +63,10 @@ class _VerifyCommand(ProgramCommand):
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
 def verify(
-    budget: float | None,
-    criterion: str | None,
+    budgets: tuple[str, ...],
+    criteria: tuple[str, ...],
     compare: tuple[str, ...],
+    reference: str | None,
     backend: str | None,
     time_limit: float | None,
     as_json: bool,
@@ -63,29 +76,33 @@ def verify(
 ) -> int:
     """Measure again whether PLAN holds for SCRIPT: exit 0 if it does, 1 if not.
 
-    SCRIPT runs natively and under the plan, in fresh processes. A plan holds if the error is within
-    the budget and every call site of the plan is still there; whether it is still faster is said,
-    too. The options may also stand right behind SCRIPT; what follows them, or `--`, is the
+    SCRIPT runs natively and under the plan, in fresh processes. A plan holds if every error is
+    within its budget and every call site of the plan is still there; whether it is still faster is
+    said, too. The options may also stand right behind SCRIPT; what follows them, or `--`, is the
     program's.
     """
-    from mixpert_py import config, launcher, tables
-    from mixpert_py.budget import limits
+    from mixpert_py import config, launcher, limits, tables
+    from mixpert_py.budget import limits_of
     from mixpert_py.errors import PlanError
-    from mixpert_py.runtime.in_force import require_backend
+    from mixpert_py.runtime.in_force import emulates, require_backend
     from mixpert_py.verdict import Question, verdict
 
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
+    given = limits.parsed_budgets("--error", budgets), limits.parsed("--criterion", criteria)
     loaded = config.load_plan(plan)
     try:
-        allowed, metric = limits(loaded, budget, criterion)
+        allowed = limits_of(loaded, *given, named=not compare)
     except PlanError as error:
         raise PlanError(f"{plan}: {error} (--error BUDGET)") from None
-    if backend is None and loaded.provenance.backend in ("reference", "cuda"):
-        backend = loaded.provenance.backend
+    made_by = loaded.provenance.backend
+    if backend is None and (made_by == "cuda" or emulates(made_by)):
+        backend = made_by
     require_backend(backend)
     program = launcher.script(script, arguments)
-    question = Question(allowed, metric, compare, backend, time_limit)
+    if reference is None:
+        reference = loaded.criterion[0].reference if loaded.criterion else "float64"
+    question = Question(allowed, compare, backend, time_limit, reference)
     with tables.progress(as_json) as show:
         found = verdict(program, loaded, question, show)
     if as_json:
@@ -102,20 +119,29 @@ def _headline(found: "Verdict") -> str:
     measured, question = found.verification, found.question
     if measured is None:
         return f"{holds}: {found.problem}"
-    within = "within" if measured.error <= question.budget else "over"
+    limit, error = question.limits.of(measured.worst), measured.errors[measured.worst]
+    within = "within" if error <= limit.budget else "over"
     return (
-        f"{holds}: {question.criterion} error {error_text(measured.error)}, {within} the budget "
-        f"of {question.budget:g}, in {measured.worst!r}"
+        f"{holds}: {limit.metric} error {error_text(error)}, {within} the budget of "
+        f"{limit.budget:g}, in {measured.worst!r}"
     )
 
 
 def _details(found: "Verdict") -> list[str]:
-    lines = [f"  {site}: not in the program any more" for site in found.stale]
+    lines = [] if found.question.limits.only else _values(found)
+    lines += [f"  {site}: not in the program any more" for site in found.stale]
     lines += [f"  {site}: never ran" for site in found.silent]
     for site, reasons in found.fallbacks.items():
         why = ", ".join(f"{reason} ({calls}×)" for reason, calls in reasons.items())
         lines.append(f"  {site}: not as planned: {why}")
     return [*lines, *_times(found)]
+
+
+def _values(found: "Verdict") -> list[str]:
+    """A line for every value, where they have limits of their own."""
+    from mixpert_py.tables import value_line
+
+    return [f"  {value_line(value)}" for value in found.values]
 
 
 def _times(found: "Verdict") -> list[str]:
@@ -142,15 +168,21 @@ def _times(found: "Verdict") -> list[str]:
 
 def _record(found: "Verdict") -> dict[str, Any]:
     """The verdict as plain data for JSON; a number that is none is null."""
+    import msgspec
+
     from mixpert_py.tuner.report.record import finite
+    from mixpert_py.tuning_record import value_entries
 
     measured = {} if found.verification is None else asdict(found.verification)
+    measured.pop("errors", None)
+    limits = found.question.limits
     return {
         "holds": found.holds,
         "problem": found.problem or None,
-        "criterion": found.question.criterion,
-        "budget": found.question.budget,
+        "criterion": limits.metric,
+        "budget": finite(limits.budget),
         **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
+        "values": msgspec.to_builtins(value_entries(found.values)),
         "faster": found.faster,
         "stale": list(found.stale),
         "never_ran": list(found.silent),

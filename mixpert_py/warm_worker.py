@@ -23,14 +23,14 @@ RUNTIME = ("mixpert_py.runtime.dispatch", "mixpert_py.runtime.reference")
 
 def main(descriptor: str, *modules: str) -> None:
     """Serve until the tuner is gone. descriptor: of the socket to it. modules: to be imported."""
-    seconds = _import((*RUNTIME, *modules))
+    seconds = import_all((*RUNTIME, *modules))
     job_file = _fork_for_each_job(socket.socket(fileno=int(descriptor)))
     if job_file is not None:
         _begin_anew()
         worker.main(job_file, seconds)
 
 
-def _import(modules: Iterable[str]) -> float:
+def import_all(modules: Iterable[str]) -> float:
     """Import what can be; returns the seconds that it took."""
     start = perf_counter()
     for name in modules:

@@ -27,6 +27,7 @@ class WorkFolder:
         self._program = program
         self._here = os.getcwd()
         self._copied = False
+        self.is_apart = True  # no run writes where another works
 
     def is_written_to(self) -> None:
         """From here on runs get copies, unless the folder is too large: then one warning."""
@@ -48,7 +49,7 @@ class WorkFolder:
         return self._here
 
     def _runs_in_place(self, reason: str) -> None:
-        self._copied = False
+        self._copied = self.is_apart = False
         warnings.warn(
             f"{self._program} writes where it runs, and each run does so in your own folder: it "
             f"is not copied: {reason}",

@@ -9,6 +9,7 @@ import json
 import marshal
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,23 +17,29 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from mixpert_py import config, launcher, tracebacks
+from mixpert_py import config, launcher, printed, tracebacks, warm_up
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host
 from mixpert_py.runtime.in_force import InForce
 from mixpert_py.runtime.trace import SiteTrace, Trace
 
+SINKS = "sinks"  # asks for the last results that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # their imports, that is
+GPU_LIBRARIES = frozenset({"cupy", "torch"})
 
 
 class Job(msgspec.Struct, frozen=True):
     """What to run, and what to report.
 
     folder: where the parent left `code.marshal` and expects the result. plan: the schemes; None
-    and `scheme` given: that scheme everywhere. levels: schemes to measure local errors of.
+    and `scheme` given: that scheme everywhere. levels: schemes to measure local errors of; where
+    there are any, the run is a profile, and operands are looked at.
     names: variables of the main module to compare, all that hold floats. wanted: variables that
-    the user named, which must be there. keep: call sites whose last result is compared.
-    directory: where the program runs.
+    the user named, which must be there. keep: call sites whose last result is compared, where there
+    is nothing else or `with_kept`. directory: where the program runs. stdout: whether what it
+    prints is left in the folder. products: to be made on a GPU before the program's clock runs;
+    moved: of NumPy arrays.
     """
 
     folder: str
@@ -48,10 +55,14 @@ class Job(msgspec.Struct, frozen=True):
     wanted: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     directory: str = "."
+    with_kept: bool = False
+    stdout: bool = False
+    products: tuple[warm_up.Product, ...] = ()
+    moved: bool = False
 
 
 class SiteResult(msgspec.Struct, frozen=True):
-    """One call site's trace, as it travels."""
+    """One call site's trace, as it travels: see `SiteTrace`."""
 
     calls: int
     seconds: float
@@ -60,13 +71,19 @@ class SiteResult(msgspec.Struct, frozen=True):
     reasons: dict[str, int]
     dtypes: dict[str, int]
     errors: dict[str, float | None]  # None: not a number
+    transfer: float = 0.0
+    sampled: int = 0
+    spread: float = 0.0
+    cancellation: float = 1.0
+    fed_by: dict[str, int] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
     """What one run left.
 
     values: name → file in the job's folder. missing: see Job.wanted. modules: those that a later
-    run may find imported. wrote: whether it changed its working folder.
+    run may find imported. wrote: whether it changed its working folder. on_gpu: whether it has
+    imported a library whose arrays may be on a GPU; true as well where `Job.products` were made.
     """
 
     seconds: float
@@ -75,6 +92,7 @@ class Result(msgspec.Struct, frozen=True):
     missing: list[str]
     modules: tuple[str, ...] = ()
     wrote: bool = False
+    on_gpu: bool = False
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -87,10 +105,13 @@ def main(job_file: str, imported: float = 0.0) -> None:
     folder = Path(job.folder)
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path)
-    trace = Trace(job.levels, job.keep)
+    trace = Trace(job.levels or None, job.keep)
     settings = config.import_settings()
     os.chdir(job.directory)
-    _warm_up()
+    warm_up.host()
+    if job.products:
+        warm_up.on_gpu(job.products, moved=job.moved)
+    heard = printed.listen() if job.stdout else None
     start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
@@ -108,9 +129,12 @@ def main(job_file: str, imported: float = 0.0) -> None:
     if code in (0, None) and os.getpid() == process:
         values, missing = _values(job, namespace, trace)
         files = _saved(values, folder)
+        if heard is not None:
+            heard.keep(folder)
         sites = {site: _site_result(record) for site, record in trace.sites.items()}
         modules = _installed() if config.import_settings() == settings else ()
-        result = Result(seconds, sites, files, missing, modules)
+        on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
+        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
 
@@ -126,20 +150,13 @@ def _installed() -> tuple[str, ...]:
     )
 
 
-def _warm_up() -> None:
-    """Start the BLAS threads and touch its code, so that no site pays for it in its first call."""
-    for dtype in (np.float64, np.float32):
-        square = np.ones((384, 384), dtype)
-        np.matmul(square, square)
-
-
 def _values(
     job: Job, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, np.ndarray[Any, Any]], list[str]]:
     """What the program is judged by, and which of the values asked for are not there.
 
-    What it observed and what the user named; else the module's variables that hold floats; else
-    the last results of the sinks.
+    What it observed and what the user named, results of the sinks included; else the module's
+    variables that hold floats; else the last results of the sinks.
     """
     values, missing = {}, []
     asked = [(name, namespace.get(name)) for name in job.wanted]
@@ -149,15 +166,23 @@ def _values(
             missing.append(name)
         else:
             values[name] = array
+    if job.with_kept:
+        kept = _floats(trace.results)
+        values |= kept
+        missing += [] if kept else [SINKS]
     if values or missing:
         return values, missing
     for source in ({name: namespace.get(name) for name in job.names}, trace.results):
-        # Integers are left out here: a label computed from a product is not a measure of its error.
-        found = {name: _numeric(value, "fc") for name, value in source.items()}
-        values = {name: array for name, array in found.items() if array is not None}
+        values = _floats(source)
         if values:
             break
     return values, []
+
+
+def _floats(source: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Integers are left out here: a label computed from a product is no measure of its error."""
+    found = {name: _numeric(value, "fc") for name, value in source.items()}
+    return {name: array for name, array in found.items() if array is not None}
 
 
 def _numeric(value: Any, kinds: str) -> np.ndarray[Any, Any] | None:
@@ -165,7 +190,7 @@ def _numeric(value: Any, kinds: str) -> np.ndarray[Any, Any] | None:
     if value is None or isinstance(value, (str, bytes, type)) or callable(value):
         return None
     try:
-        array = np.asarray(value)
+        array = np.asarray(on_host(value) if may_be_on_device(type(value)) else value)
     except (Exception, SystemExit):  # whatever a user's own __array__ raises: it is no number
         return None
     return array if array.dtype.kind in kinds else None
@@ -188,4 +213,9 @@ def _site_result(record: SiteTrace) -> SiteResult:
         {str(reason): count for reason, count in record.reasons.items()},
         dict(record.dtypes),
         {scheme: e if np.isfinite(e) else None for scheme, e in record.errors.items()},
+        record.transfer,
+        record.sampled,
+        record.spread,
+        record.cancellation,
+        dict(record.fed_by),
     )

@@ -1,11 +1,16 @@
-"""A .npy file that a program is to write, and that its runs are compared by."""
+"""A file of numbers that a program is to write, and that its runs are compared by."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mixpert_py.csv_file import read_csv
 from mixpert_py.errors import ProgramError
+
+Array = np.ndarray[Any, Any]
+
+ENDINGS = (".npy", ".npz", ".csv")
 
 
 class WrittenFile:
@@ -16,19 +21,40 @@ class WrittenFile:
         self._path = Path(directory) / name
         self._before = self._changed()
 
-    def array(self) -> np.ndarray[Any, Any]:
-        """What the run wrote. Raises ProgramError if it wrote nothing there, or no numbers."""
+    def arrays(self) -> dict[str, Array]:
+        """What the run wrote, by name: the file's, or `FILE.npz:key` for each array of such a file.
+
+        Raises ProgramError if the run wrote nothing there, or no numbers.
+        """
         if self._changed() in (None, self._before):
             raise ProgramError(
                 f"{self.name}: not written by the program; --compare names what it writes"
             )
         try:
-            array = np.load(self._path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ProgramError(f"{self.name}: not a .npy file of numbers: {error}") from None
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
-            raise ProgramError(f"{self.name}: not a .npy file of numbers")
-        return array
+            arrays = self._read()
+        except ProgramError:
+            raise
+        except Exception as error:  # whatever comes of reading what is none
+            raise ProgramError(f"{self.name}: not {self._kind()} of numbers: {error}") from None
+        if not arrays:
+            raise ProgramError(f"{self.name}: no array in it")
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufc":
+                raise ProgramError(f"{name}: not {self._kind()} of numbers")
+        return arrays
+
+    def _kind(self) -> str:
+        return f"a {self._path.suffix} file"
+
+    def _read(self) -> dict[str, Array]:
+        if self._path.suffix == ".csv":
+            return {self.name: read_csv(self._path, self.name)}
+        with self._path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            # What a file holds decides how it is read, not its name.
+            if isinstance(loaded, np.ndarray):
+                return {self.name: loaded}
+            return {f"{self.name}:{key}": loaded[key] for key in loaded.files}
 
     def _changed(self) -> int | None:
         try:

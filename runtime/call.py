@@ -86,7 +86,10 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
 
 
 class Wish(NamedTuple):
-    """What one call asks for; None: what is in force, or nothing."""
+    """What one call asks for; None: what is in force, or nothing.
+
+    goes_on: it is one of several products of its site, and not the last.
+    """
 
     scheme: str | None = None
     block: int | None = None
@@ -94,12 +97,14 @@ class Wish(NamedTuple):
     site: str | None = None
     guarantee: str | None = None
     certificate: bool = False
+    goes_on: bool = False
 
 
 class Made(NamedTuple):
     """A product that a scheme made. outliers: share of the operands' blocks that left its slices.
 
     certificate: only where it was asked for. added: the value is the sum with the call's addend.
+    transfer: seconds that moving NumPy arrays took, apart from the product; where it is traced.
     """
 
     value: Any
@@ -107,6 +112,7 @@ class Made(NamedTuple):
     outliers: float = 0.0
     certificate: Certificate | None = None
     added: bool = False
+    transfer: float = 0.0
 
     def into(self, value: Any) -> "Made":
         """The same product, in another array."""

@@ -56,12 +56,13 @@ def matmul(
     of one dimension or more can take a scheme, NumPy's and those on a GPU; stacks of matrices
     broadcast as in np.matmul. rest: `out` given by position. scheme, block: override what is in
     force; without any, float32 products on a GPU run `faithful`. backend: "reference" (NumPy
-    emulation), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
-    automatic. site: id of the call site. out: as in np.matmul. guarantee: "componentwise", see
-    `guarantee.choose`; the scheme is then the first of int8x6, x8, x10 for which it holds, else
-    native. Returns what `native(a, b)` would, type and dtype included; with return_certificate a
-    pair of that and a Certificate, which is None where the native product ran. Raises PlanError
-    for an unknown scheme, backend or guarantee, DeviceError for an absent device, and whatever
+    emulation), "reference:h200" (the same, adding up as that device does), "cuda" (NumPy arrays are
+    moved, and small products too are emulated), or None for automatic. site: id of the call site.
+    out: as in np.matmul. guarantee: "componentwise", see `guarantee.choose`; the scheme is then the
+    first of int8x6, x8, x10 for which it holds, else native. Returns what `native(a, b)` would,
+    type and dtype included; with return_certificate a pair of that and a Certificate, which is None
+    where the native product ran. Raises PlanError for an unknown scheme, backend or guarantee,
+    DeviceError for an absent device, or one that the device models say too little of, and whatever
     `native` raises.
     """
     # The three functions repeat these lines on purpose: this is all that a call which passes
@@ -167,7 +168,7 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
     result = call.run() if made is None else made.value
     if trace is not None:
         reason = outcome if isinstance(outcome, Reason) else None
-        _record(trace, wish.site, call, made, reason, start, result)
+        _record(trace, wish, call, made, reason, start, result)
     return result, made
 
 
@@ -180,22 +181,21 @@ def _wished(scheme: str, block: int | None) -> Choice:
 
 def _record(
     trace: Trace,
-    site: str | None,
+    wish: Wish,
     call: Call,
     made: Made | None,
     reason: Reason | None,
     start: float,
     result: Any,
 ) -> None:
-    kind = type(result)
+    site, kind = wish.site, type(result)
     on_device = may_be_on_device(kind)
-    if on_device:
-        wait_for(result)
+    has_come = not on_device or wait_for(result)
     seconds = perf_counter() - start
     shape = _shape(call)
     is_array = on_device or issubclass(kind, ndarray)
     has_dtype = is_array or issubclass(kind, np.generic)
-    count = trace.add(
+    trace.add(
         site,
         (0, 0, 0) if isinstance(shape, Reason) else shape,
         name_of(result.dtype) if has_dtype else kind.__name__,
@@ -203,19 +203,24 @@ def _record(
         reason,
         seconds,
         0.0 if made is None else made.outliers,
+        0.0 if made is None else made.transfer,
     )
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
-    # Calls 1, 2, 4, 8, … are sampled: a site that is called often costs little more than once.
-    sampled = trace.levels and count & (count - 1) == 0
-    if sampled and not isinstance(shape, Reason) and _is_intact(call):
-        from mixpert_py.runtime.shadow import local_errors
+    if trace.levels is None:
+        return
+    if site is not None:
+        trace.follow(site, (call.a, call.b), result if is_array and not wish.goes_on else None)
+    if isinstance(shape, Reason):
+        return
+    dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    floats = dtypes[0] in FLOAT_NAMES and dtypes[1] in FLOAT_NAMES
+    if floats and has_come and _is_intact(call) and trace.samples(site, (shape, dtypes)):
+        from mixpert_py.runtime.shadow import look
 
-        operands = call.a, call.b
-        if not all(name_of(x.dtype) in FLOAT_NAMES for x in operands):
-            return
-        a, b = (on_host(x) if may_be_on_device(type(x)) else x for x in operands)
-        trace.add_errors(site, local_errors(a, b, trace.levels))
+        found = look(call.a, call.b, trace.levels)
+        if found is not None:
+            trace.add_shadow(site, found)
 
 
 def _shape(call: Call) -> Shape | Reason:

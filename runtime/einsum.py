@@ -206,7 +206,7 @@ def _by_steps(found: Problem, native: Native, options: Mapping[str, Any], wish: 
     for step in found.steps:
         taken = [waiting[at] for at in step.positions]
         waiting = [x for at, x in enumerate(waiting) if at not in step.positions]
-        waiting.append(_step(step.terms, taken, natively, wish))
+        waiting.append(_step(step.terms, taken, natively, wish._replace(goes_on=bool(waiting))))
     return waiting[0]
 
 

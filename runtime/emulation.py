@@ -1,6 +1,6 @@
 """A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.device_model import Accumulations
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -41,8 +44,12 @@ def make(
     native: Native = np.matmul,
     guarantee: str | None = None,
     certificate: bool = False,
+    like: "Accumulations | None" = None,
 ) -> Made | Reason:
-    """A·B under a scheme that is not native, with all that was asked for; or why not."""
+    """A·B under a scheme that is not native, with all that was asked for; or why not.
+
+    like: the chip that emulations accumulate like, see `reference.multiply`.
+    """
     if scheme == "float32" and guarantee is None:
         product = _float32(a, b, native)
         return Reason.RANGE if product is None else Made(product, scheme)
@@ -50,7 +57,7 @@ def make(
         product = native(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False))
         with np.errstate(all="ignore"):
             return Made(product.astype(np.result_type(a, b), copy=False), scheme)
-    return _reference(a, b, scheme, block, guarantee, certificate)
+    return _reference(a, b, scheme, block, guarantee, certificate, like)
 
 
 def _float32(a: Array, b: Array, native: Native) -> Any:
@@ -97,6 +104,7 @@ def _reference(
     block: int | None,
     guarantee: str | None,
     certificate: bool,
+    like: "Accumulations | None",
 ) -> Made | Reason:
     """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
     from mixpert_py.runtime.guarantee import componentwise
@@ -118,7 +126,7 @@ def _reference(
     value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
     outliers, certificates = 0.0, []
     for index in np.ndindex(*stack):
-        product = multiply(rows[index], columns[index], scheme, rule=rule)
+        product = multiply(rows[index], columns[index], scheme, rule=rule, like=like)
         value[index] = product.value
         outliers += product.outliers.fraction
         certificates.append(product.certificate)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
@@ -16,6 +17,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime.cuda import device
 
 if TYPE_CHECKING:
+    from mixpert_py.runtime.model.device_model import Accumulations
     from mixpert_py.runtime.trace import Trace
 
 
@@ -40,8 +42,9 @@ class InForce:
     """One state of affairs. Derive another with `dataclasses.replace`.
 
     find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
-    `scheme` nor `plan` says anything about the module. backend: "reference", "cuda" or None for
-    automatic. passing: the sites known to be the native call and nothing else.
+    `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
+    ":" and a device's name, "cuda" or None for automatic. passing: the sites known to be the native
+    call and nothing else.
     """
 
     scheme: str | None = None
@@ -187,5 +190,30 @@ def require_backend(name: str | None) -> None:
         found = device.find()
         if isinstance(found, device.Absent):
             raise DeviceError(f"backend 'cuda': {found.sentence}; use 'reference'")
-    elif name not in (None, "reference"):
-        raise PlanError(f"unknown backend {name!r}; known: reference, cuda")
+    elif emulates(name):
+        accumulations(name)
+    elif name is not None:
+        raise PlanError(f"unknown backend {name!r}; known: reference, cuda, reference:DEVICE")
+
+
+def emulates(backend: str | None) -> bool:
+    """Whether a backend is NumPy's emulation: "reference", or "reference:" and a device's name."""
+    return backend is not None and backend.partition(":")[0] == "reference"
+
+
+@cache
+def accumulations(backend: str | None) -> "Accumulations | None":
+    """How the chip that an emulating backend names adds up products; None: it names none.
+
+    Raises DeviceError where no model of that device is known, or it does not say.
+    """
+    device_name = (backend or "").partition(":")[2]
+    if not device_name:
+        return None
+    from mixpert_py.runtime.model.device_model import Accumulations
+    from mixpert_py.runtime.model.known_devices import find
+
+    found = find(device_name).accumulation
+    if found == Accumulations():
+        raise DeviceError(f"backend {backend!r}: its device model says nothing of accumulation")
+    return found

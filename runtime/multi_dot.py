@@ -51,7 +51,8 @@ def multi_dot(
     products = {(i, i): matrix for i, matrix in enumerate(matrices)}
     for i, k, j in steps(_sizes(arrays)):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
-        products[i, j] = planned(Call(np.dot, left, right, (), None, dot_shape), wish)[0]
+        step = wish._replace(goes_on=bool(products))
+        products[i, j] = planned(Call(np.dot, left, right, (), None, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result

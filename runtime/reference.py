@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixpert_py.errors import ShapeError
+from mixpert_py.errors import DeviceError, ShapeError
 from mixpert_py.runtime import digits, float_slices
 from mixpert_py.runtime.certificate import Certificate, certify, joined
 from mixpert_py.runtime.engine import execute
+from mixpert_py.runtime.instruction_chain import execute_like
+from mixpert_py.runtime.model.device_model import Accumulations
+from mixpert_py.runtime.model.numerics import IntegerAccumulation
 from mixpert_py.runtime.outliers import OutlierRule, Outliers, kept_part, outlier_part
 from mixpert_py.runtime.packed import Array, Packed
 from mixpert_py.runtime.scheme import Scheme
@@ -33,22 +36,25 @@ def multiply(
     *,
     block: int | None = None,
     rule: OutlierRule = "loss",
+    like: Accumulations | None = None,
 ) -> Product:
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
     either is. block: stretch of K per exponent, int8 schemes only. rule: what leaves integer
     slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
-    ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). NaN and Inf reach
-    just the elements that they reach natively.
+    ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
+    instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
+    that they reach natively.
     Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
-    length where the scheme has none.
+    length where the scheme has none, DeviceError where nothing is known of the chip's instructions
+    for the scheme's element.
     """
     a, b = _operands(a, b)
     scheme = scheme.with_block(block)
     with np.errstate(all="ignore"):
         left, right = pack(a, b, scheme, rule)
-        product = _product(a, b, scheme, left, right)
+        product = _product(a, b, scheme, left, right, like)
         rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
         product.value[rows] = a[rows] @ b
         product.value[:, columns] = a @ b[:, columns]
@@ -80,26 +86,49 @@ def _operands(a: Array, b: Array) -> tuple[Array, Array]:
     return np.asarray(a, dtype), np.asarray(b, dtype)
 
 
-def _product(a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed) -> Product:
+def _product(
+    a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed, like: Accumulations | None
+) -> Product:
     """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
     k = a.shape[1]
-    value = execute(scheme, k, left, right, a.dtype)
+    value = _slice_products(scheme, k, left, right, a.dtype, like)
     bound = certify(scheme, k, left.measured, right.measured, a.dtype)
     block = scheme.lengths(k)[1]
     m, n = (np.arange(length) for length in value.shape)
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
-        added = _half_precision(part, b)
+        added = _half_precision(part, b, like)
         value[rows] += added.value
         bound = joined(bound, rows, n, added.certificate)
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
-        added = _half_precision(kept_part(a, left.outlier, block), part.T)
+        added = _half_precision(kept_part(a, left.outlier, block), part.T, like)
         value[:, columns] += added.value
         bound = joined(bound, m, columns, added.certificate)
     flagged = Outliers.count(left.outlier, right.outlier)
     return Product(value, scheme.name, scheme.products, flagged, bound)
 
 
-def _half_precision(a: Array, b: Array) -> Product:
-    return _product(a, b, FP16X3, *pack(a, b, FP16X3, "none"))
+def _slice_products(
+    scheme: Scheme,
+    k: int,
+    left: Packed,
+    right: Packed,
+    dtype: np.dtype[np.floating],
+    like: Accumulations | None,
+) -> Array:
+    """Of integers the same on every chip that multiplies them: their sums are exact."""
+    if like is None:
+        return execute(scheme, k, left, right, dtype)
+    how = getattr(like, scheme.element.name)
+    if isinstance(how, IntegerAccumulation):
+        return execute(scheme, k, left, right, dtype)
+    if how is None:
+        raise DeviceError(
+            f"scheme {scheme.name!r}: the device model says nothing of {scheme.element.name} sums"
+        )
+    return execute_like(how, scheme, k, left, right, dtype)
+
+
+def _half_precision(a: Array, b: Array, like: Accumulations | None) -> Product:
+    return _product(a, b, FP16X3, *pack(a, b, FP16X3, "none"), like)

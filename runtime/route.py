@@ -21,7 +21,7 @@ from mixpert_py.runtime.call import (
     result_shape,
 )
 from mixpert_py.runtime.cuda import break_even, device, foreign
-from mixpert_py.runtime.in_force import Choice
+from mixpert_py.runtime.in_force import Choice, accumulations, emulates
 from mixpert_py.runtime.trace import Reason, Shape
 
 # m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
@@ -54,7 +54,7 @@ def make(
     """
     if choice.scheme == "native":
         return None
-    if type(call.a) is not np.ndarray and backend != "reference":
+    if type(call.a) is not np.ndarray and not emulates(backend):
         place = foreign.place(call.a, call.b)
         if place is not None:
             made = (
@@ -76,7 +76,7 @@ def _on_host(
         if isinstance(shape, Reason) or not _is_float32(call):
             return None
         scheme = "faithful"
-        if backend == "reference" and wish.guarantee is None:
+        if emulates(backend) and wish.guarantee is None:
             return None
         if backend is None and not _moves(call, shape, scheme):
             return None
@@ -85,7 +85,7 @@ def _on_host(
     reason = _unsuited(call) or _cannot_run(call, shape, scheme, backend)
     if reason is not None:
         return reason
-    if scheme in CASTS or backend == "reference":
+    if scheme in CASTS or emulates(backend):
         made = emulation.make(
             call.a,
             call.b,
@@ -94,6 +94,7 @@ def _on_host(
             native=call.native,
             guarantee=wish.guarantee,
             certificate=wish.certificate,
+            like=accumulations(backend),
         )
     else:
         from mixpert_py.runtime.cuda import transfer
@@ -130,7 +131,7 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
     if scheme == "float32" and a.itemsize + b.itemsize > 8:  # else both are float32 already
         m, k, n = shape
         return Reason.TOO_SMALL if m * k * n < FLOAT32_PAYS * (a.size + b.size + m * n) else None
-    if scheme in CASTS or backend == "reference":
+    if scheme in CASTS or emulates(backend):
         return None
     if backend is None and not device.may_be_here():
         return Reason.NO_TENSOR_CORE
@@ -202,15 +203,11 @@ def _on_device(
         return found.reason
     if backend is None and scheme != "float64":
         a, b = call.a.shape, call.b.shape
-        packed = 0
-        if call.left is not None:
-            packed += math.prod(a)
-        if call.right is not None:
-            packed += math.prod(b)
-        elif len(b) > 2:
-            packed -= math.prod(b) - b[-2] * b[-1]  # the shape counts a stack in m alone
-        known = break_even.figures(found.name).of(scheme)
-        if not known.pays(shape, packed) and not break_even.small_pays(scheme, a, b):
+        packed = 0 if call.left is None else math.prod(a)
+        packed += 0 if call.right is None else math.prod(b)
+        faster = break_even.figures(found.name).faster
+        wide = "float64" in dtypes
+        if not faster(scheme, a, b, wide, packed) and not break_even.small_pays(scheme, a, b):
             return Reason.TOO_SMALL
     lent = foreign.lend(place, call.a, call.b)
     if isinstance(lent, Reason):

@@ -1,18 +1,103 @@
-"""What each scheme would have done to the operands of a call: its local error against FP64."""
+"""What the operands of a call are like: the local error that each scheme would make on them, the
+spread of their exponents, and how much of the product cancels.
+"""
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.emulation import FLOATS, emulate
 
 GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
 MOST = 512  # rows of A and columns of B
 MOST_STACKED = 8  # matrices of a stack
+FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
+ALL_CANCELS = 2.0**53  # no bit of float64 is left
+
+
+class Shadow(NamedTuple):
+    """One call, looked into. errors: as `local_errors` gives them.
+
+    spread: as `exponent_spread` gives it, of the worse operand. cancellation: see there.
+    """
+
+    errors: dict[str, float]
+    spread: float
+    cancellation: float
+
+
+def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
+    """What two operands of a product are like; None where nobody can look at them.
+
+    a, b: as np.matmul takes them, float32 or float64, NumPy's or on a GPU. For all but errors, FEW
+    rows of A and columns of B, evenly apart, are looked at.
+    """
+    try:
+        left, right = on_host(_few(a, -2)), on_host(_few(b, -1))
+        operands = (on_host(a), on_host(b)) if schemes and type(a) is not np.ndarray else (a, b)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return None  # an array in name only: being traced, batched, deleted …
+    left, right = (x.astype(np.float64, copy=False) for x in (left, right))
+    spread = max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
+    errors = local_errors(*operands, schemes) if schemes else {}
+    return Shadow(errors, spread, cancellation(left, right))
+
+
+def exponent_spread(x: Array, axis: int) -> float:
+    """By how many bits the entries of a row lie below its largest one, in the mean: what a scheme
+    that has one scale for the row loses of them.
+
+    x: float64, rows along `axis`; the worst of them counts. Zeros, rows of nothing else, and rows
+    with NaN or Inf do not. About 3 for normal data. The mean, and not the smallest entry: among a
+    million normal numbers one is a million times as small, and nothing hangs on it.
+    """
+    if x.size == 0:
+        return 0.0
+    size = np.abs(x)
+    counts = (size > 0) & np.isfinite(size).all(axis, keepdims=True)
+    bits = np.log2(size, where=counts, out=np.zeros_like(size))
+    largest = np.max(bits, axis, where=counts, initial=-np.inf, keepdims=True)
+    below = np.sum(np.subtract(largest, bits, where=counts, out=np.zeros_like(bits)), axis)
+    return float(np.max(below / np.maximum(np.sum(counts, axis), 1)))
+
+
+def cancellation(a: Array, b: Array) -> float:
+    """‖|A| |B|‖F / ‖A B‖F, in float64: 1 where nothing cancels, ALL_CANCELS at most.
+
+    As many times as an error bounded by |A| |B| is an error relative to the product larger than the
+    bound says: about 0.6 √K for normal data, 1 where no sign differs. Elements that are not finite
+    do not count.
+    """
+    with np.errstate(all="ignore"):
+        # Powers of two, so that squares stay in range and nothing is rounded.
+        a, b = (np.ldexp(x, -_exponent(x)) for x in (a, b))
+        sizes, product = np.matmul(np.abs(a), np.abs(b)), np.matmul(a, b)
+        finite = np.isfinite(sizes)
+        whole, left = (float(np.linalg.norm(x[finite])) for x in (sizes, product))
+    if whole == 0:
+        return 1.0
+    return max(1.0, whole / left) if left * ALL_CANCELS > whole else ALL_CANCELS
+
+
+def _exponent(x: Array) -> int:
+    largest = np.max(np.abs(x), where=np.isfinite(x), initial=0.0)
+    return int(np.frexp(largest)[1])
+
+
+def _few(x: Any, axis: int) -> Any:
+    """Some of an array: FEW of its rows, or columns, evenly apart, and MOST_STACKED of a stack."""
+    if x.ndim == 1:
+        return x
+    # Slices, which any library takes. Equal lengths get equal steps, so that stacks still fit.
+    picked = [slice(None, None, -(-n // MOST_STACKED) or 1) for n in x.shape[:-2]]
+    picked += [slice(None), slice(None)]
+    picked[axis] = slice(None, None, -(-x.shape[axis] // FEW) or 1)
+    return x[tuple(picked)]
 
 
 def local_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]:

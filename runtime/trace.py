@@ -1,12 +1,18 @@
 """What happened at each call site: calls, shapes, time, what ran, and why nothing else did."""
 
 import threading
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from mixpert_py.runtime.buffers import Buffers
+from mixpert_py.runtime.sampling import Sampling
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.shadow import Shadow
 
 Shape = tuple[int, int, int]
 
@@ -40,35 +46,47 @@ class Reason(StrEnum):
 
 @dataclass(slots=True)
 class SiteTrace:
-    """All calls of one site. `shapes` counts (m, k, n) of the products; `seconds` is their time.
+    """All calls of one site. `shapes` counts (m, k, n) of the products; `seconds` is their time,
+    `transfer` what moving NumPy arrays to a GPU and back added to it. outliers: largest share of
+    an operand pair's blocks that left the integer slices.
 
-    errors: scheme → largest relative Frobenius error, against FP64, that it would make on the
-    operands seen (only where the trace was asked for levels). outliers: largest share of an
-    operand pair's blocks that left the integer slices.
+    The rest only where the trace was asked to look at operands. sampled: how many calls were looked
+    into; of these, as `runtime.shadow` says it, the worst spread, cancellation and errors: scheme →
+    relative Frobenius error, against FP64, that it would make on the operands seen. The worst, as
+    what is known of a few calls has to hold for all; that it is too large for most of them, the
+    tuner's fit makes up for. fed_by: site → calls with an operand that was that site's result.
     """
 
     calls: int = 0
     seconds: float = 0.0
+    transfer: float = 0.0
     shapes: Counter[Shape] = field(default_factory=Counter)
     dtypes: Counter[str] = field(default_factory=Counter)
     schemes: Counter[str] = field(default_factory=Counter)
     reasons: Counter[Reason] = field(default_factory=Counter)
-    errors: dict[str, float] = field(default_factory=dict)
     outliers: float = 0.0
+    sampled: int = 0
+    errors: dict[str, float] = field(default_factory=dict)
+    spread: float = 0.0
+    cancellation: float = 1.0
+    fed_by: Counter[str] = field(default_factory=Counter)
 
 
 class Trace:
     """Collects the calls of a run. Safe to share between threads.
 
-    levels: schemes whose local error is to be measured on the operands of sampled calls.
+    levels: None: operands are not looked at. Else those of sampled calls are, and the local error
+    of these schemes is measured on them, if any; and it is seen whose results operands are.
     keep: sites whose last non-empty result is kept, in `results`.
     """
 
-    def __init__(self, levels: Collection[str] = (), keep: Collection[str] = ()) -> None:
-        self.levels = tuple(levels)
+    def __init__(self, levels: Collection[str] | None = None, keep: Collection[str] = ()) -> None:
+        self.levels = None if levels is None else tuple(levels)
         self.keep = frozenset(keep)
         self.sites: dict[str, SiteTrace] = {}
         self.results: dict[str, Any] = {}
+        self._sampling: dict[str | None, Sampling] = defaultdict(Sampling)
+        self._buffers = Buffers()
         self._lock = threading.Lock()
 
     def add(
@@ -80,29 +98,47 @@ class Trace:
         reason: Reason | None,
         seconds: float,
         outliers: float = 0.0,
-    ) -> int:
-        """Record one call; returns how many calls its site has had, this one included."""
+        transfer: float = 0.0,
+    ) -> None:
+        """Record one call."""
         with self._lock:
             record = self._site(site)
             record.calls += 1
             record.seconds += seconds
+            record.transfer += transfer
             record.shapes[shape] += 1
             record.dtypes[dtype] += 1
             record.schemes[scheme] += 1
             record.outliers = max(record.outliers, outliers)
             if reason is not None:
                 record.reasons[reason] += 1
-            return record.calls
 
-    def add_errors(self, site: str | None, errors: Mapping[str, float]) -> None:
-        """Record the local errors of one sampled call; the largest of each scheme stays."""
+    def samples(self, site: str | None, kind: Hashable) -> bool:
+        """Whether this call of a site is one to look into. kind: its shape and dtypes."""
+        with self._lock:
+            return self._sampling[site].takes(kind)
+
+    def add_shadow(self, site: str | None, shadow: "Shadow") -> None:
+        """Record what one sampled call showed; the worst stays."""
         with self._lock:
             record = self._site(site)
-            for scheme, error in errors.items():
+            record.sampled += 1
+            record.spread = max(record.spread, shadow.spread)
+            record.cancellation = max(record.cancellation, shadow.cancellation)
+            for scheme, error in shadow.errors.items():
                 # NaN is the largest: it means that the scheme failed here.
                 record.errors[scheme] = max(
                     error, record.errors.get(scheme, 0.0), key=lambda e: (isnan(e), e)
                 )
+
+    def follow(self, site: str, operands: Collection[Any], result: Any | None) -> None:
+        """See whose results the operands of a call are; and its own, unless it is None."""
+        with self._lock:
+            found = set().union(*map(self._buffers.sites, operands))
+            if found:
+                self._site(site).fed_by.update(found)
+            if result is not None:
+                self._buffers.write(result, site)
 
     def keep_result(self, site: str | None, result: Any) -> None:
         """Keep a result that the run will be judged by."""

@@ -87,29 +87,27 @@ def resolve(name: str) -> Criterion:
     return CRITERIA[name]
 
 
-def worst(
+def errors(
     reference: Mapping[str, npt.ArrayLike],
     value: Mapping[str, npt.ArrayLike],
-    criterion: Criterion,
-) -> tuple[float, str]:
-    """The largest error of several observed values, and whose it is; a NaN is the largest.
+    criteria: Mapping[str, Criterion],
+) -> dict[str, float]:
+    """The error of every observed value, by its own criterion.
 
     Values that the reference lacks are not looked at. Raises ProgramError if there is nothing to
     compare or a value is missing, ShapeError, naming the value, if one has another shape.
     """
     if not reference:
         raise ProgramError("nothing to compare: the program observes no value")
-    errors = {}
+    found = {}
     for name, expected in reference.items():
         if name not in value:
             raise ProgramError(f"{name}: observed in the reference run, missing in this one")
         try:
-            error = float(criterion(expected, value[name]))
+            found[name] = float(criteria[name](expected, value[name]))
         except ShapeError as problem:
             raise ShapeError(f"{name}: {problem}") from None
-        errors[name] = error
-    name = max(errors, key=lambda n: (errors[n] != errors[n], errors[n]))
-    return errors[name], name
+    return found
 
 
 def _chunks(reference: npt.ArrayLike, value: npt.ArrayLike) -> Iterator[tuple[Array, Array]]:

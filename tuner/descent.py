@@ -6,12 +6,13 @@ from math import nan
 
 from mixpert_py.errors import ProgramError
 from mixpert_py.tuner.ladder import Ladder
-from mixpert_py.tuner.measurement import Measure, Measurement
+from mixpert_py.tuner.measurement import Expect, Measure, Measurement
 from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuner.trial import Trial
 
 OnTrial = Callable[[Trial], None]
+Plan = Mapping[str, str]
 
 # Of several refusals, the one that says most about the rungs below comes first.
 PRECEDENCE = (
@@ -42,6 +43,7 @@ class Descent:
         noise: float | Mapping[str, float],
         on_trial: OnTrial | None,
         start: Mapping[str, str],
+        expect: Expect | None = None,
     ) -> None:
         self.operators = {operator.id: operator for operator in operators}
         self.ladder = ladder
@@ -52,6 +54,7 @@ class Descent:
         self._edges = frozenset(edges)
         self._noise = noise
         self._on_trial = on_trial
+        self._expect = expect
         self._measured: dict[frozenset[tuple[str, str]], Measurement] = {}
         measurement = self._run(start)
         if measurement.problem is not None:
@@ -65,15 +68,18 @@ class Descent:
         self.kept = self.start
         self.stopped.clear()
 
-    def consider(self, *steps: Mapping[str, str]) -> Trial:
+    def consider(
+        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Plan]] = tuple
+    ) -> Trial:
         """Try each step (site → scheme) from the plan kept, and stand on the best that passes.
 
         A step passes if the schemes it changes to took calls, the program's error is within the
         budget, and the sites it changes get faster together by more than the noise. Best is the
         fastest; within the noise of it, the smallest error. Returns the trial now kept, else the
-        refused one nearest to passing.
+        refused one nearest to passing. then: plans that may be considered next.
         """
         tried: list[Trial] = []
+        self._tell(steps, then)
         try:
             for step in steps:
                 plan = {**self.kept.plan, **step}
@@ -131,6 +137,14 @@ class Descent:
             for source, target in self._edges
             if target == site and source in self.operators and not self.operators[source].locked
         )
+
+    def _tell(self, steps: Iterable[Plan], then: Callable[[], Iterable[Plan]]) -> None:
+        """Say what will be asked for, and may be."""
+        if self._expect is not None:
+            new: dict[frozenset[tuple[str, str]], Plan] = {}
+            for plan in (*({**self.kept.plan, **step} for step in steps), *then()):
+                new.setdefault(frozenset(plan.items()), plan)
+            self._expect([plan for key, plan in new.items() if key not in self._measured])
 
     def _run(self, plan: Mapping[str, str]) -> Measurement:
         key = frozenset(plan.items())

@@ -1,8 +1,10 @@
 """The greedy search of MixPert §3.4."""
 
-from itertools import product
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, product, zip_longest
 
-from mixpert_py.tuner.descent import Descent
+from mixpert_py.tuner.descent import Descent, Plan
 from mixpert_py.tuner.ladder import Rung
 from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.reason import Reason
@@ -14,27 +16,32 @@ PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER, Reason.NO_GAIN)
 
 def greedy(descent: Descent) -> None:
     """Lower the operators one after the other, longest first."""
-    for operator in longest_first(descent):
-        descent.stopped[operator.id] = lower(descent, operator)
+    operators = longest_first(descent)
+    for number, operator in enumerate(operators, 1):
+        descent.stopped[operator.id] = lower(descent, operator, operators[number:])
 
 
 def longest_first(descent: Descent) -> list[Operator]:
     return sorted(descent.operators.values(), key=lambda operator: -operator.seconds)
 
 
-def lower(descent: Descent, operator: Operator) -> tuple[Reason, str]:
+def lower(descent: Descent, operator: Operator, others: Sequence[Operator]) -> tuple[Reason, str]:
     """Lower one operator rung by rung, as far as budget and clock allow; returns why it stopped.
 
     A rung within the budget that is not faster, or takes no call, is passed over: the next one is
-    compared with the level kept.
+    compared with the level kept. others: the operators whose turn comes after this one's.
     """
     if (unmoved := descent.unmoved(operator)) is not None:
         return unmoved, ""
     site, reason = operator.id, Reason.BOTTOM
-    for rung in descent.ladder.below(site, descent.kept.plan[site]):
+    rungs = descent.ladder.below(site, descent.kept.plan[site])
+    for number, rung in enumerate(rungs, 1):
         if descent.seconds(site) <= descent.noise(site):
             return Reason.TOO_SHORT, ""
-        trial = descent.consider(*({site: scheme} for scheme in rung))
+        trial = descent.consider(
+            *({site: scheme} for scheme in rung),
+            then=partial(_next, descent, site, rungs[number:], others),
+        )
         # Raising another operator costs time: it cannot rescue a step that saves none.
         if trial.reason is Reason.OVER_BUDGET and trial.gain > 0:
             trial = raise_predecessor(descent, site, rung) or trial
@@ -45,6 +52,17 @@ def lower(descent: Descent, operator: Operator) -> tuple[Reason, str]:
         else:
             return trial.reason, trial.measurement.problem or ""
     return reason, ""
+
+
+def _next(
+    descent: Descent, site: str, rungs: Sequence[Rung], others: Sequence[Operator]
+) -> Iterator[Plan]:
+    """What comes after a step, in turn as if it passed and as if it were refused."""
+    kept = descent.kept.plan
+    deeper = [{**kept, site: scheme} for rung in rungs for scheme in rung]
+    free = [other.id for other in others if descent.unmoved(other) is None]
+    firsts = [{**kept, x: s} for x in free for r in descent.ladder.below(x, kept[x])[:1] for s in r]
+    return (plan for plan in chain(*zip_longest(deeper, firsts)) if plan is not None)
 
 
 def raise_predecessor(descent: Descent, site: str, rung: Rung) -> Trial | None:

@@ -1,7 +1,7 @@
 """What one run of the program under a plan showed, and the argument that makes such runs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -12,7 +12,8 @@ class Measurement:
     seconds: the whole program; site_seconds: site id → time in that product, all calls together.
     Both may be cost units of a device model: the search only compares them with each other.
     A site that did not run is absent. not_taken: sites none of whose calls took the planned scheme
-    (dtype, size or device did not suit it): their times say nothing about it.
+    (dtype, size or device did not suit it): their times say nothing about it. errors: observed
+    value → its own error, of which `error` is what counts.
     """
 
     seconds: float
@@ -20,6 +21,7 @@ class Measurement:
     site_seconds: Mapping[str, float]
     problem: str | None = None
     not_taken: frozenset[str] = frozenset()
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 class Measure(Protocol):
@@ -30,3 +32,11 @@ class Measure(Protocol):
     """
 
     def __call__(self, plan: Mapping[str, str], /) -> Measurement: ...
+
+
+Expect = Callable[[Sequence[Mapping[str, str]]], None]
+"""Is told which plans may be asked for next, the likeliest first; what it was told before is off.
+
+Whoever makes runs several at a time makes them while it waits. The search goes by none of it until
+it asks for that plan.
+"""

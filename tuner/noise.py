@@ -1,6 +1,7 @@
 """What repeated runs of one plan say: their middle, and how far they lie apart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import isnan
 from statistics import median
 
 from mixpert_py.tuner.measurement import Measurement
@@ -24,10 +25,25 @@ def middle(runs: Sequence[Measurement]) -> Measurement:
     taken = {site for run in runs for site in run.site_seconds.keys() - run.not_taken}
     return Measurement(
         seconds=median(run.seconds for run in runs),
-        error=max((run.error for run in runs), key=lambda error: (error != error, error)),
+        error=largest(run.error for run in runs),
         site_seconds={site: median(times) for site, times in _times(runs).items()},
         not_taken=frozenset().union(*(run.not_taken for run in runs)) - taken,
+        errors=largest_of_each(run.errors for run in runs),
     )
+
+
+def largest(errors: Iterable[float]) -> float:
+    """The largest error; a NaN is larger than any other."""
+    return max(errors, key=lambda error: (isnan(error), error))
+
+
+def largest_of_each(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The largest error of every value in several runs."""
+    found: dict[str, float] = {}
+    for errors in runs:
+        for name, error in errors.items():
+            found[name] = largest((error, found.get(name, 0.0)))
+    return found
 
 
 def time_noise(runs: Sequence[Measurement]) -> dict[str, float]:

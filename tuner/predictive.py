@@ -6,10 +6,12 @@ whose predicted error is not far beyond the budget are tried, those that save mo
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from functools import partial
 from statistics import median
 
-from mixpert_py.tuner.descent import Descent
+from mixpert_py.tuner.descent import Descent, Plan
 from mixpert_py.tuner.greedy import longest_first
 from mixpert_py.tuner.knapsack import choose
 from mixpert_py.tuner.operator import Operator
@@ -17,11 +19,11 @@ from mixpert_py.tuner.propagation import Propagation
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuner.trial import Trial
 
-Plan = Mapping[str, str]
-
 SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget that plans are chosen for
 AMBITION = 4.0  # times the budget that a single step may be predicted to make
 WORTH_A_RUN = 0.01  # of what the search has saved
+PASSES = (1.0, 0.5)  # times what is predicted: errors that a run may have if it passes
+REFUSED = (1.5, 3.0, 10.0)  # times the budget, if not
 SAVED_BY_A_RUNG = 1 / 3  # of an operator's time, where nothing better is known
 
 
@@ -55,7 +57,8 @@ class _Search:
         self.tried.append(plan)
         before = len(descent.trials)
         descent.consider(
-            {site: plan[site] for site in plan if plan[site] != descent.kept.plan[site]}
+            {site: plan[site] for site in plan if plan[site] != descent.kept.plan[site]},
+            then=partial(self._next, plan),
         )
         (trial,) = descent.trials[before:]
         self._learn(trial)
@@ -102,6 +105,27 @@ class _Search:
                 if self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
                     return plan
         return self._single_step()
+
+    def _next(self, plan: Plan) -> list[Plan]:
+        """What may be run after a plan, for each of the errors that it may turn out to have."""
+        predicted, budget = self.propagation.error(plan), self.descent.budget
+        found = [self._after(plan, factor * predicted, passes=True) for factor in PASSES]
+        found += [self._after(plan, factor * budget, passes=False) for factor in REFUSED]
+        return [choice for choice in found if choice is not None]
+
+    def _after(self, plan: Plan, error: float, *, passes: bool) -> Plan | None:
+        """The next plan if this one showed an error, and passed or was refused."""
+        before = self.descent.kept, self.refused, self.propagation
+        try:
+            self.propagation = copy(self.propagation)
+            self.propagation.learn(plan, error)
+            if passes:
+                self.descent.kept = replace(self.descent.kept, plan=plan)
+            else:
+                self.refused = [*self.refused, plan]
+            return self.next_plan()
+        finally:
+            self.descent.kept, self.refused, self.propagation = before
 
     def _single_step(self) -> Plan | None:
         kept, budget = self.descent.kept.plan, self.descent.budget

@@ -14,16 +14,19 @@ class Propagation:
     """error(plan)² ≈ floor² + Σ (sensitivity · local error)² over the operators.
 
     Rounding errors of different products add up like independent random ones, and each reaches what
-    is observed linearly as long as it is small. Sensitivities are 1 until runs say otherwise. They
-    are fitted to the measured errors by Richardson and Lucy's multiplicative steps: what a run says
-    of several operators together is shared out as before, and none turns negative.
+    is observed linearly as long as it is small. Where several values are judged, the error is the
+    largest share of a budget, which is at most what one such sum for each value adds up to.
+    Sensitivities are the operators' own until runs say otherwise. They are fitted to the measured
+    errors by Richardson and Lucy's multiplicative steps: what a run says of several operators
+    together is shared out as before, and none turns negative.
 
     floor: the program's error before anything is lowered.
     """
 
     def __init__(self, operators: Iterable[Operator], floor: float) -> None:
         self._operators = list(operators)
-        self._before = np.array([1.0] * len(self._operators) + [floor**2])  # the floor is the last
+        priors = [operator.sensitivity**2 for operator in self._operators]
+        self._before = np.array([*priors, floor**2])  # the floor is the last
         self._squares = self._before
         self._rows: list[np.ndarray] = []
 
@@ -35,7 +38,7 @@ class Propagation:
         row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / error**2
         if not np.isfinite(row).all():
             return
-        self._rows.append(row)
+        self._rows = [*self._rows, row]  # a copy of this object keeps its own
         rows = np.array(self._rows)
         squares = self._before.copy()
         for _ in range(STEPS):

@@ -8,7 +8,7 @@ from mixpert_py.tuner.controls import at_random, exhaustive
 from mixpert_py.tuner.descent import Descent, OnTrial
 from mixpert_py.tuner.greedy import greedy, longest_first
 from mixpert_py.tuner.ladder import Ladder, Rung
-from mixpert_py.tuner.measurement import Measure
+from mixpert_py.tuner.measurement import Expect, Measure
 from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.predictive import predictive
@@ -36,6 +36,7 @@ def tune(
     start: Mapping[str, str] | None = None,
     search: str = DEFAULT,
     excess: Callable[[Mapping[str, str]], float] | None = None,
+    expect: Expect | None = None,
 ) -> Outcome:
     """Lower operators until the budget, the clock or the ladder says stop.
 
@@ -47,7 +48,8 @@ def tune(
     on_trial: called with every Trial as it is judged; the start is the first.
     search: one of SEARCHES. excess: how many times its budget a plan's error is elsewhere; as long
     as that is more than once, the search is made again for as much less, or for half, three times
-    at most, and then the start stays.
+    at most, and then the start stays. expect: told what may be measured next; what is found does
+    not depend on it.
 
     No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
     during the very first run nothing is known yet and KeyboardInterrupt goes on.
@@ -65,7 +67,7 @@ def tune(
     for operator in operators:
         if not operator.locked:
             rungs.level(operator.id, plan[operator.id])
-    descent = Descent(measure, operators, edges, rungs, budget, noise, on_trial, plan)
+    descent = Descent(measure, operators, edges, rungs, budget, noise, on_trial, plan, expect)
     if not descent.start.measurement.error <= budget:
         return _outcome(descent, Reason.START_OVER_BUDGET)
     try:

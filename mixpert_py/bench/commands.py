@@ -114,6 +114,16 @@ def bench_search(samples: str, hold_outs: int, save: bool) -> None:
         _show(machine.finish("search", found, save))
 
 
+@bench.command("model")
+@click.option("--save", is_flag=True, help="Keep the result beside the code.")
+def bench_model(save: bool) -> None:
+    """Predicted times and chosen tiles against measured ones, on this GPU."""
+    from mixpert_py.bench import machine, predictions
+
+    found = predictions.measure(say=lambda line: click.echo(line, err=True))
+    _show({**machine.finish("model", found, save), "rows": len(found["rows"])})
+
+
 @bench.command("gemm")
 @click.option(
     "--suite",
@@ -207,6 +217,7 @@ def bench_products(
 def bench_readme(readme: str | None) -> None:
     """The README's tables and pictures, made from the results that --save keeps."""
     from mixpert_py import files
+    from mixpert_py.bench import machine, predictions
     from mixpert_py.bench.gemm import pictures
     from mixpert_py.bench.gemm import readme as gemm
 
@@ -214,6 +225,9 @@ def bench_readme(readme: str | None) -> None:
     if not found:
         raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
     parts = gemm.parts(found)
+    model = machine.RESULTS / "model.json"
+    if model.exists():
+        parts["model"] = predictions.markdown(json.loads(model.read_text("utf-8")))
     if readme is None:
         click.echo("\n".join(parts.values()), nl=False)
         return

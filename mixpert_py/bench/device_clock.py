@@ -1,81 +1,9 @@
-"""Times on a GPU by events, with the queue kept ahead of it, and what a call costs the host."""
+"""What samples of a device's clock come to."""
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from mixpert_py.bench.timing import summary
-
-Call = Callable[[], Any]
-
-LEAD = 200e-6  # the device is kept busy that much longer than the host is thought to need
-SAMPLE = 1e-3  # a sample takes at least this, so that an event's own cost does not show
-MOST_CALLS = 64  # per sample: the driver's queue holds some 1,000 launches
-WARM = 30e-3  # clocks rise, caches and kernels are loaded
-
-SPIN = """
-extern "C" __global__ void spin(unsigned long long nanoseconds) {
-  unsigned long long begin, now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now - begin < nanoseconds);
-}
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Seconds per call on the device, and on the host until the call returned.
-
-    ahead: the device had not begun when the host was done, so that launches cost it nothing.
-    """
-
-    device: float
-    host: float
-    ahead: bool
-
-
-class Clock(Protocol):
-    """What times calls: an EventClock, or anything that says how long they took."""
-
-    def sample(self, call: Call, calls: int, lead: float) -> Sample:
-        """`calls` calls in a row, `lead` seconds after they were first asked for."""
-
-
-class EventClock:
-    """The current device and stream, through CuPy."""
-
-    def __init__(self, cupy: Any) -> None:
-        self._event = cupy.cuda.Event
-        self._elapsed = cupy.cuda.get_elapsed_time
-        self._spin = cupy.RawKernel(SPIN, "spin")
-        self._nanoseconds = cupy.uint64
-
-    def sample(self, call: Call, calls: int, lead: float) -> Sample:
-        start, stop = self._event(), self._event()
-        self._spin((1,), (1,), (self._nanoseconds(1e9 * lead),))
-        start.record()
-        begin = perf_counter()
-        for _ in range(calls):
-            call()
-        stop.record()
-        host = perf_counter() - begin
-        ahead = not start.done
-        stop.synchronize()
-        return Sample(self._elapsed(start, stop) / 1e3 / calls, host / calls, ahead)
-
-
-def in_turn(clock: Clock, calls: Mapping[str, Call], rounds: int) -> dict[str, list[Sample]]:
-    """A sample of each call a round, so that whatever slows the device down falls on all alike."""
-    plans = {name: _warm_up(clock, call) for name, call in calls.items()}
-    samples: dict[str, list[Sample]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            repeat, lead = plans[name]
-            samples[name].append(clock.sample(call, repeat, lead))
-    return samples
+from mixpert_py.runtime.cuda.event_clock import Sample
 
 
 def timing(samples: list[Sample]) -> dict[str, Any]:
@@ -90,22 +18,3 @@ def timing(samples: list[Sample]) -> dict[str, Any]:
 def ratio(slow: list[Sample], fast: list[Sample]) -> dict[str, float]:
     """How many times as fast: of each round by itself, then median and quartiles."""
     return summary([a.device / b.device for a, b in zip(slow, fast, strict=True)])
-
-
-def _warm_up(clock: Clock, call: Call) -> tuple[int, float]:
-    """Calls per sample, and the lead that the host needs for them."""
-    clock.sample(call, 1, LEAD)  # compiles
-    last = clock.sample(call, 1, LEAD)
-    for _ in range(3):
-        last = clock.sample(call, repeat := _calls(WARM, last), _lead(repeat, last))
-    repeat = _calls(SAMPLE, last)
-    return repeat, _lead(repeat, last)
-
-
-def _calls(seconds: float, last: Sample) -> int:
-    """Calls that take so long, within reason."""
-    return min(MOST_CALLS, max(1, math.ceil(seconds / max(last.device, 1e-9))))
-
-
-def _lead(repeat: int, last: Sample) -> float:
-    return LEAD + 2 * repeat * last.host

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py import launcher
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.preparation import Prepared, prepare
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.outcome import Outcome
@@ -44,7 +45,7 @@ def measure(
     rows: list[dict[str, Any]] = []
     for name, arguments in programs.items():
         program = launcher.script(str(folder / f"{name}.py"), arguments)
-        prepared = prepare(program, Wish(LOOSE, backend="reference"))
+        prepared = prepare(program, Wish(Limits(Limit(LOOSE)), backend="reference"))
         assert prepared is not None
         parts: list[tuple[Prepared, tuple[str, ...]]] = [(prepared, KINDS[:-1])]
         if name in ENUMERATED:
@@ -89,7 +90,9 @@ def hold_outs(
         path = str(folder / f"{name}.py")
         program = launcher.script(path, (*programs[name], "--seed", str(seed)))
         there = (*programs[name], "--seed", str(other))
-        prepared = prepare(program, Wish(budget, backend="reference", hold_out=there))
+        prepared = prepare(
+            program, Wish(Limits(Limit(budget)), backend="reference", hold_out=there)
+        )
         assert prepared is not None
         assert prepared.hold_out is not None
         memo = _Memo(prepared)

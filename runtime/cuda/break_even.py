@@ -1,19 +1,27 @@
-"""From which size on a scheme beats the native product: measured per device, and kept."""
+"""Which products beat the vendor's on a device: by the times that its model predicts."""
 
 import math
-import re
-import tomllib
-from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING
 
 from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.model.known_devices import STANDS_IN, model_of
 from mixpert_py.runtime.trace import Shape
 
-SHIPPED = "nvidia-h200"  # figures of this device stand in for those of one that nobody measured
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
+
+SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
 STARTING = 3.0  # seconds until CuPy is imported and CUDA has begun
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
+STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
+
+Dims = tuple[int, ...]
+Faster = Callable[[str, Dims, Dims, bool, int], bool]
+"""(scheme, shape of A, shape of B, whether one is float64, elements packed already) → whether it
+beats the native product, both operands on the device."""
 
 
 # Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
@@ -25,86 +33,48 @@ SMALL_COUNT = 32
 
 
 @dataclass(frozen=True, slots=True)
-class BreakEven:
-    """volume: the least m · n · k. thickness: the least m · n · k / (mk + kn + mn).
-
-    Packing touches every element once, and the product reads each about min(m, n, k) times: where
-    that is few times, nothing that packs can win, however large the product.
-    """
-
-    volume: float
-    thickness: float
-
-    def pays(self, shape: Shape, packed: int = 0) -> bool:
-        """packed: elements of operands that are packed already."""
-        m, k, n = shape
-        volume, area = m * n * k, m * k + k * n + m * n - packed
-        return volume >= self.volume and volume >= self.thickness * area
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured on one device.
-
-    staging: bytes/s between NumPy arrays and the device. host: FLOP/s of a float32 product of NumPy
-    arrays. schemes: by name; one that was not measured takes `faithful`'s.
+    """What decides on one device. staging: bytes/s between NumPy arrays and it. host: operations/s
+    of a float32 product of NumPy arrays.
     """
 
-    device: str
     staging: float
     host: float
-    schemes: dict[str, BreakEven] = field(default_factory=dict)
-
-    def of(self, scheme: str) -> BreakEven:
-        return self.schemes.get(scheme) or self.schemes["faithful"]
+    faster: Faster
 
 
 @cache
 def figures(device: str) -> Figures:
-    """The figures of a device: the user's own, else those that are shipped."""
-    name = _file_name(device)
-    for folder in (_user_folder(), files("mixpert_py.runtime.cuda") / "devices"):
-        try:
-            return parse((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError):
-            continue  # not there, or not ours: what is kept here can be measured again
-    return parse(
-        (files("mixpert_py.runtime.cuda") / "devices" / f"{SHIPPED}.toml").read_text("utf-8")
-    )
+    """Those of a device, by its name: of its model, or of the one that stands in for it."""
+    model = model_of(device)
+    staging, host = model.transfer.staged or STAGING, model.host.float32 or HOST
+    return Figures(staging, host, partial(_is_faster, device))
 
 
-def parse(text: str) -> Figures:
-    """The figures in a file. Raises ValueError or KeyError where `keep` did not write it."""
-    table = tomllib.loads(text)
-    schemes = {
-        name: BreakEven(float(row["volume"]), float(row["thickness"]))
-        for name, row in table["scheme"].items()
-    }
-    found = Figures(str(table["device"]), float(table["staging"]), float(table["host"]), schemes)
-    found.of("faithful")
-    return found
+@lru_cache(maxsize=4096)
+def _is_faster(device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int) -> bool:
+    # Not at the start: only who has a device, or may have one, needs this.
+    from mixpert_py.runtime.cuda.product import steps
+    from mixpert_py.runtime.model import prediction
+
+    a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
+    m, k, n = *a[-2:], b[-1]
+    if 0 in (m, k, n):
+        return False
+    times = _kernel_times(device)
+    vendor, batch = times.model.vendor, max(math.prod(a[:-2]), math.prod(b[:-2]))
+    more = {"wide": wide, "shares_b": len(b) < 3, "packed": packed}
+    ours = prediction.product(times, steps(scheme, None, a, b), m, k, n, batch, **more).seconds
+    native = prediction.native(times, m, k, n, batch, wide=wide)
+    # What keeps the host longer than the device is as slow as the host.
+    return max(ours, vendor.product or 0.0) < max(native, vendor.host or 0.0)
 
 
-def written(measured: Figures) -> str:
-    """The figures as a file."""
-    lines = [
-        f'device = "{measured.device}"',
-        f"staging = {measured.staging:.3g}",
-        f"host = {measured.host:.3g}",
-    ]
-    for name, row in measured.schemes.items():
-        lines += ["", f'[scheme."{name}"]']
-        lines += [f"volume = {float(row.volume)}", f"thickness = {float(row.thickness)}"]
-    return "\n".join(lines) + "\n"
+@cache
+def _kernel_times(device: str) -> "KernelTimes":
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
 
-
-def keep(measured: Figures) -> Path:
-    """Write the figures where `figures` finds them. Raises OSError where that is not possible."""
-    path = _user_folder() / _file_name(measured.device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(written(measured), encoding="utf-8")
-    figures.cache_clear()
-    return path
+    return KernelTimes(model_of(device))
 
 
 def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
@@ -127,18 +97,9 @@ def moving_pays(
     starting: seconds until the device can begin. Its own time is left out: where the way pays at
     all, it is a tenth of that.
     """
-    if not known.of(scheme).pays(shape):
-        return False
     m, k, n = shape
     moved = a.nbytes + b.nbytes + m * n * max(a.itemsize, b.itemsize)
     there = moved / known.staging + starting
     here = 2 * m * n * k / known.host * (max(a.itemsize, b.itemsize) / 4)
-    return there * SAFETY < here
-
-
-def _user_folder() -> Path:
-    return Path("~/.cache/mixpert").expanduser()
-
-
-def _file_name(device: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-") + ".toml"
+    wide = max(a.itemsize, b.itemsize) > 4
+    return there * SAFETY < here and known.faster(scheme, a.shape, b.shape, wide, 0)

@@ -68,6 +68,16 @@ def find(number: int | None = None) -> Device | Absent:
         return _refused(runtime, error)
 
 
+def count() -> int:
+    """How many GPUs this process sees; none where CuPy finds no driver."""
+    import cupy
+
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
 @cache
 def _find(runtime: Any, number: int) -> Device | Absent:
     try:

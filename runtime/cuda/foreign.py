@@ -108,21 +108,25 @@ def on_host(x: Any) -> Any:
         return tensor.float().numpy()  # bfloat16, which NumPy has not
 
 
-def wait_for(x: Any) -> None:
+def wait_for(x: Any) -> bool:
     """Wait until the current stream of an array's library has come this far.
 
-    Not while it is being captured: then nothing runs, and there is nothing to wait for.
+    Not while it is being captured: then nothing runs, there is nothing to wait for, and False.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        if x.is_cuda and not torch.cuda.is_current_stream_capturing():
+        if x.is_cuda:
+            if torch.cuda.is_current_stream_capturing():
+                return False
             torch.cuda.current_stream(x.device).synchronize()
-        return
+        return True
     cupy = sys.modules.get("cupy")
     if cupy is not None and may_be_on_device(type(x)):
         stream = cupy.cuda.get_current_stream()
-        if not stream.is_capturing():
-            stream.synchronize()
+        if stream.is_capturing():
+            return False
+        stream.synchronize()
+    return True
 
 
 def _cupy_is_full() -> bool:

@@ -8,23 +8,24 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda.tile import (
     HOPPER,
     LEAST_SEGMENT,
+    MOST_STEPS,
     PORTABLE,
     STEP,
     Chip,
+    Depth,
     Family,
     Tile,
-    choose,
+    cut,
     is_grouped,
 )
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, Signature
-from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
+from mixpert_py.runtime.model.kernel_times import KernelTimes
+from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.scheme import Scheme
 
 ELEMENTS = {"int8": 0, "float16": 1, "bfloat16": 2, "tf32": 3}
 ITEMSIZES = {"int8": 1, "float16": 2, "bfloat16": 2, "tf32": 4}
-MOST_STEPS = EXACT_STRETCH // STEP  # that INT32 accumulators hold the sum of
-LEAST_SPLIT = 3  # parts of a tile from which adding them in memory pays
-LEAST_PART = 8  # steps
 GROUP = 8  # rows of tiles walked together
 
 
@@ -77,13 +78,14 @@ def gemm(
     c: Any = None,
     stream: int = 0,
     family: Family | None = None,
+    tile: Tile | None = None,
 ) -> Any:
     """out = alpha · A·B + beta · c, A and B packed by `scheme`; enqueued on a stream.
 
     out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
     one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
     shape, or None; it may be `out` itself where `leaves_c_alone`. family: the kernels to use, None
-    for the device's best.
+    for the device's best. tile: one of `tile.candidates`, None for the quickest.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
     floating-point slices enter FP32 totals step by step, accumulator by accumulator, the smallest
@@ -102,6 +104,7 @@ def gemm(
         None if c is None else c.strides,
         family,
         memory.device_id,
+        tile,
     )
     parts = _zeros(how.part_words, stream) if how.part_words else None
     problem = (
@@ -140,14 +143,6 @@ class Launch(NamedTuple):
     counts: tuple[int, ...]
     cut: tuple[int, int]
     part_words: int
-
-
-class Cut(NamedTuple):
-    """A grid. tail: tiles of the last wave, of `split` parts along K each, if that is not 0."""
-
-    grid: int
-    tail: int = 0
-    split: int = 0
 
 
 def constants(
@@ -211,6 +206,15 @@ def chip(device: int, family: Family | None = None) -> Chip:
     )
 
 
+@lru_cache(maxsize=64)
+def kernel_times(device: int, family: Family | None = None) -> KernelTimes:
+    """What is known of the kernels' times on a device, or on one like it."""
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
+    return KernelTimes(model_of(name), chip(device, family))
+
+
 @lru_cache(maxsize=4096)
 def _prepared(
     scheme: Scheme,
@@ -222,48 +226,33 @@ def _prepared(
     c_strides: tuple[int, ...] | None,
     family: Family | None,
     device: int,
+    tile: Tile | None,
 ) -> Launch:
     """The launch on this device, the current one, for C of this shape, strides and element size."""
-    here = chip(device, family)
+    times = kernel_times(device, family)
+    here = times.chip
     batch, m, n = shape if len(shape) == 3 else (1, *shape)
-    wide, blocks, per_block = itemsize == 8, left.blocks, left.steps_per_block
-    tile = choose(
-        scheme, m, n, batch, blocks=blocks, steps_per_block=per_block, wide=wide, chip=here
-    )
-    definitions = constants(scheme, tile, wide=wide, steps_per_block=per_block)
+    wide, depth = itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
+    tile = tile or times.best(scheme, m, n, batch, depth, wide)
+    definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     tiles = -(-m // tile.m) * -(-n // tile.n) * batch
-    cut = _cut(scheme, tile, tiles, left, here)
-    words = -(-cut.tail // 32) * 32 + cut.tail * len(scheme.accumulators()) * tile.m * tile.n
+    shares = cut(scheme, tile, tiles, depth, here)
+    words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n
     stride, leading = _apart(strides, itemsize)
     stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
     return Launch(
         kernel,
-        cut.grid,
+        shares.grid,
         here.family.threads,
         tile.shared,
         _operand(left),
         _operand(right),
         (stride, stride_in, leading, leading_in),
-        (batch, left.steps, blocks, per_block, MOST_STEPS, GROUP),
-        (cut.tail, cut.split),
+        (batch, *depth, MOST_STEPS, GROUP),
+        (shares.tail, shares.split),
         words,
     )
-
-
-def _cut(scheme: Scheme, tile: Tile, tiles: int, left: Sizes, here: Chip) -> Cut:
-    """Thread blocks, and how they share the last tiles."""
-    if not here.family.persistent:
-        return Cut(tiles)
-    count = here.multiprocessors
-    whole = Cut(min(tiles, count))
-    if not scheme.exact or tile.promote or left.blocks > 1 or left.steps > MOST_STEPS:
-        return whole
-    tail = tiles % count
-    split = min(count // max(tail, 1), left.steps // LEAST_PART)
-    if tail == 0 or split < LEAST_SPLIT:
-        return whole
-    return Cut(count if tiles > count else tail * split, tail, split)
 
 
 def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:

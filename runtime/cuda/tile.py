@@ -1,10 +1,10 @@
-"""Which piece of C a block of a GEMM kernel computes, and how it is fed: the tile model."""
+"""Which pieces of C the blocks of a GEMM kernel can compute, and how they share them."""
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
 from mixpert_py.runtime.splitter import Digits
 
 STEP: Final = 64  # bytes of K that are loaded at a time
@@ -12,20 +12,24 @@ LEAST_STAGES: Final = 2
 LEAST_SEGMENT: Final = 16  # steps from which adding a segment into C in memory costs little
 ALIGNMENT: Final = 1024  # bytes
 BARRIERS: Final = 256  # bytes, at most
-OVERHEAD: Final = 24  # of a tile, in columns: what its prologue and epilogue cost
+LEAST_SPLIT: Final = 3  # parts of a tile from which adding them in memory pays
+LEAST_PART: Final = 8  # steps
+MOST_STEPS: Final = EXACT_STRETCH // STEP  # that INT32 accumulators hold the sum of
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """What kernels of one file are limited by, whatever the scheme.
 
-    values: of accumulators and totals that a block's registers hold: beside them there must be
-    room for fragments and addresses. shared: whether a ring in shared memory begins at a multiple
-    of ALIGNMENT, behind barriers, and units of what each 64 rows store, two factors of each.
+    heights, widths: of tiles, the largest first. values: of accumulators and totals that a block's
+    registers hold: beside them there must be room for fragments and addresses. shared: whether a
+    ring in shared memory begins at a multiple of ALIGNMENT, behind barriers, and units of what each
+    64 rows store, two factors of each.
     """
 
     file: str
     threads: int
+    heights: tuple[int, ...]
     widths: tuple[int, ...]
     values: int
     shared: bool
@@ -33,8 +37,10 @@ class Family:
     persistent: bool
 
 
-HOPPER: Final = Family("gemm_sm90.cu", 384, (256, 192, 128, 96, 64), 384 * 128, True, 8, True)
-PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), 384 * 128, False, 4, False)
+HOPPER: Final = Family(
+    "gemm_sm90.cu", 384, (128,), (256, 192, 128, 96, 64), 384 * 128, True, 8, True
+)
+PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), (128, 64), 384 * 128, False, 4, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +66,31 @@ class Tile:
     promote: bool
 
 
-@lru_cache(maxsize=1024)
-def choose(
-    scheme: Scheme,
-    m: int,
-    n: int,
-    batch: int,
-    *,
-    blocks: int,
-    steps_per_block: int,
-    wide: bool,
-    chip: Chip,
-) -> Tile:
-    """The tile that finishes C (batch × m × n) first, by a model of waves.
+class Depth(NamedTuple):
+    """K as a kernel goes along it: steps in all, in blocks that share exponents."""
 
-    Blocks run in waves, one to a multiprocessor; a wave takes as long as a tile: its columns and
-    some overhead. Tiles are as wide as registers allow, or narrower where that fills the last wave.
+    steps: int
+    blocks: int
+    steps_per_block: int
+
+
+class Cut(NamedTuple):
+    """A grid. tail: tiles of the last wave, of `split` parts along K each, if that is not 0."""
+
+    grid: int
+    tail: int = 0
+    split: int = 0
+
+
+@lru_cache(maxsize=1024)
+def candidates(scheme: Scheme, depth: Depth, *, wide: bool, chip: Chip) -> tuple[Tile, ...]:
+    """The tiles whose sums fit in registers and whose stages fit in shared memory, largest first.
 
     Floating-point sums are promoted, since tensor cores truncate what they add; integers where
     exponent blocks are short.
     """
-    promote = not scheme.exact or (blocks > 1 and steps_per_block < LEAST_SEGMENT)
+    short = depth.blocks > 1 and depth.steps_per_block < LEAST_SEGMENT
+    promote = short or not scheme.exact
     family = chip.family
     held = _values(scheme, promote, wide, family)
 
@@ -92,23 +102,30 @@ def choose(
         beside = BARRIERS + stored * 2 * (8 if wide else 4)
         return chip.shared - -(-beside // ALIGNMENT) * ALIGNMENT
 
-    def stage(height: int, width: int) -> int:
-        return STEP * (scheme.left.count * height + scheme.right.count * width)
+    def tile(height: int, width: int) -> Tile:
+        stage = STEP * (scheme.left.count * height + scheme.right.count * width)
+        stages = min(ring(height, width) // stage, family.stages)
+        return Tile(height, width, stages, stages * stage, promote)
 
-    def fits(height: int, width: int) -> bool:
-        registers = held * height * width <= family.values
-        return registers and LEAST_STAGES * stage(height, width) <= ring(height, width)
+    def fits(tile: Tile) -> bool:
+        return held * tile.m * tile.n <= family.values and tile.stages >= LEAST_STAGES
 
-    height = next((height for height in (128, 64) if fits(height, 64)), 64)
-    rows = -(-m // height) * batch
+    return tuple(filter(fits, (tile(m, n) for m in family.heights for n in family.widths)))
 
-    def time(width: int) -> int:
-        waves = -(-rows * -(-n // width) // chip.multiprocessors)
-        return waves * (width + OVERHEAD)
 
-    width = min((width for width in family.widths if fits(height, width)), key=time)
-    stages = min(ring(height, width) // stage(height, width), family.stages)
-    return Tile(height, width, stages, stages * stage(height, width), promote)
+def cut(scheme: Scheme, tile: Tile, tiles: int, depth: Depth, chip: Chip) -> Cut:
+    """Thread blocks, and how they share the last tiles."""
+    if not chip.family.persistent:
+        return Cut(tiles)
+    count = chip.multiprocessors
+    whole = Cut(min(tiles, count))
+    if not scheme.exact or tile.promote or depth.blocks > 1 or depth.steps > MOST_STEPS:
+        return whole
+    tail = tiles % count
+    split = min(count // max(tail, 1), depth.steps // LEAST_PART)
+    if tail == 0 or split < LEAST_SPLIT:
+        return whole
+    return Cut(count if tiles > count else tail * split, tail, split)
 
 
 def is_grouped(scheme: Scheme) -> bool:

@@ -6,6 +6,7 @@ from the device.
 """
 
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from mixpert_py.runtime.call import Array, Made, result_shape
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.busy import Busy, noted
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.trace import Reason
@@ -33,23 +35,45 @@ def make(
 ) -> Made | Reason:
     """A·B of NumPy arrays, as np.matmul takes them, under a scheme, on the current device.
 
-    Returns the reason where the device cannot make it. Waits for the device.
+    Returns the reason where the device cannot make it. Waits for the device. traced: the time in
+    which it did not compute is told as that of the transfer.
     """
     xp = cuda_backend.cuda_kernels().xp
+    start, busy = perf_counter(), Busy(xp) if traced else None
     try:
         if a.ndim == b.ndim == 2 and guarantee is None and not certificate and a.size and b.size:
-            return _by_panels(xp, a, b, name, block, traced=traced)
+            made = _by_panels(xp, a, b, name, block, busy)
+        else:
+            made = _whole(xp, a, b, name, block, guarantee, certificate, busy)
+    except xp.cuda.memory.OutOfMemoryError:
+        return Reason.MEMORY
+    if isinstance(made, Reason) or busy is None:
+        return made
+    return made._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
+
+
+def _whole(
+    xp: Any,
+    a: Array,
+    b: Array,
+    name: str,
+    block: int | None,
+    guarantee: str | None,
+    certificate: bool,
+    busy: Busy | None,
+) -> Made | Reason:
+    """Operands of any shape, moved as they are."""
+    left, right = xp.asarray(a), xp.asarray(b)
+    with noted(busy):
         made = device_product.make(
-            xp.asarray(a),
-            xp.asarray(b),
+            left,
+            right,
             name,
             block,
             guarantee=guarantee,
             certificate=certificate,
-            traced=traced,
+            traced=busy is not None,
         )
-    except xp.cuda.memory.OutOfMemoryError:
-        return Reason.MEMORY
     if isinstance(made, Reason):
         return made
     value = made.value.get()
@@ -57,23 +81,23 @@ def make(
 
 
 def _by_panels(
-    xp: Any, a: Array, b: Array, name: str, block: int | None, *, traced: bool
+    xp: Any, a: Array, b: Array, name: str, block: int | None, busy: Busy | None
 ) -> Made | Reason:
     """A (m, k) times B (k, n), nothing empty."""
     value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
     scheme = device_product.steps(name, block, a.shape, b.shape)
-    outliers = _into(xp, value, a, b, name, scheme, traced=traced)
+    outliers = _into(xp, value, a, b, name, scheme, busy)
     return outliers if isinstance(outliers, Reason) else Made(value, name, outliers)
 
 
 def _into(
-    xp: Any, value: Array, a: Array, b: Array, name: str, scheme: Scheme, *, traced: bool
+    xp: Any, value: Array, a: Array, b: Array, name: str, scheme: Scheme, busy: Busy | None
 ) -> float | Reason:
     """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
     for the device.
     """
     try:
-        return _moved(xp, value, a, b, name, scheme, traced=traced)
+        return _moved(xp, value, a, b, name, scheme, busy)
     except xp.cuda.memory.OutOfMemoryError:
         if b.shape[1] <= GRANULE:
             raise
@@ -81,7 +105,7 @@ def _into(
     middle = -(-b.shape[1] // 2 // GRANULE) * GRANULE
     largest = 0.0
     for part in (slice(0, middle), slice(middle, None)):
-        outliers = _into(xp, value[:, part], a, b[:, part], name, scheme, traced=traced)
+        outliers = _into(xp, value[:, part], a, b[:, part], name, scheme, busy)
         if isinstance(outliers, Reason):
             return outliers
         largest = max(largest, outliers)
@@ -89,7 +113,7 @@ def _into(
 
 
 def _moved(
-    xp: Any, value: Array, a: Array, b: Array, name: str, scheme: Scheme, *, traced: bool
+    xp: Any, value: Array, a: Array, b: Array, name: str, scheme: Scheme, busy: Busy | None
 ) -> float | Reason:
     m, k = a.shape
     height = panel_rows(m, max(k, b.shape[1]), value.itemsize)
@@ -101,13 +125,13 @@ def _moved(
         for number, rows in enumerate(_panels(k, height)):
             lanes[number % 2].send(right[rows], b[rows])
         first.stream.wait_event(second.stream.record())
-        with first.stream:
+        with first.stream, noted(busy):
             ready = device_product.pack_one(right, scheme, "right")
         if isinstance(ready, Reason):
             return _refused(xp, ready)
         second.stream.wait_event(first.stream.record())
         for number, rows in enumerate(_panels(m, height)):
-            made = lanes[number % 2].multiply(value, rows, a, right, name, ready, traced=traced)
+            made = lanes[number % 2].multiply(value, rows, a, right, name, ready, busy)
             if isinstance(made, Reason):
                 return _refused(xp, made)
             largest = max(largest, made.outliers)
@@ -146,8 +170,7 @@ class _Lane:
         right: Any,
         name: str,
         ready: Ready,
-        *,
-        traced: bool,
+        busy: Busy | None,
     ) -> Made | Reason:
         """Begin some rows of the product, once those begun before are in `value`."""
         self.collect()
@@ -155,7 +178,10 @@ class _Lane:
         left, result = self._left[:count], self._result[:count]
         self.send(left, a[rows])
         with self.stream:
-            made = device_product.make(left, right, name, out=result, right=ready, traced=traced)
+            with noted(busy):
+                made = device_product.make(
+                    left, right, name, out=result, right=ready, traced=busy is not None
+                )
             if isinstance(made, Made):
                 result.get(stream=self.stream, out=self._back[:count], blocking=False)
                 self._target = value[rows]

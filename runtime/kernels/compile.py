@@ -29,16 +29,20 @@ ANY_CLUSTER = 14
 
 
 def cuda_kernel(
-    file: str, name: str, constants: tuple[tuple[str, int | str], ...], shared: int = 0
+    file: str,
+    name: str,
+    constants: tuple[tuple[str, int | str], ...],
+    shared: int = 0,
+    package: str = KERNELS,
 ) -> Kernel:
-    """Kernel `name` of a CUDA C++ file in this folder, for the current device.
+    """Kernel `name` of a CUDA C++ file in this folder, or in a package's, for the current device.
 
     constants: preprocessor definitions. shared: bytes of dynamic shared memory that launches will
     ask for. Raises DeviceError where it does not compile.
     """
     import cupy
 
-    return _cuda_kernel(file, name, constants, shared, cupy.cuda.Device().id)
+    return _cuda_kernel(file, name, constants, shared, package, cupy.cuda.Device().id)
 
 
 def numba_kernel(
@@ -63,14 +67,19 @@ def numba_kernel(
 
 @cache
 def _cuda_kernel(
-    file: str, name: str, constants: tuple[tuple[str, int | str], ...], shared: int, device: int
+    file: str,
+    name: str,
+    constants: tuple[tuple[str, int | str], ...],
+    shared: int,
+    package: str,
+    device: int,
 ) -> Kernel:
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
     suffix = "a" if capability == "90" else ""  # wgmma is of sm_90a, not of sm_90
     options = ("-std=c++17", f"-arch=sm_{capability}{suffix}")
-    source = source_text(file, constants)
+    source = source_text(file, constants, package)
     module = cupy.RawModule(code=source, options=options)
     try:
         function = module.get_function(name)
@@ -114,19 +123,29 @@ def _numba_kernel(
     return Kernel(factory, function.ptr, (loaded, function), cuda_driver(), early)
 
 
-def source_text(file: str, constants: tuple[tuple[str, int | str], ...]) -> str:
-    """A CUDA C++ file of this folder as it is compiled: definitions, then the file.
+def source_text(
+    file: str, constants: tuple[tuple[str, int | str], ...], package: str = KERNELS
+) -> str:
+    """A CUDA C++ file of a package as it is compiled: definitions, then the file.
 
-    Files that it includes stand in it: CuPy keeps compiled code by its text, and looks no further.
+    Files that it includes, of its package or of this folder, stand in it: CuPy keeps compiled code
+    by its text, and looks no further.
     """
     definitions = "".join(f"#define {key} {value}\n" for key, value in constants)
-    return definitions + _expanded(file)
+    return definitions + _expanded(file, package)
 
 
 @cache
-def _expanded(file: str) -> str:
-    text = files(KERNELS).joinpath(file).read_text(encoding="utf-8")
-    return re.sub(r'^#include "(.+)"$', lambda found: _expanded(found[1]), text, flags=re.MULTILINE)
+def _expanded(file: str, package: str) -> str:
+    source = files(package).joinpath(file)
+    if not source.is_file():
+        source = files(KERNELS).joinpath(file)
+    return re.sub(
+        r'^#include "(.+)"$',
+        lambda found: _expanded(found[1], package),
+        source.read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
 
 
 def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:

@@ -51,9 +51,9 @@ class Kernel:
         fill(memory, 0, grid, 1, 1, block, 1, 1, shared, stream, *attributes, *values)
         status = self.driver.cuLaunchKernelEx(config, self.handle, where, None)
         if status:
-            from cupy.cuda.driver import CUDADriverError
+            import cupy
 
-            raise CUDADriverError(status)
+            raise cupy.cuda.driver.CUDADriverError(status)
         free.append(arguments)
 
     def launch_words(

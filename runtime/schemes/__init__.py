@@ -52,6 +52,7 @@ LADDERS: dict[str, tuple[Rung, ...]] = {
         ("int8x3",),
         ("int8x1",),
     ),
+    "fp16": (("native",), ("fp16x3",), ("fp16",)),
     "cpu": (("native",), ("float32",)),
 }
 

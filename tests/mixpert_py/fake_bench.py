@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.device_clock import Call, Sample
 from mixpert_py.bench.gemm.contender import Contender, Parts
 from mixpert_py.bench.gemm.sizes import Bench
+from mixpert_py.runtime.cuda.event_clock import Call, Sample
 
 
 class FakeClock:

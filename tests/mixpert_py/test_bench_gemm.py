@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench import machine
-from mixpert_py.bench.device_clock import MOST_CALLS, SAMPLE, Sample, in_turn, ratio, timing
+from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.gemm import first_call, ours, targets
 from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import sizes as gemm
@@ -22,10 +22,10 @@ from mixpert_py.bench.gemm.target import Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
+from mixpert_py.runtime.cuda.event_clock import MOST_CALLS, SAMPLE, Sample, in_turn
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.fake_bench import FakeClock, bench, weighted
-from tests.runtime.cuda.fake_device import FakeGpu
+from tests.runtime.cuda.fake_device import FakeGpu, pays_from
 
 NATIVE = "int8x6: native (no tensor core)"  # what ours are on NumPy arrays
 MACHINE = {"device": "a GPU"}
@@ -156,7 +156,7 @@ class TestOurs:
     def test_parts_of_a_product(self, monkeypatch: pytest.MonkeyPatch) -> None:
         gpu = FakeGpu()
         cupy = gpu.install(monkeypatch)
-        known = Figures("this one", 1e9, 1e12, {"faithful": BreakEven(600**3, 64.0)})
+        known = pays_from(600**3, 64.0)
         monkeypatch.setattr(break_even, "figures", lambda device: known)
         normal = np.random.default_rng(1).standard_normal
         a, b = (cupy.asarray(normal((2, 600, 600)).astype(np.float32)) for _ in range(2))

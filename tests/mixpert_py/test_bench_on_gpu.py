@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench.arrays import Numbers, narrow, wide
-from mixpert_py.bench.device_clock import EventClock
 from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.products import examine as product_examine
 from mixpert_py.bench.products.case import NAMES, draw
+from mixpert_py.runtime.cuda.event_clock import EventClock
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

@@ -187,3 +187,27 @@ def test_a_check_that_could_not_fail_is_refused(net: ModuleType, x: Any) -> None
         assert_within_budget(plan_of(net, "int8x1"), lambda: print(net.square(x).shape))
     with pytest.raises(ProgramError, match="no finite number"):
         assert_within_budget(plan_of(net, "int8x1"), net.square, x * np.nan)
+
+
+def test_values_with_limits_of_their_own(net: ModuleType, x: Any) -> None:
+    def both(scale: float = 1.0) -> Any:
+        return {"a": net.square(x), "b": scale * net.square(x)}
+
+    plan = plan_of(net, "int8x3")
+    a, b = "result['a']", "result['b']"
+    error = assert_within_budget(plan, both, budget={a: 1e-3, b: 1e3}, criterion={b: "max"})
+    assert 1e-6 < error < 1e-3  # that of a, which takes the larger share
+    with pytest.raises(AssertionError, match=r"^result\['b'\]: max error .* budget of 1e-09"):
+        assert_within_budget(plan, both, budget={a: 1e-3, b: 1e-9}, criterion={b: "max"})
+    assert assert_within_budget(plan, both, budget={a: 1e-3}) == pytest.approx(error)
+    with pytest.raises(ProgramError, match=r"no value 'c' to judge; .* shows result\['a'\]"):
+        assert_within_budget(plan, both, budget={"c": 1e-3})
+    own = [Criterion(a, "frobenius", 1e-3), Criterion(b, "max", 1e-9)]
+    with pytest.raises(AssertionError, match=r"^result\['b'\]: max error"):
+        assert_within_budget(Plan(criterion=own, site=plan.site), both)
+
+
+def test_the_plans_reference_is_the_reference(net: ModuleType, x: Any) -> None:
+    made = plan_of(net, "native")
+    native = Plan(criterion=[Criterion("y", "max", 1.0, reference="native")], site=made.site)
+    assert assert_within_budget(native, net.square, x.astype(np.float32)) == 0

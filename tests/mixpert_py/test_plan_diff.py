@@ -31,7 +31,7 @@ def changed(plan: Plan, **values: object) -> Plan:
         OLD,
         changed(OLD, site=[B, A]),
         changed(OLD, site=[msgspec.structs.replace(A, error=2e-5, ms=9.0, calls=3), B]),
-        changed(OLD, criterion=[Criterion("x", "frobenius", 1e-4, achieved=2e-5)]),
+        changed(OLD, criterion=[Criterion("x", "frobenius", 1e-4, achieved=2e-5, holdout=3e-5)]),
         changed(OLD, provenance=msgspec.structs.replace(OLD.provenance, date="2026-02-02")),
     ],
     ids=["itself", "order", "measured", "achieved", "date"],

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import launcher
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.reported_program import reported_program
 from mixpert_py.tuner.report.page import page
 from mixpert_py.tuner.report.record import read
@@ -39,7 +40,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     script = folder / "m.py"
     script.write_text(PROGRAM)
-    tuned = tune_program(launcher.script(str(script)), Wish(1e-3, backend="reference"))
+    tuned = tune_program(
+        launcher.script(str(script)), Wish(Limits(Limit(1e-3)), backend="reference")
+    )
     assert tuned is not None
     found = read(record(tuned, "m.mixpert.toml"), "m")
     (folder / "index.html").write_text(page(found, reported_program(found, tuned.plan, script)))
@@ -70,7 +73,7 @@ def highlighted(page: browser.Page) -> set[str]:
     )
 
 
-EVERYWHERE = {"time", "operators", "source", "graph", "trials"}
+EVERYWHERE = {"time", "operators", "operands", "source", "graph", "trials"}
 
 
 @pytest.mark.parametrize(

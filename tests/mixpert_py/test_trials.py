@@ -19,6 +19,7 @@ import pytest
 
 from mixpert_py import launcher, plan, trial_store
 from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.run import Run
 from mixpert_py.trial_store import MOST_TUNINGS, SCHEMA, Store
 from mixpert_py.trials import TRIAL, Trials, beside, latest
@@ -68,7 +69,7 @@ def table(program: Path, query: str) -> list[tuple[object, ...]]:
 def tuned(
     trials: Trials, on_run: Callable[[str], None] = lambda purpose: None, budget: float = 1e-5
 ) -> Tuned:
-    wish = Wish(budget, backend="reference")
+    wish = Wish(Limits(Limit(budget)), backend="reference")
     found = tune_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
     assert found is not None
     return found

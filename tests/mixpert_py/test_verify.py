@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Provenance, Site, save
 from mixpert_py.verdict import Question, Verdict
@@ -123,12 +124,54 @@ def test_narrow_products_are_judged_against_float64(tmp_path: Path, mixpert: Mix
 
 
 def test_what_the_plans_command_compared_is_compared(tmp_path: Path, mixpert: Mixpert) -> None:
-    # `d`, which is compared where nothing is named, is over any budget.
-    text = f"{CHAIN}{EXACT}d = b - exact\n"
-    made = write(tmp_path, "int8x3", text, "mixpert tune --compare=c --error 1e-3 chain.py")
+    text = f"{CHAIN}np.save('c.npy', c)\n"
+    made = write(tmp_path, "int8x3", text, "mixpert tune --compare=c.npy --error 1e-3 chain.py")
+    entry = Criterion("c.npy", "frobenius", 1e-3)
+    save(Plan(provenance=made.provenance, criterion=[entry], site=made.site), tmp_path / "p.toml")
+    said = mixpert("verify", "p.toml", "chain.py")
+    assert said.code == 0, said
+    assert "in 'c.npy'" in said.out
+    save(Plan(criterion=[entry], site=made.site), tmp_path / "p.toml")
+    said = mixpert("verify", "p.toml", "--backend", "reference", "chain.py")
+    assert said.code == 2
+    assert "no value 'c.npy' to judge; the program shows b, c" in said.one_clear_line()
+
+
+def test_what_the_plan_does_not_list_is_not_judged(tmp_path: Path, mixpert: Mixpert) -> None:
+    # `d` is over any budget.
+    write(tmp_path, "int8x3", f"{CHAIN}{EXACT}d = b - exact\n")
     assert mixpert("verify", "p.toml", "chain.py").code == 0
-    save(Plan(criterion=made.criterion, site=made.site), tmp_path / "p.toml")
-    assert mixpert("verify", "p.toml", "--backend", "reference", "chain.py").code == 1
+    assert mixpert("verify", "p.toml", "--error", "1e-3", "chain.py").code == 1
+
+
+SEVERAL = [Criterion("b", "max", 1e9), Criterion("c", "frobenius", 1e-3, reference="native")]
+
+
+def test_values_with_budgets_of_their_own(tmp_path: Path, mixpert: Mixpert) -> None:
+    made = write(tmp_path, "int8x3", CHAIN)
+    save(Plan(provenance=made.provenance, criterion=SEVERAL, site=made.site), tmp_path / "p.toml")
+    said = mixpert("verify", "p.toml", "chain.py")
+    assert said.code == 0, said
+    assert "holds: frobenius error" in said.out
+    assert "within the budget of 0.001, in 'c'" in said.out
+    assert "  b: max error " in said.out
+    assert "of 1e+09 allowed" in said.out
+    found = json.loads(mixpert("verify", "p.toml", "--json", "--error=c=1e-9", "chain.py").out)
+    assert not found["holds"]
+    (value,) = found["values"]
+    assert (value["name"], value["criterion"], value["budget"]) == ("c", "frobenius", 1e-9)
+    said = mixpert("verify", "p.toml", "--error", "b=1e-9", "--error", "1", "chain.py")
+    assert said.code == 1
+    assert "does not hold: max error" in said.out
+    assert "over the budget of 1e-09, in 'b'" in said.out
+
+
+def test_the_plans_reference_is_the_reference(tmp_path: Path, mixpert: Mixpert) -> None:
+    made = write(tmp_path, "native", CHAIN.replace("(48, 48))", "(48, 48)).astype('f4')"))
+    entry = Criterion("c", "frobenius", 1e-9, reference="native")
+    save(Plan(provenance=made.provenance, criterion=[entry], site=made.site), tmp_path / "p.toml")
+    assert mixpert("verify", "p.toml", "chain.py").code == 0
+    assert mixpert("verify", "p.toml", "--reference", "float64", "chain.py").code == 1
 
 
 def test_arguments_are_the_programs(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -150,11 +193,16 @@ BAD = [
     ("no such script", ["p.toml", "none.py"], "none.py"),
     ("no budget", ["bare.toml", "chain.py"], "bare.toml: it has no budget; give one (--error"),
     ("another criterion", ["p.toml", "--criterion", "max", "chain.py"], "no budget by max"),
+    ("a criterion alone", ["p.toml", "--criterion", "c=max", "chain.py"], "--error c=BUDGET"),
     ("an unknown criterion", ["p.toml", "--criterion", "x", "--error", "1", "chain.py"], "'x'"),
     ("a NaN budget", ["--error", "nan", "p.toml", "chain.py"], "at least 0"),
     ("an unknown backend", ["p.toml", "--backend", "x", "chain.py"], "reference, cuda"),
     ("a missing variable", ["p.toml", "--compare", "zzz", "chain.py"], "zzz"),
-    ("another value by now", ["q.toml", "chain.py"], "judged by 'q', and the program leaves b, c"),
+    (
+        "another value by now",
+        ["q.toml", "chain.py"],
+        "no value 'q' to judge; the program shows b, c",
+    ),
 ]
 
 
@@ -182,7 +230,7 @@ def test_a_program_that_fails_natively(tmp_path: Path, mixpert: Mixpert) -> None
 
 def test_no_longer_faster_holds_and_says_so() -> None:
     found = Verification(1e-6, "c", 2.0, 2.0, 0.1, native_lowered=1.0, lowered=0.99)
-    judged = Verdict(Question(1e-5, "frobenius"), found, lowers=True)
+    judged = Verdict(Question(Limits(Limit(1e-5))), found, lowers=True)
     assert judged.holds
     assert judged.faster is False
     assert replace(judged, verification=replace(found, lowered=0.5)).faster is True

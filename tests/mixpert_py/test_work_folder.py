@@ -8,7 +8,8 @@ import pytest
 
 from mixpert_py import launcher, work_folder
 from mixpert_py.experiment import Comparison, Experiment
-from mixpert_py.tuner import criterion
+from mixpert_py.judge import Judge
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.work_folder import copy, state
 
 WRITES = """\
@@ -29,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def experiment(text: str) -> Experiment:
     Path("s.py").write_text(text)
-    comparison = Comparison(criterion.resolve("max"), files=("x.npy",))
+    comparison = Comparison(Judge(Limits(Limit(1.0, "max"))), files=("x.npy",))
     return Experiment(launcher.script("s.py"), comparison)
 
 
@@ -91,7 +92,7 @@ def test_what_counts_as_writing(statement: str, wrote: bool, folder: Path) -> No
     (folder / ".cache").mkdir()
     (folder / "old").write_text("old")
     made = experiment(f"import os\n{statement}\nimport mixpert_py\nmixpert_py.observe('x', 1.0)\n")
-    made.comparison = Comparison(made.comparison.criterion)
+    made.comparison = Comparison(made.comparison.judge)
     assert made.native().result.wrote == wrote
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from mixpert_py import fork_server, launcher
 from mixpert_py.experiment import Comparison, Experiment
-from mixpert_py.tuner import criterion
+from mixpert_py.judge import Judge
+from mixpert_py.limits import Limit, Limits
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuning import tune_program
 from mixpert_py.wish import Wish
@@ -94,7 +95,7 @@ def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> No
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
     limit = 3.0 if word and "3 s" in word else 60.0
-    wish = Wish(1e-4, compare=("c",), time_limit=limit)
+    wish = Wish(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
     tuned = tune_program(launcher.script("s.py"), wish, cost=float32_is_faster)
     assert tuned is not None
     schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
@@ -115,7 +116,7 @@ def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> No
 def experiment(text: str) -> Experiment:
     """Of a program that compares what it observes."""
     Path("s.py").write_text(text)
-    return Experiment(launcher.script("s.py", ("x",)), Comparison(criterion.resolve("max")))
+    return Experiment(launcher.script("s.py", ("x",)), Comparison(Judge(Limits(Limit(1.0, "max")))))
 
 
 FACTS = """\

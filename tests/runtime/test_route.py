@@ -13,11 +13,10 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import dispatch
 from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.trace import Reason, SiteTrace, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray, on_device
+from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray, on_device, pays_from
 
 SITE = "m:f/matmul~aa#0"
 EDGE = 16  # from here on emulation pays in these tests
@@ -27,7 +26,7 @@ EDGE = 16  # from here on emulation pays in these tests
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     fake.cupy = fake.install(monkeypatch)  # type: ignore[attr-defined]
-    figures = Figures("NVIDIA H200", 8e9, 1e8, {"faithful": BreakEven(EDGE**3, EDGE / 3)})
+    figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
     monkeypatch.setattr(dispatch, "MOVES", 100 * 100)
     return fake

@@ -113,6 +113,7 @@ def test_ladders() -> None:
         ("mixpert-I",),
     )
     assert ladder("int8")[:2] == (("native",), ("faithful",))
+    assert ladder("fp16") == (("native",), ("fp16x3",), ("fp16",))
     assert ladder("cpu") == (("native",), ("float32",))
 
 
@@ -127,5 +128,5 @@ def test_ladders_descend(name: str) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(PlanError, match=r"unknown scheme 'int9'.*int8x6"):
         get("int9")
-    with pytest.raises(PlanError, match=r"unknown ladder 'x'.*mixpert, int8, cpu"):
+    with pytest.raises(PlanError, match=r"unknown ladder 'x'.*mixpert, int8, fp16, cpu"):
         ladder("x")

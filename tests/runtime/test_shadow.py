@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.emulation import emulate
-from mixpert_py.runtime.shadow import MOST, MOST_STACKED, _sampled, local_errors
+from mixpert_py.runtime.shadow import (
+    ALL_CANCELS,
+    FEW,
+    MOST,
+    MOST_STACKED,
+    _sampled,
+    cancellation,
+    exponent_spread,
+    local_errors,
+    look,
+)
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 
@@ -108,3 +118,126 @@ def test_squares_out_of_range_do_not_matter(scale: float) -> None:
     a = np.random.default_rng(4).standard_normal((8, 8))
     errors = [local_errors(x, a, ["int8x3"])["int8x3"] for x in (a, a * scale)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+
+
+def normal(*shape: int, dtype: Any = np.float64, seed: int = 5) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def test_the_spread_of_exponents_in_a_row() -> None:
+    assert exponent_spread(np.full((3, 4), 1.7), -1) == 0
+    assert exponent_spread(np.array([[8.0, 1, 1, 2], [4, 4, 4, 4]]), -1) == 2  # (0 + 3 + 3 + 2) / 4
+    assert exponent_spread(np.array([[8.0, 1, 1, 2], [4, 4, 4, 4]]), -2) == 1
+    assert exponent_spread(np.array([1.0, -(2.0**-10)]), -1) == 5
+    one_large = np.r_[2.0**20, np.ones(999)]
+    assert exponent_spread(one_large, -1) == pytest.approx(20, rel=0.01)
+    # What is just next to zero says nothing of the others.
+    one_small = np.r_[2.0**-60, np.ones(999)]
+    assert exponent_spread(one_small, -1) < 0.1
+    assert 2.5 < exponent_spread(normal(100, 1000), -1) < 4
+    assert exponent_spread(np.exp(20 * normal(8, 1000)), -1) > 60
+
+
+def test_the_spread_counts_neither_zeros_nor_what_is_not_finite() -> None:
+    x = np.array([[8.0, 2, 0, 0], [0, 0, 0, 0]])
+    assert exponent_spread(x, -1) == 1
+    for odd in (np.nan, np.inf, -np.inf):
+        x[1] = 1, 2.0**30, 1, odd
+        assert exponent_spread(x, -1) == 1
+    assert exponent_spread(np.zeros((2, 3)), -1) == 0
+    assert exponent_spread(np.zeros((0, 3)), -1) == exponent_spread(np.zeros((3, 0)), -1) == 0
+    assert exponent_spread(np.array([[2.0**1020, 2.0**-1060]]), -1) == 1040
+
+
+def test_how_much_of_a_product_cancels() -> None:
+    a, b = normal(40, 1000), normal(1000, 30, seed=6)
+    direct = np.linalg.norm(abs(a) @ abs(b)) / np.linalg.norm(a @ b)
+    assert cancellation(a, b) == pytest.approx(direct)
+    assert direct == pytest.approx(0.64 * math.sqrt(1000), rel=0.1)
+    assert cancellation(abs(a), abs(b)) == 1
+    assert cancellation(np.array([1.0, 1]), np.array([1, 2.0**-20 - 1])) == pytest.approx(2.0**21)
+    assert cancellation(np.array([1.0, 1]), np.array([1.0, -1])) == ALL_CANCELS
+    assert cancellation(a * 0, b) == cancellation(a[:0], b) == cancellation(a[:, :0], b[:0]) == 1
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
+def test_cancellation_does_not_depend_on_scale(scale: float) -> None:
+    a, b = normal(9, 50), normal(50, 8, seed=6)
+    assert cancellation(a * scale, b * scale) == pytest.approx(cancellation(a, b))
+    a[3, 4] = np.nan
+    rest = np.delete(a, 3, 0)
+    assert cancellation(a, b) == pytest.approx(cancellation(rest, b))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((40, 70), (70, 30)),
+        ((70,), (70, 30)),
+        ((40, 70), (70,)),
+        ((70,), (70,)),
+        ((20, 9, 8), (8, 5)),
+        ((20, 9, 8), (20, 8, 5)),
+        ((3, 1, 9, 8), (20, 8, 5)),
+        ((0, 3), (3, 4)),
+        ((4, 0), (0, 4)),
+    ],
+)
+def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
+    a, b = (normal(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes))
+    found = look(a, b, ["int8x3"])
+    assert found is not None
+    assert found.errors == local_errors(a, b, ["int8x3"])
+    if a.size and b.size:
+        assert 1 < found.spread < 10
+        assert found.cancellation > 1
+    without = look(a, b, ())
+    assert without is not None
+    assert without == found._replace(errors={})
+
+
+def test_few_rows_and_columns_tell() -> None:
+    a, b = normal(5000, 60), normal(60, 3000, seed=6)
+    rows = np.arange(0, 5000, 40)
+    assert len(rows) <= FEW
+    a[:, 0] = 1
+    a[rows, 0] = 2.0**40
+    found = look(a, b, ())
+    assert found is not None
+    assert found.spread == pytest.approx(exponent_spread(a[rows], -1))
+    assert found.spread > 39
+    assert look(b.T, a.T, ()) == found
+
+
+def test_the_worse_operand_counts() -> None:
+    a, b = normal(20, 60), normal(60, 20, seed=6)
+    wide = a * np.exp2(np.arange(60))
+    for left, right in ((wide, b), (b.T, wide.T)):
+        found = look(left, right, ())
+        assert found is not None
+        assert 25 < found.spread < 40
+    tall = look(a * np.exp2(np.arange(20))[:, None], b, ())  # each row has its own scale
+    assert tall is not None
+    assert tall.spread < 6
+
+
+class Traced:
+    """An array in name only."""
+
+    ndim = 2
+    shape = (3, 3)
+    dtype = np.dtype(np.float32)
+
+    def __dlpack__(self) -> None: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("has no value yet")
+
+
+@pytest.mark.parametrize("levels", [(), ("int8x3",)])
+def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
+    assert look(Traced(), Traced(), levels) is None

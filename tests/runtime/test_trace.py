@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.einsum import einsum
 from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.multi_dot import multi_dot
+from mixpert_py.runtime.shadow import Shadow
 from mixpert_py.runtime.trace import Reason, Trace
+from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray
 
 THREADS, CALLS = 8, 1000
 
@@ -57,8 +61,9 @@ def test_a_call_without_a_site_is_counted() -> None:
 def test_the_largest_error_stays(errors: list[float], kept: float) -> None:
     trace = Trace()
     for error in errors:
-        trace.add_errors("s", {"fp16": error})
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
     assert trace.sites["s"].errors == {"fp16": kept}
+    assert trace.sites["s"].sampled == len(errors)
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -67,7 +72,7 @@ def test_not_a_number_is_the_largest(place: int) -> None:
     errors = [1.0, math.inf]
     errors.insert(place, math.nan)
     for error in errors:
-        trace.add_errors("s", {"fp16": error})
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
     assert math.isnan(trace.sites["s"].errors["fp16"])
 
 
@@ -87,3 +92,94 @@ def test_the_largest_share_of_outliers_stays() -> None:
     for share in (0.1, 0.3, 0.0):
         trace.add("s", (1, 1, 1), "float32", "int8x6", None, 0.1, share)
     assert trace.sites["s"].outliers == 0.3
+
+
+def test_operands_are_looked_at_where_that_is_asked_for() -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    for levels, errors in ((None, []), ((), []), (("float32",), ["float32"])):
+        trace = Trace(levels)
+        with use(InForce(trace=trace)):
+            for _ in range(100):
+                result = matmul(a, a, site="p")
+            matmul(a.astype(np.float32), a, site="p")
+            matmul(result.T, a[:, :3], site="q")
+        p, q = trace.sites["p"], trace.sites["q"]
+        assert (p.calls, q.calls) == (101, 1)
+        assert (p.sampled, q.sampled) == ((0, 0) if levels is None else (11, 1))
+        assert list(p.errors) == list(q.errors) == errors
+        assert p.fed_by == {}
+        assert q.fed_by == ({} if levels is None else {"p": 1})
+        if levels is not None:
+            assert 1 < p.spread < 10
+            assert p.cancellation > 1
+
+
+def test_the_worst_of_the_sampled_calls_stays() -> None:
+    trace = Trace(())
+    for spread, cancellation in ((3.0, 2.0), (9.0, 1.0), (1.0, 5.0)):
+        trace.add_shadow("s", Shadow({}, spread, cancellation))
+    record = trace.sites["s"]
+    assert (record.sampled, record.spread, record.cancellation) == (3, 9.0, 5.0)
+
+
+def test_the_same_calls_are_sampled_in_every_run() -> None:
+    looked = []
+    for _ in range(2):
+        trace = Trace(())
+        with use(InForce(trace=trace)):
+            for size in [3, 3, 4, 3, 5, 3, 4] * 20:
+                matmul(np.eye(size), np.eye(size), site="p")
+        looked.append(trace.sites["p"].sampled)
+    assert looked[0] == looked[1] == 9 + 8 + 6  # of 80, 40 and 20 calls
+
+
+def test_a_loop_feeds_itself_and_steps_of_one_call_do_not() -> None:
+    a = np.random.default_rng(0).standard_normal((6, 6))
+    trace = Trace(())
+    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+        x = a
+        for _ in range(4):
+            x = matmul(a, x, site="loop")
+        chain = multi_dot([x, a, a, a], site="chain")
+        total = einsum("ij,jk,kl->il", a, a, chain, site="sum")
+        matmul(total, a, site="end")
+    fed = {site: dict(record.fed_by) for site, record in trace.sites.items()}
+    assert trace.sites["chain"].calls == 3
+    assert trace.sites["sum"].calls == 2
+    assert fed == {
+        "loop": {"loop": 3},
+        "chain": {"loop": 1},
+        "sum": {"chain": 1},
+        "end": {"sum": 1},
+    }
+
+
+def test_nothing_is_looked_at_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would read from the device, and end the capture."""
+    FakeGpu().install(monkeypatch)
+    a = ndarray(np.eye(6, dtype=np.float32))
+    trace = Trace(["int8x3"])
+    with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+        with Stream(ptr=99) as stream:
+            stream.capturing = True
+            matmul(a, a, site="captured")
+        matmul(a, a, site="not")
+    assert {site: record.sampled for site, record in trace.sites.items()} == {
+        "captured": 0,
+        "not": 1,
+    }
+
+
+def test_a_product_written_over_its_operand() -> None:
+    a = np.random.default_rng(0).standard_normal((6, 6))
+    trace = Trace(())
+    with use(InForce(trace=trace)):
+        x = matmul(a, a, site="p")
+        matmul(x, a, x, site="q", native=np.matmul)
+        matmul(x, a, site="r")
+    assert {s: dict(r.fed_by) for s, r in trace.sites.items()} == {
+        "p": {},
+        "q": {"p": 1},
+        "r": {"q": 1},
+    }
+    assert trace.sites["q"].sampled == 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mixpert_py.errors import MixPertError, ProgramError, ShapeError
 from mixpert_py.tuner import criterion
-from mixpert_py.tuner.criterion import CRITERIA, frobenius, max_relative, maximum, mred, worst
+from mixpert_py.tuner.criterion import CRITERIA, errors, frobenius, max_relative, maximum, mred
 
 Array = npt.NDArray[Any]
 HUGE = 1.7e308
@@ -182,20 +182,19 @@ def test_unknown_name_lists_the_known() -> None:
         criterion.resolve("l2")
 
 
-def test_worst_of_several_values() -> None:
-    reference = {"a": [1.0], "b": [2.0], "c": [3.0]}
-    assert worst(reference, {"a": [1.1], "b": [3.0], "c": [3.0], "d": [9]}, maximum) == (1.0, "b")
-    error, name = worst(reference, {"a": [inf], "b": [nan], "c": [9.0]}, maximum)
-    assert isnan(error)
-    assert name == "a"
-    assert worst(reference, reference, maximum) == (0.0, "a")
-    assert isnan(worst({"a": [0.0], "b": [1.0]}, {"a": [1.0], "b": [nan]}, frobenius)[0])
+def test_several_values_each_by_its_own_criterion() -> None:
+    reference = {"a": [4.0], "b": [2.0], "c": [3.0]}
+    criteria = {"a": frobenius, "b": maximum, "c": maximum}
+    value = {"a": [5.0], "b": [3.5], "c": [3.0], "d": [9.0]}
+    assert errors(reference, value, criteria) == {"a": 0.25, "b": 1.5, "c": 0.0}
+    assert isnan(errors(reference, value | {"c": [nan]}, criteria)["c"])
 
 
-def test_worst_names_what_cannot_be_compared() -> None:
+def test_what_cannot_be_compared_is_named() -> None:
+    criteria = {"a": maximum, "b": maximum}
     with pytest.raises(ProgramError, match=r"^b: observed in the reference run, missing"):
-        worst({"a": 1.0, "b": 2.0}, {"a": 1.0}, maximum)
+        errors({"a": 1.0, "b": 2.0}, {"a": 1.0}, criteria)
     with pytest.raises(ShapeError, match=r"^a: shape \(2,\) came"):
-        worst({"a": [1.0]}, {"a": [1.0, 2.0]}, maximum)
+        errors({"a": [1.0]}, {"a": [1.0, 2.0]}, criteria)
     with pytest.raises(ProgramError, match="nothing to compare"):
-        worst({}, {"a": 1.0}, maximum)
+        errors({}, {"a": 1.0}, criteria)

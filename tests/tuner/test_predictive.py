@@ -1,6 +1,7 @@
 """The predictive search: nearly the best plan in few runs, and what it does when it is wrong."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf, nan
 
 import pytest
@@ -191,3 +192,18 @@ def test_sensitivities_are_learned_from_runs() -> None:
     # Nothing is left for b but what the second run's last percents may hide.
     assert propagation.error({**native, "b": "low"}) < 2e-4
     assert propagation.error({**native, "b": "bad"}) == inf
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
+    program = PropagatedProgram(6, seed)
+    own = tune(program, program.operators(), [], LADDER, program.budget, noise=0.0)
+
+    def share(plan: Mapping[str, str], /) -> Measurement:
+        measured = program(plan)
+        return replace(measured, error=measured.error / program.budget)
+
+    operators = [replace(x, sensitivity=1 / program.budget) for x in program.operators()]
+    shares = tune(share, operators, [], LADDER, 1.0, noise=0.0)
+    assert [trial.plan for trial in shares.trials] == [trial.plan for trial in own.trials]
+    assert shares.plan == own.plan

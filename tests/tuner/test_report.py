@@ -13,8 +13,8 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuner.report.record import read, record
-from mixpert_py.tuner.report.table import Report
-from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text
+from mixpert_py.tuner.report.table import Report, headline
+from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
 from mixpert_py.tuner.search import tune
 from tests.tuner.table_program import TableProgram
 
@@ -259,3 +259,23 @@ def test_products(count: float, text: str) -> None:
 )
 def test_errors(error: float | None, text: str) -> None:
     assert error_text(error) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (None, "–"),
+        (0.0, "0 %"),
+        (0.2554, "25.5 %"),
+        (12.0, "12 times"),
+        (inf, "not finite"),
+        (nan, "not finite"),
+    ],
+)
+def test_shares(share: float | None, text: str) -> None:
+    assert share_text(share) == text
+
+
+def test_several_budgets_are_told_as_shares(outcome: Outcome) -> None:
+    several = replace(outcome, budget=1.0, best=replace(outcome.best, error=0.4567))
+    assert ", errors at most 45.7 % of their budgets, " in headline(several, None).plain

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.html import visible
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import (
@@ -11,11 +12,13 @@ from mixpert_py.tuner.report.summary import (
     allowed,
     brief,
     chosen,
+    error_name,
     made,
     number,
     quantity,
     reached,
     rows,
+    size,
     speedup,
     time_unit,
     times,
@@ -44,11 +47,15 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield verdict(record, found)
     yield ""
     yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
-    yield f"- Error: {error_text(reached(record))} of {allowed(record)} allowed"
+    yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in made(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     yield "\n## Operators\n"
     yield from _operators(found, unit)
+    if looked := operands.looked_into(found):
+        yield "\n## Operands\n"
+        yield from _operands(looked)
+        yield f"\n{operands.SAID}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
 
@@ -77,8 +84,22 @@ def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
     yield from _table((*names, "why no lower"), cells, right=(0, 1, 3, 5, 6))
 
 
+def _operands(found: Sequence[Row]) -> Iterator[str]:
+    columns = operands.names(found)
+    cells = [
+        (
+            str(row.number),
+            _code(row.entry.expression),
+            *(text for text, _ in operands.cells(row.entry, found)),
+        )
+        for row in found
+    ]
+    right = (0, *range(2, 2 + len(columns)))
+    yield from _table(("no.", "product", *columns), cells, right=right)
+
+
 def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
-    names = ("no.", "what changed", f"time, {unit.name}", "error", "what became of it")
+    names = ("no.", "what changed", f"time, {unit.name}", error_name(record), "what became of it")
     numbers = {row.entry.id: row.number for row in found}
     best = chosen(record)
     cells = []
@@ -92,7 +113,7 @@ def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
                 str(at + 1),
                 _plain(changed or "nothing"),
                 number(None if trial.problem else trial.time, unit),
-                trial_error(trial),
+                trial_error(record, trial),
                 f"{_plain(said)}{', **chosen**' if trial is best else ''}",
             )
         )

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 
 from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.bars import bars
 from mixpert_py.tuner.report.html import EMPTY, Html, el, join
 from mixpert_py.tuner.report.listing import listing
 from mixpert_py.tuner.report.page_tables import (
     legend,
     meanings,
+    operands_table,
     operators_table,
     trials_tables,
 )
@@ -28,11 +30,12 @@ from mixpert_py.tuner.report.summary import (
     quantity,
     reached,
     rows,
+    size,
     speedup,
     times,
     verdict,
 )
-from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text
+from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit
 
 
 def page(record: Record, program: Program) -> str:
@@ -83,7 +86,7 @@ def _headline(record: Record, program: Program, found: Sequence[Row]) -> Iterato
     yield el("p", verdict(record, found), class_="verdict")
     for note in program.notes:
         yield el("p", note, class_="notice", role="note")
-    kind = "predicted" if record.unit == "products" else "measured"
+    kind = "predicted" if record.predicted else "measured"
     spent = EMPTY
     if record.budget and error is not None:
         part = min(error / record.budget, 1.0)
@@ -97,7 +100,7 @@ def _headline(record: Record, program: Program, found: Sequence[Row]) -> Iterato
             join(number(after, unit), " ", el("small", unit.name)),
             f"before: {quantity(before, unit)}",
         ),
-        _card("Error", error_text(error), f"of {allowed(record)} allowed", spent),
+        _card("Error", size(record, error), allowed(record), spent),
         _card("Search", counted(len(record.trials), "plan"), f"run; {counted(kept, 'step')} kept"),
         class_="cards",
     )
@@ -132,6 +135,13 @@ def _sections(
             el("div", operators_table(record, found, colors), class_="scroll"),
             meanings(row.entry.reason for row in found),
         )
+    if looked := operands.looked_into(found):
+        yield _section(
+            "operands",
+            "Operands",
+            operands.SAID,
+            el("div", operands_table(looked), class_="scroll"),
+        )
     if program.text:
         yield _section(
             "source",
@@ -143,7 +153,9 @@ def _sections(
         yield _section(
             "graph",
             "Dependency graph",
-            "An arrow where a value computed from one product can reach an operand of another.",
+            "An arrow where a value computed from one product can reach an operand of another: "
+            "dotted where the profile did not see the result itself, or a view of it, get there; "
+            "dashed where it leads back.",
             el("div", Html(program.graph), class_="scroll graph", tabindex=0),
         )
     yield _section("trials", "The search, plan by plan", "", *trials_tables(record, found, colors))

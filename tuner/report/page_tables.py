@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.html import EMPTY, Html, el, join
 from mixpert_py.tuner.report.record import Record, TrialEntry
 from mixpert_py.tuner.report.summary import (
@@ -11,6 +12,7 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     counted,
+    error_name,
     number,
     time_unit,
     trial_error,
@@ -71,15 +73,32 @@ def _operator(row: Row, found: Sequence[Row], colors: Colors, unit: Unit) -> Htm
     )
 
 
+def operands_table(found: Sequence[Row]) -> Html:
+    """A row for every operator of which the profile looked into calls."""
+    lines = [
+        el(
+            "tr",
+            _numeric(str(row.number), row.number),
+            el("td", el("code", row.entry.expression)),
+            *(_numeric(text, value) for text, value in operands.cells(row.entry, found)),
+            data_op=row.number,
+        )
+        for row in found
+    ]
+    columns = operands.names(found)
+    return _table(("no.", "product", *columns), lines, right=(0, *range(2, 2 + len(columns))))
+
+
 def trials_tables(record: Record, found: Sequence[Row], colors: Colors) -> Iterator[Html]:
     """A row for every plan; where they are many, most of them folded away."""
     unit = time_unit(record)
     of = {row.entry.id: row for row in found}
     best = chosen(record)
     lines = [
-        _trial(at, trial, of, colors, unit, trial is best) for at, trial in enumerate(record.trials)
+        _trial(at, record, of, colors, unit, trial is best)
+        for at, trial in enumerate(record.trials)
     ]
-    names = ("no.", "what changed", f"time, {unit.name}", "error", "what became of it")
+    names = ("no.", "what changed", f"time, {unit.name}", error_name(record), "what became of it")
     yield el("div", _table(names, lines[:TRIALS_SHOWN], right=(0, 2, 3)), class_="scroll")
     if rest := lines[TRIALS_SHOWN:]:
         more = el("summary", counted(len(rest), "more plan"))
@@ -88,8 +107,9 @@ def trials_tables(record: Record, found: Sequence[Row], colors: Colors) -> Itera
 
 
 def _trial(
-    at: int, trial: TrialEntry, of: Mapping[str, Row], colors: Colors, unit: Unit, is_best: bool
+    at: int, record: Record, of: Mapping[str, Row], colors: Colors, unit: Unit, is_best: bool
 ) -> Html:
+    trial = record.trials[at]
     badge = el("span", "chosen", class_="badge") if is_best else EMPTY
     time = None if trial.problem else trial.time
     return el(
@@ -97,7 +117,7 @@ def _trial(
         _numeric(str(at + 1), at),
         el("td", *_changes(trial, of, colors)),
         _numeric(number(time, unit), time),
-        _numeric(trial_error(trial), trial.error),
+        _numeric(trial_error(record, trial), trial.error),
         el("td", trial.reason if at else "start", badge, _problem(trial.problem or "")),
         id=f"trial-{at + 1}",
         data_trial=at + 1,

@@ -6,7 +6,13 @@ from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuner.report.html import EMPTY, Html, el
 from mixpert_py.tuner.report.record import Record, TrialEntry
 from mixpert_py.tuner.report.scale import LogScale, tick_text
-from mixpert_py.tuner.report.summary import chosen, quantity, time_unit, trial_error
+from mixpert_py.tuner.report.summary import (
+    chosen,
+    error_name,
+    quantity,
+    time_unit,
+    trial_error,
+)
 from mixpert_py.tuner.report.unit import Unit
 
 WIDTH, HEIGHT = 760, 396
@@ -39,10 +45,10 @@ def plane(record: Record) -> Html:
         "svg",
         el("title", "Time and error of every plan that was run"),
         *_grid(across, up),
-        *_axis_names(unit.name),
+        *_axis_names(unit.name, error_name(record)),
         *_budget(record.budget, up),
         el("polyline", class_="path", points=path),
-        *(_point(at, trials[at], places[at], trials[at] is best, unit) for at in order),
+        *(_point(at, record, places[at], trials[at] is best, unit) for at in order),
         *_labels(places, record, best),
         class_="plane",
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
@@ -74,9 +80,10 @@ def _grid(across: LogScale, up: LogScale) -> Iterator[Html]:
     yield el("path", class_="axis", d=f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}")
 
 
-def _axis_names(unit: str) -> Iterator[Html]:
-    yield el("text", "error of the program", class_="name", x=12, y=22)
-    yield el("text", "↓ more accurate", class_="hint", x=12 + 20 * LABEL, y=22)
+def _axis_names(unit: str, error: str) -> Iterator[Html]:
+    name = f"{error} of the program"
+    yield el("text", name, class_="name", x=12, y=22)
+    yield el("text", "↓ more accurate", class_="hint", x=12 + len(name) * LABEL, y=22)
     y = HEIGHT - 10
     yield el("text", f"time of the program, {unit}", class_="name", x=RIGHT, y=y, text_anchor="end")
     yield el("text", "← faster", class_="hint", x=LEFT, y=y)
@@ -93,14 +100,12 @@ def _budget(budget: float | None, up: LogScale) -> Iterator[Html]:
     yield el("text", text, class_="budget-name", x=RIGHT - 6, y=y - 6, text_anchor="end")
 
 
-def _point(
-    at: int, trial: TrialEntry, place: tuple[float, float], is_best: bool, unit: Unit
-) -> Html:
+def _point(at: int, record: Record, place: tuple[float, float], is_best: bool, unit: Unit) -> Html:
     """A square for the start, a disc for what was kept, a ring for what was refused."""
     x, y = place
-    said = (
-        f"Plan {at + 1}: {quantity(trial.time, unit)}, error {trial_error(trial)}, {trial.reason}"
-    )
+    trial = record.trials[at]
+    time, error = quantity(trial.time, unit), trial_error(record, trial)
+    said = f"Plan {at + 1}: {time}, {error_name(record)} {error}, {trial.reason}"
     kind = "start" if at == 0 else "kept" if _is_kept(trial) else "refused"
     if kind == "start":
         shape = el("rect", x=x - 5, y=y - 5, width=10, height=10)

@@ -23,7 +23,8 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
-    that it was raised for.
+    that it was raised for. sampled, spread, cancellation, fed_by: as of an `Operator`, None where
+    no call was looked into. transfer: in seconds.
     """
 
     id: str
@@ -41,6 +42,11 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     local_errors: dict[str, float | None]
     reason: str
     detail: str
+    sampled: int = 0
+    spread: float | None = None
+    cancellation: float | None = None
+    transfer: float = 0.0
+    fed_by: dict[str, int] | None = None
 
 
 class TrialEntry(Entry, frozen=True, kw_only=True):
@@ -67,9 +73,20 @@ class VerificationEntry(Entry, frozen=True, kw_only=True):
     lowered: float | None
 
 
+class ValueEntry(Entry, frozen=True, kw_only=True):
+    """One observed value: how its error is measured, what is allowed, and what the plan reaches."""
+
+    name: str
+    criterion: str
+    budget: float | None
+    error: float | None
+
+
 class Record(Entry, frozen=True, kw_only=True):
     """A search, and what became of its plan.
 
+    criterion: None where the values have limits of their own: all errors that are not one value's
+    are shares of a budget then, the largest of those that the values take.
     plan: what the search found; schemes: what the plan file says, which differs where the plan was
     reverted. time_before, time_after, error: of the search's own runs. hold_out: the plan's error
     on other data.
@@ -78,7 +95,7 @@ class Record(Entry, frozen=True, kw_only=True):
     plan_file: str = ""
     unit: Literal["seconds", "products"]
     interrupted: bool
-    criterion: str
+    criterion: str | None
     budget: float | None
     error: float | None
     time_before: float | None
@@ -87,16 +104,31 @@ class Record(Entry, frozen=True, kw_only=True):
     operators: list[OperatorEntry]
     trials: list[TrialEntry]
     schemes: dict[str, str] = {}
+    values: list[ValueEntry] = []
     verification: VerificationEntry | None = None
     reverted: bool = False
     hold_out: float | None = None
     provenance: Provenance = Provenance()
+    device: str = ""
+
+    @property
+    def predicted(self) -> bool:
+        """Whether times are predicted: in slice products, or in seconds of a certain GPU."""
+        return self.unit == "products" or bool(self.device)
 
 
-def record(outcome: Outcome, criterion: str = "frobenius", predicted: bool = False) -> Record:
-    """Everything the table shows and every trial. predicted: times are cost units."""
+def record(
+    outcome: Outcome,
+    criterion: str | None = "frobenius",
+    predicted: bool = False,
+    device: str = "",
+) -> Record:
+    """Everything the table shows and every trial. predicted: times are those of this device, or
+    slice products.
+    """
     return Record(
-        unit="products" if predicted else "seconds",
+        unit="products" if predicted and not device else "seconds",
+        device=device,
         interrupted=outcome.interrupted,
         criterion=criterion,
         budget=finite(outcome.budget),
@@ -140,6 +172,11 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         local_errors={name: finite(e) for name, e in operator.local_errors.items()},
         reason=str(verdict.reason),
         detail=verdict.detail,
+        sampled=operator.sampled,
+        spread=operator.spread if operator.sampled else None,
+        cancellation=operator.cancellation if operator.sampled else None,
+        transfer=operator.transfer,
+        fed_by=dict(operator.fed_by) if operator.sampled else None,
     )
 
 

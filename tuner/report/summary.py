@@ -6,8 +6,8 @@ from math import inf
 from statistics import median
 
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.report.record import OperatorEntry, Record, TrialEntry
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+from mixpert_py.tuner.report.record import OperatorEntry, Record, TrialEntry, ValueEntry
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
@@ -113,7 +113,7 @@ def times(record: Record) -> tuple[float | None, float | None]:
     fresh = record.verification
     if record.reverted:
         return record.time_before, record.time_before
-    if record.unit == "seconds" and fresh is not None and not record.interrupted:
+    if not record.predicted and fresh is not None and not record.interrupted:
         return fresh.native_seconds, fresh.seconds
     return record.time_before, record.time_after
 
@@ -152,14 +152,28 @@ def verdict(record: Record, found: Sequence[Row]) -> str:
         said.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
     if record.unit == "products":
         said.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
+    elif record.device:
+        said.append(f"Times are predicted: those of the products on one {record.device}.")
     elif lowered and record.verification is not None and not record.interrupted:
         said.append("Times are measured, in fresh processes, native and planned in turn.")
     return " ".join(said)
 
 
+def size(record: Record, error: float | None) -> str:
+    """An error as text, or the share of a budget that it is."""
+    return error_text(error) if record.criterion else share_text(error)
+
+
 def allowed(record: Record) -> str:
-    """The budget as text."""
-    return "any" if record.budget is None else error_text(record.budget)
+    """What an error is to be held against."""
+    if not record.criterion:
+        return "of its budget"
+    return f"of {'any' if record.budget is None else error_text(record.budget)} allowed"
+
+
+def error_name(record: Record) -> str:
+    """What the errors of plans are."""
+    return "error" if record.criterion else "error / budget"
 
 
 def quantity(time: float | None, unit: Unit) -> str:
@@ -170,9 +184,9 @@ def number(time: float | None, unit: Unit) -> str:
     return "–" if time is None else unit.number(time)
 
 
-def trial_error(trial: TrialEntry) -> str:
+def trial_error(record: Record, trial: TrialEntry) -> str:
     if trial.error is not None:
-        return error_text(trial.error)
+        return size(record, trial.error)
     return "–" if trial.problem else "not finite"
 
 
@@ -204,11 +218,17 @@ def made(record: Record) -> list[tuple[str, str]]:
         ("Versions", versions),
         ("Command", origin.command),
         ("Plan file", record.plan_file),
-        ("Error measure", record.criterion),
+        ("Error measure", record.criterion or ""),
+        *(("Value", _value(entry)) for entry in record.values if not record.criterion),
         ("Value with the largest error", compared),
         ("Error on the hold-out", "" if record.hold_out is None else error_text(record.hold_out)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _value(entry: ValueEntry) -> str:
+    budget = "any" if entry.budget is None else error_text(entry.budget)
+    return f"{entry.name}: {entry.criterion} error {error_text(entry.error)} of {budget} allowed"
 
 
 def counted(count: int, word: str) -> str:

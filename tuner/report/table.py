@@ -12,7 +12,7 @@ from rich.text import Text
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuner.report.summary import brief
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
 # Columns by number.
 RIGHT = (1, 3, 5, 6)
@@ -24,25 +24,31 @@ LEVEL = 4
 class Report:
     """Headline and table, for `rich`'s print; readable from 80 columns up and without colour.
 
-    predicted: times are cost units (slice products), not seconds.
+    criterion: None where errors are shares of several budgets. predicted: times are seconds of this
+    device, or slice products.
     """
 
     outcome: Outcome
-    criterion: str = "frobenius"
+    criterion: str | None = "frobenius"
     predicted: bool = False
+    device: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield headline(self.outcome, self.criterion, self.predicted)
+        yield headline(self.outcome, self.criterion, self.predicted, self.device)
         if self.outcome.verdicts:
             yield ""
-            yield table(self.outcome, self.predicted, options.max_width)
+            yield table(self.outcome, self.predicted and not self.device, options.max_width)
 
 
-def headline(outcome: Outcome, criterion: str = "frobenius", predicted: bool = False) -> Text:
+def headline(
+    outcome: Outcome,
+    criterion: str | None = "frobenius",
+    predicted: bool = False,
+    device: str = "",
+) -> Text:
     """Program time before → after, error against budget, and whether anything was lowered."""
     before, after = outcome.start.seconds, outcome.best.seconds
-    error = error_text(outcome.best.error)
-    unit = PRODUCTS if predicted else clock_unit((before, after))
+    unit = PRODUCTS if predicted and not device else clock_unit((before, after))
     text = Text()
     if outcome.interrupted:
         text.append("Interrupted; the best plan so far. ")
@@ -50,7 +56,8 @@ def headline(outcome: Outcome, criterion: str = "frobenius", predicted: bool = F
         text.append("Over the budget before anything is lowered; every operator stays. ")
     elif not outcome.lowered:
         text.append("Every operator stays as it was. ")
-    text.append("Predicted: " if predicted else "Program: ")
+    place = f" for the products on {device}" if device else ""
+    text.append(f"Predicted{place}: " if predicted else "Program: ")
     if outcome.lowered:
         times = f"{unit.number(before)} → {unit.quantity(after)}"
         text.append(times, style="bold")
@@ -58,21 +65,29 @@ def headline(outcome: Outcome, criterion: str = "frobenius", predicted: bool = F
             text.append(f" ({before / after:.2f}× as fast)")
     else:
         text.append(unit.quantity(before), style="bold")
-    text.append(f", {criterion} error ")
-    text.append(error, style="bold")
+    if criterion is None:
+        text.append(", errors at most ")
+        text.append(share_text(outcome.best.error), style="bold")
+        text.append(" of their budgets")
+    else:
+        text.append(f", {criterion} error ")
+        text.append(error_text(outcome.best.error), style="bold")
+        text.append(f" of {outcome.budget:.2g} allowed")
     plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
-    text.append(f" of {outcome.budget:.2g} allowed, {plans} tried.")
+    text.append(f", {plans} tried.")
     return text
 
 
-def table(outcome: Outcome, predicted: bool = False, width: int = 100) -> Table:
+def table(outcome: Outcome, products: bool = False, width: int = 100) -> Table:
     """One row per operator, longest first; sites and expressions are cut to fit `width`.
+
+    products: times are slice products.
 
     Where all operators start from the same level, the header names it, and a row only where its
     operator ended.
     """
     verdicts = outcome.verdicts
-    unit = PRODUCTS if predicted else clock_unit(v.seconds_before for v in verdicts)
+    unit = PRODUCTS if products else clock_unit(v.seconds_before for v in verdicts)
     lines = {verdict.operator.id: verdict.operator.line for verdict in verdicts}
     several = len({verdict.operator.id.partition(":")[0] for verdict in verdicts}) > 1
     starts = {verdict.before for verdict in verdicts}
@@ -83,7 +98,7 @@ def table(outcome: Outcome, predicted: bool = False, width: int = 100) -> Table:
         "% of\ntime",
         f"level\n{starts.pop()} →" if len(starts) == 1 else "level",
         "error",
-        unit.name if predicted else f"time, {unit.name}",
+        unit.name if products else f"time, {unit.name}",
         "why it\nstopped",
     )
     rows = [

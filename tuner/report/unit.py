@@ -51,3 +51,12 @@ def error_text(error: float | None) -> str:
     if not isfinite(error):
         return "not finite"
     return f"{error:.1e}" if error else "0"
+
+
+def share_text(share: float | None) -> str:
+    """A part of a budget, or how many times it; a dash where it was not measured."""
+    if share is None:
+        return "–"
+    if not isfinite(share):
+        return "not finite"
+    return f"{100 * share:.3g} %" if share < 10 else f"{share:.2g} times"

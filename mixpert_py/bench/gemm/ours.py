@@ -7,9 +7,9 @@ import numpy as np
 
 import mixpert_py
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.device_clock import Call
 from mixpert_py.bench.gemm.contender import Contender, Parts
 from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda.event_clock import Call
 from mixpert_py.runtime.in_force import current, use
 from mixpert_py.runtime.packing import by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme

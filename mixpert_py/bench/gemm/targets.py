@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.device_clock import in_turn, ratio, timing
+from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.gemm import first_call, ours, vendor
 from mixpert_py.bench.gemm.contender import calls
 from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, said, text
 from mixpert_py.bench.gemm.target import Record, Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.bench.timing import summary
+from mixpert_py.runtime.cuda.event_clock import in_turn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8_RATE

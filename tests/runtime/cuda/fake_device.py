@@ -5,10 +5,12 @@ them, and live on a numbered device; memory can be made short, kernels can be ma
 """
 
 import ctypes
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from mixpert_py.runtime import reference
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.break_even import Dims, Figures
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.outliers import kept_part, outlier_part
 from mixpert_py.runtime.packing import Operand
@@ -162,6 +165,18 @@ class Stream:
 
 
 Stream.here = Stream()
+
+
+class Event:
+    """The moment at which it was recorded: everything before it has happened."""
+
+    def record(self) -> None:
+        self.at = perf_counter()
+
+
+def get_elapsed_time(begin: Event, end: Event) -> float:
+    """Milliseconds, as cupy.cuda's."""
+    return 1000 * (end.at - begin.at)
 
 
 class FakePacked(NamedTuple):
@@ -385,6 +400,8 @@ class FakeGpu:
             get_current_stream=lambda: Stream.here,
             Stream=Stream,
             ExternalStream=Stream,
+            Event=Event,
+            get_elapsed_time=get_elapsed_time,
             Device=on_device,
             alloc_pinned_memory=lambda size: np.empty(size, np.uint8),
         )
@@ -469,3 +486,16 @@ def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any, alpha: flo
         part, columns = outlier_part(b.T, right.outlier, block)
         rest = kept_part(a, left.outlier, block) @ part.T
         value[:, columns] += np.where(whole[:, columns], 0, alpha * rest)
+
+
+def pays_from(
+    volume: float, thickness: float = 0.0, staging: float = 8e9, host: float = 1e12
+) -> Figures:
+    """Figures by which products of at least that size are faster, and no thinner."""
+
+    def faster(scheme: str, a: Dims, b: Dims, wide: bool, packed: int) -> bool:
+        m, k, n = math.prod(a[:-1]), a[-1], b[-1] if len(b) > 1 else 1
+        area = m * k + math.prod(b) + m * n - packed
+        return m * k * n >= volume and m * k * n >= thickness * area
+
+    return Figures(staging, host, faster)

@@ -12,12 +12,12 @@ from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.cuda import product as device_product
-from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.trace import Reason, Trace
+from tests.runtime.cuda.fake_device import pays_from
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -28,7 +28,7 @@ EMULATIONS = [name for name, entry in SCHEMES.items() if isinstance(entry, Schem
 @pytest.fixture(autouse=True)
 def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """No product is too small here."""
-    figures = Figures("any", 8e9, 1e6, {"faithful": BreakEven(1, 0.1)})
+    figures = pays_from(1, host=1e6)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
 
 

@@ -1,81 +1,91 @@
-"""Break-even sizes: what pays, and where the figures are kept."""
+"""What beats the vendor's products, by the device's model."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda.break_even import (
-    SHIPPED,
-    BreakEven,
-    Figures,
-    figures,
-    keep,
-    moving_pays,
-    small_pays,
-)
+from mixpert_py.runtime.cuda.break_even import SHIPPED, figures, moving_pays, small_pays
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model.known_devices import find, keep, model_of
+from tests.runtime.cuda.fake_device import pays_from
+
+H200 = "NVIDIA H200"
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(break_even, "_user_folder", lambda: tmp_path / "cache")
-    figures.cache_clear()
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setattr(known_devices, "_user_folder", lambda: tmp_path / "cache")
+    forget()
     yield tmp_path
-    figures.cache_clear()
+    forget()
 
 
-MEASURED = Figures(
-    "Some GPU (80 GB)",
-    9e9,
-    2e12,
-    {"faithful": BreakEven(1e8, 70.5), "int8x3": BreakEven(float("inf"), 12.0)},
-)
+def forget() -> None:
+    for cached in (model_of, figures, break_even._is_faster, break_even._kernel_times):
+        cached.cache_clear()
 
 
-def test_what_was_measured_is_found_again() -> None:
-    assert figures(MEASURED.device) == figures(SHIPPED)
-    path = keep(MEASURED)
-    assert path.name == "some-gpu-80-gb.toml"
-    assert figures(MEASURED.device) == MEASURED
-    assert figures("Another GPU") == figures(SHIPPED)
+def is_faster(
+    scheme: str, m: int, k: int, n: int, *, wide: bool = False, packed: int = 0, device: str = H200
+) -> bool:
+    return figures(device).faster(scheme, (m, k), (k, n), wide, packed)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "not toml [", "device = 'x'", "[scheme.faithful]\nvolume = 'x'"]
-)
+@pytest.mark.parametrize("scheme", ["faithful", "int8x6", "int8x3", "fp16x3", "int8x10"])
+def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
+    assert is_faster(scheme, 4096, 4096, 4096)
+    assert not is_faster(scheme, 256, 256, 256)
+    edges = [is_faster(scheme, n, n, n) for n in range(128, 4096, 128)]
+    assert edges == sorted(edges), "once faster, always faster"
+
+
+def test_thin_products_are_not_faster_unless_the_other_operand_is_packed() -> None:
+    assert not is_faster("int8x6", 8, 8192, 8192)
+    assert not is_faster("int8x6", 8192, 16, 8192)
+    kept = 8192 * 8192
+    edge = next(m for m in range(1, 999) if is_faster("int8x6", m, 8192, 8192))
+    edge_kept = next(m for m in range(1, 999) if is_faster("int8x6", m, 8192, 8192, packed=kept))
+    assert edge_kept < edge
+
+
+def test_vectors_and_empty_operands_are_never_faster() -> None:
+    faster = figures(H200).faster
+    assert not faster("faithful", (4096,), (4096, 4096), False, 0)
+    assert not faster("faithful", (4096, 4096), (4096,), False, 0)
+    assert not faster("faithful", (4096, 0), (0, 4096), False, 0)
+
+
+def test_stacks_count_all_their_products() -> None:
+    faster = figures(H200).faster
+    assert not faster("int8x6", (512, 512), (512, 512), False, 0)
+    assert faster("int8x6", (64, 512, 512), (64, 512, 512), False, 0)
+    assert faster("int8x6", (64, 512, 512), (512, 512), False, 0)
+
+
+def test_what_keeps_the_host_is_as_slow_as_the_host() -> None:
+    model = find(H200)
+    assert is_faster("int8x6", 2048, 2048, 2048)
+    slow = msgspec.structs.replace(model.vendor, host=1e-5, product=1.0)
+    keep(msgspec.structs.replace(model, vendor=slow))
+    forget()
+    assert not is_faster("int8x6", 2048, 2048, 2048)
+
+
+def test_a_device_that_nobody_modelled_goes_by_another() -> None:
+    assert figures("Some GPU").staging == figures(SHIPPED).staging
+    assert is_faster("int8x6", 8192, 8192, 8192, device="Some GPU")
+
+
+@pytest.mark.parametrize("text", ["", "not toml [", "device = 'x'", "\xff"])
 def test_a_file_that_is_none_of_ours_is_as_none(text: str) -> None:
-    keep(MEASURED).write_text(text)
-    figures.cache_clear()
-    assert figures(MEASURED.device) == figures(SHIPPED)
-
-
-def test_the_shipped_figures_are_of_an_h200() -> None:
-    assert figures("NVIDIA H200").device == "NVIDIA H200"
-
-
-def test_schemes_that_were_not_measured_are_as_faithful() -> None:
-    assert MEASURED.of("mixpert-IV") == MEASURED.of("faithful")
-    assert not MEASURED.of("int8x3").pays((10**5, 10**5, 10**5))
-
-
-@pytest.mark.parametrize(
-    ("shape", "packed", "pays"),
-    [
-        ((100, 100, 100), 0, True),
-        ((99, 100, 100), 0, False),
-        ((10_000, 10_000, 30), 0, False),
-        ((10_000, 10_000, 31), 0, True),
-        ((1, 10_000, 10_000), 0, False),
-        ((40, 10_000, 1000), 0, True),
-        ((31, 10_000, 1000), 0, False),
-        ((31, 10_000, 1000), 10_000 * 1000, True),
-    ],
-)
-def test_what_pays_is_large_and_not_thin(
-    shape: tuple[int, int, int], packed: int, pays: bool
-) -> None:
-    assert BreakEven(100**3, 30.5).pays(shape, packed) is pays
+    path = keep(find(H200))
+    path.write_text(text, "latin-1")
+    forget()
+    assert is_faster("int8x6", 8192, 8192, 8192)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +100,13 @@ def test_what_pays_is_large_and_not_thin(
 )
 def test_what_is_worth_moving(size: int, starting: float, dtype: type, pays: bool) -> None:
     a = np.broadcast_to(dtype(0), (size, size))
-    known = Figures("x", 8e9, 1.2e12, {"faithful": BreakEven(1e6, 30)})
+    known = pays_from(1e6, 30, staging=8e9, host=1.2e12)
     assert moving_pays(a, a, (size,) * 3, "int8x6", known, starting) is pays
 
 
 def test_what_does_not_pay_on_the_device_is_not_moved() -> None:
     a = np.broadcast_to(np.float32(0), (16384, 16384))
-    known = Figures("x", 8e9, 1.2e12, {"faithful": BreakEven(1e15, 30)})
-    assert not moving_pays(a, a, (16384,) * 3, "int8x6", known, 0.0)
+    assert not moving_pays(a, a, (16384,) * 3, "int8x6", pays_from(1e15), 0.0)
 
 
 @pytest.mark.parametrize(

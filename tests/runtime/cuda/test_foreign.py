@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.cuda import break_even, foreign
-from mixpert_py.runtime.cuda.break_even import BreakEven, Figures
 from mixpert_py.runtime.dispatch import dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray, pays_from
 
 SITE = "m:f/matmul~aa#0"
 
@@ -86,7 +85,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
         is_current_stream_capturing=lambda: False,
     )
     monkeypatch.setitem(sys.modules, "torch", fake)
-    figures = Figures("NVIDIA H200", 8e9, 1e12, {"faithful": BreakEven(8**3, 2.0)})
+    figures = pays_from(8**3, 2.0)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
     FakeGpu().install(monkeypatch)
     return fake

@@ -4,15 +4,20 @@ import re
 
 import pytest
 
-from mixpert_py.runtime.cuda.gemm import (
+from mixpert_py.runtime.cuda import tile as tiles_of
+from mixpert_py.runtime.cuda.gemm import PROBLEM, leaves_c_alone
+from mixpert_py.runtime.cuda.tile import (
+    HOPPER,
     LEAST_PART,
     MOST_STEPS,
-    PROBLEM,
+    PORTABLE,
+    Chip,
     Cut,
-    _cut,
-    leaves_c_alone,
+    Depth,
+    Family,
+    Tile,
+    candidates,
 )
-from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip, Family, Tile, choose
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.packing.layout import Layout, layout
 from mixpert_py.runtime.scheme import Scheme
@@ -32,8 +37,13 @@ def packed(k: int, block: int | None = None, name: str = "int8x6") -> Layout:
     return layout(scheme(name).left, 1, 300, k, block or k, False)
 
 
+def depth(place: Layout) -> Depth:
+    return Depth(place.steps, place.blocks, place.steps_per_block)
+
+
 def cut(tiles: int, left: Layout, name: str = "int8x6", chip: Chip | None = None) -> Cut:
-    return _cut(scheme(name), TILE, tiles, left, chip or Chip(HOPPER, COUNT, 227 * 1024))
+    chip = chip or Chip(HOPPER, COUNT, 227 * 1024)
+    return tiles_of.cut(scheme(name), TILE, tiles, depth(left), chip)
 
 
 def test_the_structure_is_as_long_as_the_kernels_say() -> None:
@@ -53,9 +63,8 @@ def test_what_is_promoted_or_one_segment_leaves_c_alone(
     if whole.exact and name != "mixpert-IV":
         whole = whole.with_block(block)
     place = layout(whole.left, 1, 300, k, whole.lengths(k)[1], False)
-    sizes = {"blocks": place.blocks, "steps_per_block": place.steps_per_block}
     chip = Chip(family, COUNT, 227 * 1024)
-    tile = choose(whole, 300, 300, 1, **sizes, wide=False, chip=chip)
+    tile = candidates(whole, depth(place), wide=False, chip=chip)[0]
     once = place.blocks == 1 and place.steps <= MOST_STEPS
     assert leaves_c_alone(whole, k) == (tile.promote or once)
 

@@ -1,5 +1,8 @@
 """NumPy arrays moved to a GPU in panels: the same product, whatever the panels."""
 
+import sys
+from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,11 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda import transfer
+from mixpert_py.runtime.cuda.busy import Busy
 from mixpert_py.runtime.cuda.transfer import GRANULE, panel_rows
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.trace import Reason, Trace
 from tests.runtime.cuda.fake_device import FakeGpu, ndarray
 
 
@@ -102,6 +108,71 @@ def test_certificates_and_outliers_come_back() -> None:
     assert isinstance(made, Made)
     assert made.certificate is not None
     assert (np.abs(made.value - a.astype(float) @ b) <= made.certificate.bound()).all()
+
+
+def slowed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, seconds: float = 0.02) -> None:
+    """Every call takes so much more."""
+    as_it_is = getattr(owner, name)
+
+    def slow(*given: Any, **named: Any) -> Any:
+        sleep(seconds)
+        return as_it_is(*given, **named)
+
+    monkeypatch.setattr(owner, name, slow)
+
+
+@pytest.mark.parametrize("shape", [(3 * GRANULE, 50), (2, GRANULE, 50)], ids=["panels", "stack"])
+@pytest.mark.parametrize("slow", ["copies", "kernels", "packing"])
+def test_the_time_of_a_transfer_is_told_apart(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, shape: Any, slow: str
+) -> None:
+    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
+    a, b = normal(*shape), normal(50, 40, seed=1)
+    matmul(a, b, scheme="int8x6", backend="cuda")  # what a first product takes is no computing
+    panels = 3 * (len(shape) == 2)
+    if slow == "kernels":
+        slowed(monkeypatch, gpu, "gemm")
+    elif slow == "packing":
+        slowed(monkeypatch, gpu, "pack_one", 0.1)
+    else:
+        slowed(monkeypatch, ndarray, "set")
+        slowed(monkeypatch, ndarray, "get")
+    gpu.install(monkeypatch)
+    trace = Trace()
+    with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+        matmul(a, b, site="s")
+    record = trace.sites["s"]
+    computing = record.seconds - record.transfer
+    if slow == "kernels":
+        assert computing > 0.02 * max(panels, 1)
+    elif slow == "packing":  # b's too
+        assert record.transfer < 0.1 < computing
+    else:  # b there, the panels there and back; of a stack only the result is slow
+        assert record.transfer > 0.02 * (1 + 2 * panels if panels else 1)
+    assert 0 < record.transfer < record.seconds
+
+
+@pytest.mark.usefixtures("gpu")
+def test_no_event_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules["cupy"].cuda, "Event")
+    for shape in ((9, 50), (2, 9, 50)):
+        made = transfer.make(normal(*shape), normal(50, 40, seed=1), "int8x6")
+        assert isinstance(made, Made)
+        assert made.transfer == 0
+
+
+def test_spans_that_overlap_count_once() -> None:
+    moments = [SimpleNamespace(record=lambda: None, at=at) for at in (5, 10, 7, 12, 20, 30, 21, 22)]
+    events = iter(moments)
+    cuda = SimpleNamespace(
+        Event=lambda: next(events), get_elapsed_time=lambda begin, end: float(end.at - begin.at)
+    )
+    busy = Busy(SimpleNamespace(cuda=cuda))
+    assert busy.seconds() == 0
+    for _ in range(4):
+        with busy.span():
+            pass
+    assert busy.seconds() == pytest.approx(0.017)
 
 
 @pytest.mark.parametrize(

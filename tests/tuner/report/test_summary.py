@@ -6,15 +6,18 @@ import msgspec
 import pytest
 
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.report.record import Record, VerificationEntry
+from mixpert_py.tuner.report.record import Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import (
     COLORS,
     MEANING,
     Program,
+    allowed,
     chosen,
     levels,
+    made,
     reached,
     rows,
+    size,
     speedup,
     times,
     verdict,
@@ -103,3 +106,21 @@ def test_why_names_the_successor_and_ends_with_the_problem() -> None:
 
     assert said(Reason.RAISED, B) == "raised for a successor, number 2"
     assert said(Reason.FAILED, "Traceback:\n  x\nValueError: y\n") == "failed: ValueError: y"
+
+
+def test_errors_of_several_budgets_are_shares() -> None:
+    record = small()
+    assert (size(record, 2.5e-5), allowed(record)) == ("2.5e-05", "of 1.0e-04 allowed")
+    values = [
+        ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
+        ValueEntry(name="z", criterion="mred", budget=None, error=None),
+    ]
+    assert not [said for name, said in made(changed(record, values=values)) if name == "Value"]
+    several = changed(record, criterion=None, budget=1.0, values=values)
+    assert (size(several, 0.255), allowed(several)) == ("25.5 %", "of its budget")
+    assert size(several, None) == "–"
+    assert [said for name, said in made(several) if name == "Value"] == [
+        "y: max error 5.0e-04 of 1.0e-03 allowed",
+        "z: mred error – of any allowed",
+    ]
+    assert "Error measure" not in dict(made(several))

@@ -1,0 +1,209 @@
+"""Device models: what a GPU can do, as TOML files that `mixpert probe` writes.
+
+Every quantity is in SI base units: bytes, seconds, hertz, bytes/s, operations/s (a multiply-add is
+two). Latencies and intervals of instructions, and what shared memory does, are in cycles of the
+multiprocessor. None: not known, as in published figures it may be.
+"""
+
+import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Quantity = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A table of the file: immutable, and strict about its keys."""
+
+
+class Chip(Record, frozen=True):
+    """clock: hertz, the highest it takes. clock_loaded: hertz, in a second of INT8 products.
+
+    memory: bytes of DRAM.
+    """
+
+    multiprocessors: Count
+    clock: Quantity
+    memory: Count
+    clock_loaded: Quantity | None = None
+
+
+class Registers(Record, frozen=True):
+    """Of 32 bits. per_thread: the most that one thread can have."""
+
+    per_multiprocessor: Count
+    per_thread: Count
+
+
+class Shared(Record, frozen=True):
+    """Shared memory. Sizes in bytes; bandwidth in bytes/cycle of one multiprocessor; latency of a
+    load in cycles.
+    """
+
+    per_multiprocessor: Count
+    per_block: Count
+    bandwidth: Quantity | None = None
+    latency: Quantity | None = None
+
+
+class L2(Record, frozen=True):
+    """The cache that all multiprocessors share. size in bytes, bandwidth of reading in bytes/s,
+    latency of a load in cycles.
+    """
+
+    size: Count
+    bandwidth: Quantity | None = None
+    latency: Quantity | None = None
+
+
+class Dram(Record, frozen=True):
+    """bandwidth: of reading, bytes/s. copy: bytes/s read and written together. latency: of a load,
+    seconds.
+    """
+
+    bandwidth: Quantity
+    copy: Quantity | None = None
+    latency: Quantity | None = None
+
+
+class Launch(Record, frozen=True):
+    """device: seconds from one empty kernel to the next, which waits for it. host: seconds that a
+    launch keeps the host.
+    """
+
+    device: Quantity | None = None
+    host: Quantity | None = None
+
+
+class Transfer(Record, frozen=True):
+    """Bytes/s between host and device: of pinned memory, each way; staged: of a product of NumPy
+    arrays, there and back.
+    """
+
+    to_device: Quantity | None = None
+    to_host: Quantity | None = None
+    staged: Quantity | None = None
+
+
+class Host(Record, frozen=True):
+    """float32: operations/s of NumPy's product of large float32 matrices."""
+
+    float32: Quantity | None = None
+
+
+class Rates(Record, frozen=True):
+    """Operations/s of the whole chip with its operands resident, by the best instruction it has.
+
+    int8 to tf32: tensor cores, added in INT32 and FP32; float32: CUDA cores; float64: whatever is
+    fastest. Measured in some milliseconds, before a limit on power lowers the clock.
+    """
+
+    int8: Quantity | None = None
+    float16: Quantity | None = None
+    bfloat16: Quantity | None = None
+    tf32: Quantity | None = None
+    float32: Quantity | None = None
+    float64: Quantity | None = None
+
+
+class Instruction(Record, frozen=True):
+    """One matrix instruction, named by its shape, the type of A and B, and where A comes from.
+
+    "mma.sync m16n8k16 float16", "wgmma m64n256k32 int8", "wgmma m64n256k32 int8 registers".
+    "fma float32" is one of CUDA cores.
+
+    latency: cycles until the result of one can be used. chain: cycles of one in a chain, each
+    adding to the sums of the one before. interval: cycles from one to the next on a multiprocessor
+    that is full of them. rate: operations/s of the whole chip.
+    """
+
+    name: str
+    latency: Quantity | None = None
+    chain: Quantity | None = None
+    interval: Quantity | None = None
+    rate: Quantity | None = None
+
+
+class Accumulations(Record, frozen=True):
+    """What matrix instructions do to their products, by the type of A and B."""
+
+    float16: Accumulation | None = None
+    bfloat16: Accumulation | None = None
+    tf32: Accumulation | None = None
+    int8: IntegerAccumulation | None = None
+
+
+class Kernel(Record, frozen=True):
+    """The GEMM kernel of a scheme's name with tiles of m × n, in seconds: of a product beside its
+    waves, of a wave beside its steps, and of a step, 64 bytes of K.
+    """
+
+    scheme: str
+    m: Count
+    n: Count
+    base: Seconds
+    tile: Seconds
+    step: Quantity
+
+
+class Packing(Record, frozen=True):
+    """What of a product is not its kernel, by a scheme's name: base + bytes / rate, of the operands
+    read and the slices written; small operands: small + length · K. In seconds, rate in bytes/s.
+    """
+
+    scheme: str
+    base: Seconds
+    rate: Quantity
+    small: Seconds
+    length: Seconds
+
+
+class Vendor(Record, frozen=True):
+    """The vendor's library. Operations/s of large products; host: seconds that one call takes
+    there, and `product`, one of ours.
+    """
+
+    float32: Quantity | None = None
+    float64: Quantity | None = None
+    host: Quantity | None = None
+    product: Quantity | None = None
+
+
+class DeviceModel(Record, frozen=True):
+    """What is known of a GPU. device: its name as CUDA gives it. capability: major · 10 + minor.
+
+    sources: where published figures come from, by "table.key", or by "table" for all of it;
+    instructions by "instruction".
+    """
+
+    format: int
+    device: str
+    capability: Annotated[int, msgspec.Meta(ge=70)]
+    date: datetime.date
+    origin: Literal["measured", "published"]
+    chip: Chip
+    registers: Registers
+    shared: Shared
+    l2: L2
+    dram: Dram
+    driver: str = ""
+    cuda: str = ""
+    launch: Launch = Launch()
+    transfer: Transfer = Transfer()
+    host: Host = Host()
+    rates: Rates = Rates()
+    vendor: Vendor = Vendor()
+    accumulation: Accumulations = Accumulations()
+    instruction: list[Instruction] = []
+    kernel: list[Kernel] = []
+    packing: list[Packing] = []
+    sources: dict[str, str] = {}
+
+    def find_instruction(self, name: str) -> Instruction | None:
+        """The instruction of that name, if it is known."""
+        return next((row for row in self.instruction if row.name == name), None)

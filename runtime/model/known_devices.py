@@ -1,0 +1,86 @@
+"""The device models that are here: the user's own, by `mixpert probe`, then the shipped ones."""
+
+import re
+from functools import cache
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.model.device_model import DeviceModel
+from mixpert_py.runtime.model.model_file import SHIPPED, dumps, load
+
+
+def find(name: str) -> DeviceModel:
+    """The model of a device: by its name as CUDA gives it, or by words of it ("h200", "rtx 3090").
+
+    Raises DeviceError where no model has these words in a row, where several have, and where the
+    file is malformed.
+    """
+    known = _files()
+    wanted = slug(name)
+    matching = [wanted] if wanted in known else _having(wanted, list(known))
+    if len(matching) != 1:
+        what = "several device models match" if matching else "no device model is known for"
+        listed = ", ".join(sorted(matching or known))
+        raise DeviceError(f"{what} {name!r}; choose from: {listed}")
+    return load(known[matching[0]])
+
+
+STANDS_IN = "nvidia-h200"  # for a device that nobody has modelled
+
+
+@cache
+def model_of(device: str) -> DeviceModel:
+    """The model to go by on a device of this name: its own if it has a sound one, else another's.
+
+    What measures a device again keeps its model by `keep`, and is believed from then on.
+    """
+    for name in (device, STANDS_IN):
+        try:
+            return find(name)
+        except DeviceError:
+            continue
+    return load(SHIPPED / f"{STANDS_IN}.toml")
+
+
+def names() -> list[str]:
+    """What `find` knows, sorted."""
+    return sorted(_files())
+
+
+def path_of(device: str) -> Path:
+    """Where the user's own model of a device stands, or would."""
+    return _user_folder() / f"{slug(device)}.toml"
+
+
+def keep(model: DeviceModel) -> Path:
+    """Write a model where `find` finds it first. Raises OSError where that is not possible."""
+    path = path_of(model.device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dumps(model), encoding="utf-8")
+    model_of.cache_clear()
+    return path
+
+
+def slug(device: str) -> str:
+    """A device's name as its file has it: "NVIDIA H200" is nvidia-h200."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def _having(wanted: str, known: list[str]) -> list[str]:
+    return [name for name in known if wanted and f"-{wanted}-" in f"-{name}-"]
+
+
+def _files() -> dict[str, Traversable]:
+    """Files by slug; the user's own take the place of those that are shipped."""
+    found: dict[str, Traversable] = {}
+    for folder in (SHIPPED, _user_folder()):
+        if folder.is_dir():
+            for file in folder.iterdir():
+                if file.name.endswith(".toml"):
+                    found[file.name.removesuffix(".toml")] = file
+    return found
+
+
+def _user_folder() -> Path:
+    return Path("~/.cache/mixpert/models").expanduser()

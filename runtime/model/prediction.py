@@ -1,0 +1,129 @@
+"""How long a product takes on a modelled device: what is beside its kernel, and the kernel.
+
+Times are those of a product among others, not of a minute of them: a chip that products keep busy
+for long lowers its clock (`DeviceModel.chip.clock_loaded`).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.cuda.device import LEAST_CAPABILITY
+from mixpert_py.runtime.cuda.tile import Depth
+from mixpert_py.runtime.model.device_model import DeviceModel, Packing
+from mixpert_py.runtime.model.kernel_times import CORE_RATE, ELEMENT_BITS, KernelTimes
+from mixpert_py.runtime.packing import LARGE
+from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.scheme import Scheme
+
+# Of packing that nobody has measured.
+BASE = 12e-6  # seconds
+LENGTH = 4e-9  # seconds for each element of K, where operands are small
+SHARE_OF_COPY = 0.8  # of the device's copying, in bytes
+SHARE_OF_DRAM = 0.85  # copying, of what the memory could read
+
+# The vendor's kernels: their tiles, and how near the best rate each comes.
+VENDOR_TILES = ((128, 128, 1.0), (128, 64, 0.95), (64, 64, 0.85), (32, 64, 0.7), (8, 128, 0.35))
+VENDOR_BASE = 3e-6  # seconds
+LEAST_DEPTH = 1024  # elements of K that a tile's part has where tiles are cut along it
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Seconds. packing: of both operands, and all else beside the kernel."""
+
+    packing: float
+    kernel: float
+
+    @property
+    def seconds(self) -> float:
+        return self.packing + self.kernel
+
+
+@lru_cache(maxsize=1024)
+def product(
+    times: KernelTimes,
+    scheme: Scheme,
+    m: int,
+    k: int,
+    n: int,
+    batch: int = 1,
+    *,
+    wide: bool = False,
+    shares_b: bool = False,
+    packed: int = 0,
+) -> Predicted:
+    """C (batch × m × n) = A·B by a scheme, both operands on the device.
+
+    wide: of float64. shares_b: all products have one B. packed: elements that are packed already.
+    Raises DeviceError where there are no kernels for the device.
+    """
+    require(times)
+    depth = depth_of(scheme, k)
+    tile = times.best(scheme, m, n, batch, depth, wide)
+    elements = batch * m * k + (1 if shares_b else batch) * k * n - packed
+    kernel = times.seconds(scheme, tile, m, n, batch, depth)
+    return Predicted(_packing(times, scheme, elements, k, 8 if wide else 4), kernel)
+
+
+def native(
+    times: KernelTimes, m: int, k: int, n: int, batch: int = 1, *, wide: bool = False
+) -> float:
+    """Seconds of the vendor's float32 product, or of its float64 one (wide).
+
+    By waves of tiles, cut along K where they are too few to fill the device.
+    """
+    count, rate = times.chip.multiprocessors, _vendor_rate(times.model, wide)
+
+    def waves(height: int, width: int, share: float) -> float:
+        tiles = -(-m // height) * -(-n // width) * batch
+        parts = max(1, min(count // tiles, k // LEAST_DEPTH))
+        rounds = -(-tiles * parts // count)
+        return rounds * 2 * height * width * (k / parts) * count / (rate * share)
+
+    moved = (8 if wide else 4) * batch * (m * k + k * n + m * n)
+    return VENDOR_BASE + max(min(waves(*tile) for tile in VENDOR_TILES), moved / _copy(times))
+
+
+def depth_of(scheme: Scheme, k: int) -> Depth:
+    """K as the scheme's packed operands have it."""
+    place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1], False)
+    return Depth(place.steps, place.blocks, place.steps_per_block)
+
+
+def require(times: KernelTimes) -> None:
+    """Raise DeviceError where there are no kernels for a device."""
+    model = times.model
+    if model.capability < LEAST_CAPABILITY:
+        raise DeviceError(
+            f"{model.device} has compute capability {model.capability / 10}; the kernels need "
+            f"{LEAST_CAPABILITY / 10} or later"
+        )
+
+
+def _vendor_rate(model: DeviceModel, wide: bool) -> float:
+    """Operations/s of large products: measured, else what the device's cores could do."""
+    name = "float64" if wide else "float32"
+    rate: float | None = getattr(model.vendor, name) or getattr(model.rates, name)
+    return rate or model.chip.multiprocessors * model.chip.clock * CORE_RATE / (2 if wide else 1)
+
+
+def _packing(times: KernelTimes, scheme: Scheme, elements: int, k: int, size: int) -> float:
+    bits = ELEMENT_BITS[scheme.element.name] * (scheme.left.count + scheme.right.count) / 2
+    moved = elements * (size + bits / 8)
+    figures = _figures(times, scheme)
+    if elements < LARGE:
+        return figures.small + figures.length * k
+    return figures.base + moved / figures.rate
+
+
+@lru_cache(maxsize=64)
+def _figures(times: KernelTimes, scheme: Scheme) -> Packing:
+    measured = {row.scheme: row for row in times.model.packing}.get(scheme.name)
+    return measured or Packing(scheme.name, BASE, SHARE_OF_COPY * _copy(times), BASE, LENGTH)
+
+
+def _copy(times: KernelTimes) -> float:
+    """Bytes/s read and written."""
+    dram = times.model.dram
+    return dram.copy or SHARE_OF_DRAM * dram.bandwidth

@@ -1,0 +1,87 @@
+"""The GPU that probes run on: kernels of this folder, launches, and times by events."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.cuda.device import Absent, Device, find
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+
+PACKAGE = "mixpert_py.runtime.probes"
+# cudaDeviceAttr
+MULTIPROCESSORS = 16
+L2_SIZE = 38
+REPEATS = 5  # of what is timed; the least counts, since whatever else runs only adds to it
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """The current device, through CuPy."""
+
+    cupy: Any
+    device: Device
+
+    @classmethod
+    def current(cls) -> "Gpu":
+        """Raises DeviceError where there is none that can be used."""
+        found = find()
+        if isinstance(found, Absent):
+            raise DeviceError(f"nothing to probe: {found.sentence}")
+        import cupy
+
+        return cls(cupy, found)
+
+    def attribute(self, number: int) -> int:
+        """What CUDA says of the device under this number of cudaDeviceAttr."""
+        return int(self.cupy.cuda.runtime.deviceGetAttribute(number, self.device.id))
+
+    @property
+    def multiprocessors(self) -> int:
+        return self.attribute(MULTIPROCESSORS)
+
+    def kernel(
+        self,
+        file: str,
+        name: str,
+        constants: Mapping[str, int | str] | None = None,
+        shared: int = 0,
+    ) -> Kernel:
+        """A kernel of a file in this folder; see `cuda_kernel`."""
+        found = cuda_kernel(file, name, tuple((constants or {}).items()), shared, PACKAGE)
+        return replace(found, early=False)  # what is timed begins when what was before has ended
+
+    def words(self, count: int) -> Any:
+        """Memory of so many 64-bit integers, zeros."""
+        return self.cupy.zeros(count, "uint64")
+
+    def run(self, kernel: Kernel, grid: int, block: int, *words: int, shared: int = 0) -> None:
+        """Launch; does not wait."""
+        stream = self.cupy.cuda.get_current_stream().ptr
+        kernel.launch_words(grid, block, words, shared, stream)
+
+    def seconds(self, call: Callable[[], Any]) -> float:
+        """What a call takes on the device: the least of some times, after one that is not timed."""
+        call()
+        times: list[float] = []
+        for _ in range(REPEATS):
+            start, stop = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+            start.record()
+            call()
+            stop.record()
+            stop.synchronize()
+            times.append(self.cupy.cuda.get_elapsed_time(start, stop) / 1e3)
+        return min(times)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a probe found. tables: its part of the device model. text: for a person. drawings: SVG
+    pictures by name. record: what else is worth keeping, as JSON has it.
+    """
+
+    text: str
+    tables: Mapping[str, Any] = field(default_factory=dict)
+    drawings: Mapping[str, str] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,108 @@
+"""How long an instruction takes alone and in a chain, and how many a full chip does."""
+
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import NamedTuple
+
+from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.probes.specs import Spec, specs
+from mixpert_py.runtime.probes.text import aligned, quantity
+
+GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
+STEPS = 64  # of a chain on its own
+FULL_SECONDS = 4e-3  # of a full chip, so that what surrounds them does not show
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The fields of `device_model.Instruction`."""
+
+    name: str
+    latency: float
+    chain: float
+    interval: float
+    rate: float
+
+
+class Elapsed(NamedTuple):
+    """Of a typical block."""
+
+    cycles: float
+    seconds: float
+
+
+class Timer:
+    """The two kernels of timing.cuh around one instruction."""
+
+    def __init__(self, gpu: Gpu, spec: Spec) -> None:
+        self.gpu, self.spec = gpu, spec
+        self.full = (gpu.multiprocessors, spec.threads)
+        self._out = gpu.words(2 * gpu.multiprocessors)
+        self._sink = gpu.words(gpu.multiprocessors * spec.threads)
+        self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared)
+        self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared)
+
+    def latency(self) -> float:
+        """Cycles until the result of one can be used."""
+        words = (self._out.data.ptr, self._sink.data.ptr)
+        self.gpu.run(self._alone, 1, self.spec.group, *words, shared=self.spec.shared)
+        with_one, without = map(float, self._out.get()[:2])
+        return with_one - without
+
+    def launch(self, grid: int, threads: int, steps: int) -> None:
+        """Chains of `steps` groups; does not wait."""
+        words = (self._out.data.ptr, self._sink.data.ptr, steps)
+        self.gpu.run(self._chain, grid, threads, *words, shared=self.spec.shared)
+
+    def elapsed(self, grid: int, threads: int, steps: int) -> Elapsed:
+        """What such chains took."""
+        self.launch(grid, threads, steps)
+        times = self._out.get()[: 2 * grid].reshape(grid, 2)
+        return Elapsed(float(median(times[:, 0])), float(median(times[:, 1])) * 1e-9)
+
+    def steps_of(self, seconds: float) -> int:
+        """Groups that keep a full chip busy so long."""
+        self.elapsed(*self.full, STEPS)  # loads the code
+        return max(STEPS, int(STEPS * seconds / self.elapsed(*self.full, STEPS).seconds))
+
+
+def instructions(gpu: Gpu) -> Found:
+    """All that the device has, and the best rate of each element type."""
+    rates: dict[str, float] = {}
+    rows = []
+    for spec in specs(gpu.device.capability):
+        rows.append(timed(gpu, spec))
+        rates[spec.element] = max(rates.get(spec.element, 0.0), rows[-1].rate)
+    tables = {"rates": rates, "instruction": [asdict(row) for row in rows]}
+    return Found(_text(rows), tables)
+
+
+def timed(gpu: Gpu, spec: Spec) -> Timed:
+    """One instruction on a device."""
+    timer = Timer(gpu, spec)
+    timer.elapsed(1, spec.group, 1)  # loads the code
+    chain = timer.elapsed(1, spec.group, STEPS).cycles / (STEPS * GROUP)
+    steps = timer.steps_of(FULL_SECONDS)
+    on_one = steps * GROUP * (spec.threads // spec.group)  # instructions on a multiprocessor
+    seconds = gpu.seconds(lambda: timer.launch(*timer.full, steps))
+    return Timed(
+        name=spec.name,
+        latency=timer.latency(),
+        chain=chain,
+        interval=timer.elapsed(*timer.full, steps).cycles / on_one,
+        rate=spec.operations * on_one * gpu.multiprocessors / seconds,
+    )
+
+
+def _text(rows: list[Timed]) -> str:
+    cells = [
+        (
+            row.name,
+            f"{row.latency:.0f}",
+            f"{row.chain:.1f}",
+            f"{row.interval:.2f}",
+            quantity(row.rate, "op/s"),
+        )
+        for row in rows
+    ]
+    return aligned([("", "alone, cycles", "in a chain", "on a full SM", "full chip"), *cells])

@@ -1,0 +1,100 @@
+// Shared memory, the L2 cache and DRAM: how fast they are read, and how long one load takes.
+
+#include "clock.cuh"
+
+struct __align__(16) Vector {
+    u32 x, y, z, w;
+};
+
+// Past the L1 cache.
+__device__ __forceinline__ Vector load(const Vector *from) {
+    Vector v;
+    asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from));
+    return v;
+}
+
+__device__ __forceinline__ Vector load_shared(u32 from) {
+    Vector v;
+    asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(from));
+    return v;
+}
+
+// Each thread reads its own 16 bytes, 8 · steps times. out[block]: cycles.
+extern "C" __global__ void __launch_bounds__(1024) read_shared(u64 *out, u32 *sink, u64 steps) {
+    __shared__ Vector memory[1024];
+    memory[threadIdx.x] = {threadIdx.x, 1, 2, 3};
+    u32 here = __cvta_generic_to_shared(memory + threadIdx.x), sum = 0;
+    __syncthreads();
+    u64 begin = cycles_now();
+    for (u64 i = 0; i < steps; i++) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            Vector v = load_shared(here);
+            sum ^= v.x ^ v.y ^ v.z ^ v.w;
+        }
+    }
+    sink[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+    __syncthreads();
+    u64 end = cycles_now();
+    if (threadIdx.x == 0) out[blockIdx.x] = end - begin;
+}
+
+// Memory is `spans` spans of `chunks` chunks, a chunk 8 vectors for each thread of a block. Each block
+// reads one chunk of every span, `rounds` times, and each round the one after.
+extern "C" __global__ void __launch_bounds__(1024)
+    read_global(const Vector *memory, u32 *sink, u64 chunks, u64 spans, u64 rounds) {
+    u32 sum = 0;
+    for (u64 round = 0; round < rounds; round++) {
+        u64 chunk = (blockIdx.x + round) % chunks;
+        const Vector *at = memory + chunk * 8 * blockDim.x + threadIdx.x;
+        for (u64 span = 0; span < spans; span++, at += chunks * 8 * blockDim.x) {
+            Vector v[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = load(at + j * blockDim.x);
+#pragma unroll
+            for (int j = 0; j < 8; j++) sum ^= v[j].x ^ v[j].y ^ v[j].z ^ v[j].w;
+        }
+    }
+    sink[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// `count` places, `stride` bytes apart, each with the address of another. Where their number is a
+// power of two, these lead through all of them, in the order of a generator of full period.
+extern "C" __global__ void link(unsigned char *memory, u64 count, u64 stride) {
+    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count) return;
+    u64 next = (i * 1664525 + 1013904223) & (count - 1);
+    *(unsigned char **)(memory + i * stride) = memory + next * stride;
+}
+
+// One thread goes from place to place: `warm` times before it is timed, then `steps` times.
+// out[0], out[1]: cycles and nanoseconds of the latter.
+extern "C" __global__ void chase(u64 *out, u64 at, u64 warm, u64 steps) {
+    for (u64 i = 0; i < warm; i++) asm volatile("ld.global.cg.u64 %0, [%0];" : "+l"(at));
+    u64 began = nanoseconds_now(), begin = cycles_now();
+#pragma unroll 4
+    for (u64 i = 0; i < steps; i++) asm volatile("ld.global.cg.u64 %0, [%0];" : "+l"(at));
+    out[2] = at;  // waits for the last
+    u64 end = cycles_now(), ended = nanoseconds_now();
+    out[0] = end - begin;
+    out[1] = ended - began;
+}
+
+// The same in shared memory: every place leads to the one 4 banks further.
+extern "C" __global__ void chase_shared(u64 *out, u64 steps) {
+    __shared__ u32 memory[1024];
+    u32 base = __cvta_generic_to_shared(memory);
+    for (int i = threadIdx.x; i < 1024; i += blockDim.x) memory[i] = base + (i + 4) % 1024 * 4;
+    __syncthreads();
+    u32 at = base;
+    u64 begin = cycles_now();
+#pragma unroll 4
+    for (u64 i = 0; i < steps; i++) asm volatile("ld.shared.u32 %0, [%0];" : "+r"(at));
+    out[1] = at;  // waits for the last
+    u64 end = cycles_now();
+    out[0] = end - begin;
+}

@@ -1,0 +1,163 @@
+"""What the matrix instructions of this GPU do to their products, and how well the model says it."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.cuda.device import HOPPER
+from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
+from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.probes.numerics_agreement import Agreement, Bits, agree, leading_bits
+from mixpert_py.runtime.probes.numerics_families import Array
+from mixpert_py.runtime.probes.numerics_features import Shape, determine
+
+MATRICES = 100_000  # of 16 rows, per instruction
+THREADS = 128
+
+
+class Instruction(NamedTuple):
+    """One matrix instruction: its shape, and how PTX writes it before its operands.
+
+    scales: behind those of wgmma, which a warpgroup executes; empty for mma.sync.
+    """
+
+    name: str
+    shape: Shape
+    text: str
+    scales: str = ""
+
+    @property
+    def constants(self) -> dict[str, int | str]:
+        """What its kernel is compiled with."""
+        return {
+            "INTEGER": int(self.shape.element == "int8"),
+            "WARPGROUP": int(bool(self.scales)),
+            "INSTRUCTION": f'"{self.text}"',
+            "SCALES": f'"{self.scales}"',
+        }
+
+
+class Findings(NamedTuple):
+    """Of one instruction: how it accumulates, or why the model does not say; how well that agrees
+    with what it does to random matrices; and how many bits plain arithmetic shares, on float16.
+    """
+
+    instruction: Instruction
+    how: AnyAccumulation | None
+    why_not: str
+    agreement: list[Agreement]
+    bits: list[Bits]
+
+
+def _warp(depth: int, element: str, types: str) -> Instruction:
+    text = f"mma.sync.aligned.m16n8k{depth}.row.col.{types}"
+    return Instruction(f"mma.sync m16n8k{depth} {element}", Shape(16, 8, depth, element), text)
+
+
+def _warpgroup(depth: int, element: str, types: str, scales: str) -> Instruction:
+    text = f"wgmma.mma_async.sync.aligned.m64n8k{depth}.{types}"
+    name = f"wgmma m64n8k{depth} {element}"
+    return Instruction(name, Shape(64, 8, depth, element), text, scales)
+
+
+INSTRUCTIONS = (
+    _warp(16, "float16", "f32.f16.f16.f32"),
+    _warp(16, "bfloat16", "f32.bf16.bf16.f32"),
+    _warp(8, "tf32", "f32.tf32.tf32.f32"),
+    _warp(32, "int8", "s32.s8.s8.s32"),
+    _warpgroup(16, "float16", "f32.f16.f16", ", p, 1, 1, 0"),
+    _warpgroup(16, "bfloat16", "f32.bf16.bf16", ", p, 1, 1, 0"),
+    _warpgroup(8, "tf32", "f32.tf32.tf32", ", p, 1, 1"),
+    _warpgroup(32, "int8", "s32.s8.s8", ", p"),
+)
+
+
+def numerics(gpu: Gpu, matrices: int = MATRICES) -> Found:
+    """Every matrix instruction that the device has, on crafted sums and on random matrices.
+
+    The table is that of mma.sync; where wgmma differs, the text says so.
+    """
+    hopper = gpu.device.capability == HOPPER
+    found = [examine(gpu, row, matrices) for row in INSTRUCTIONS if hopper or not row.scales]
+    tables: dict[str, Any] = {}
+    for findings in found:
+        if findings.how is not None:
+            tables.setdefault(findings.instruction.shape.element, fields(findings.how))
+    text = "\n".join(line for findings in found for line in lines(findings))
+    return Found(text, {"accumulation": tables})
+
+
+def multiply(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
+    """C + A·B of many matrices on the GPU, each by one instruction.
+
+    a: (count, m, k), b: (count, k, n), c: (count, m, n), NumPy arrays of the types of
+    `runtime.model.numerics.accumulate`.
+    """
+    kernel = gpu.kernel("numerics.cu", "multiply", instruction.constants)
+    element = instruction.shape.element
+    left = gpu.cupy.asarray(_packed(a, element))
+    right = gpu.cupy.asarray(_packed(b.transpose(0, 2, 1), element))
+    addend = gpu.cupy.asarray(np.ascontiguousarray(c))
+    value = gpu.cupy.empty_like(addend)
+    words = [x.data.ptr for x in (left, right, addend, value)]
+    gpu.run(kernel, -(-len(a) // (1 if instruction.scales else 4)), THREADS, *words, len(a))
+    found: Array = value.get()
+    return found
+
+
+def _packed(x: Array, element: str) -> Array:
+    """As it lies in memory: bfloat16 is the upper half of float32."""
+    x = np.ascontiguousarray(x)
+    return (x.view(np.uint32) >> 16).astype(np.uint16) if element == "bfloat16" else x
+
+
+def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
+    """Find out what one instruction does, and compare that with what it does to random matrices."""
+    here, shape = partial(multiply, gpu, instruction), instruction.shape
+    bits = leading_bits(here, shape) if shape.element == "float16" else []
+    try:
+        how = determine(here, shape)
+    except DeviceError as error:
+        return Findings(instruction, None, str(error), [], bits)
+    return Findings(
+        instruction, how, "", list(agree(here, how, shape, matrices * 16 // shape.m)), bits
+    )
+
+
+def fields(how: AnyAccumulation) -> dict[str, Any]:
+    """As a device model has it: what is as usual is left out."""
+    found: dict[str, Any] = msgspec.to_builtins(how)
+    return found
+
+
+def lines(findings: Findings) -> Iterator[str]:
+    """What was found of one instruction, for a person."""
+    how = findings.how
+    yield f"{findings.instruction.name}: {findings.why_not if how is None else described(how)}"
+    for row in findings.bits:
+        share = f"{row.enough:.2%} in 21 or more"
+        yield f"  {row.candidate:<11}{row.least} leading bits or more, mostly {row.median}; {share}"
+    for family in findings.agreement:
+        yield f"  {family.family:<11}{family.matrices} matrices, {_differing(family)}"
+
+
+def described(how: AnyAccumulation) -> str:
+    """What an instruction does, in words, and what of it is unusual."""
+    values = fields(how)
+    if not isinstance(how, Accumulation):
+        return f"exact, {how.overflow}"
+    text = f"{values.pop('group')} products at once, {values.pop('fraction')} fraction bits"
+    return ", ".join((text, *(f"{field} {value}" for field, value in values.items())))
+
+
+def _differing(family: Agreement) -> str:
+    if not family.differing:
+        return f"all {family.elements} elements the same"
+    text = f"{family.differing} of {family.elements} elements differ"
+    if family.zeros:
+        text += f", {family.zeros} in the sign of zero"
+    return f"{text}; first: {family.first}"

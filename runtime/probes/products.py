@@ -1,0 +1,208 @@
+"""What products cost on the GPU that is here: each kernel by its tile, packing, and the vendor's.
+
+Few shapes are timed. The times of a kernel are a line in the waves of its tiles, each a line in K;
+what is beside it is a line in the bytes that it moves. `runtime.model.prediction` goes back.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from statistics import median
+from typing import Any
+
+from msgspec import to_builtins
+
+from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, Sample, in_turn
+from mixpert_py.runtime.cuda.tile import STEP, Tile, candidates
+from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
+from mixpert_py.runtime.model.kernel_times import ELEMENT_BITS
+from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import schemes as all_schemes
+
+ROUNDS = 5
+SHORT, LONG = 1024, 4096  # K of the kernels that are timed
+WAVES = 3
+SMALL = (512, 1024)  # edges of products packed by the general kernel
+LARGE = (2048, 4096)
+PART = 16  # bytes: a multiple of any alignment
+MOST_PROCESSES = 16
+FLOATS = ("float32", "float64")
+
+
+def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
+    """Tables `kernel`, `packing` and `vendor`.
+
+    schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
+    several processes.
+    """
+    names = list(schemes) or [n for n in all_schemes() if isinstance(get(n), Scheme)]
+    compile_kernels(names)
+    clock = EventClock(gpu.cupy)
+    kernels: list[Kernel] = []
+    packing: list[Packing] = []
+    for name in names:
+        some, beside = _scheme(gpu.cupy, clock, name)
+        kernels += some
+        packing.append(beside)
+    vendor = _vendor(gpu.cupy, clock)
+    tables = {
+        "kernel": [to_builtins(row) for row in kernels],
+        "packing": [to_builtins(row) for row in packing],
+        "vendor": to_builtins(vendor),
+    }
+    return Found(_text(kernels, packing, vendor), tables)
+
+
+def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
+    rows = [("scheme", "tile", "steps, TOP/s", "packing, TB/s")]
+    rates = {row.scheme: row.rate for row in packing}
+    for row in kernels:
+        scheme = get(row.scheme)
+        assert isinstance(scheme, Scheme)
+        length = STEP * 8 // ELEMENT_BITS[scheme.element.name]
+        wave = 2 * row.m * row.n * length / row.step
+        tile = f"{row.m} × {row.n}"
+        rows.append((row.scheme, tile, f"{wave / 1e12:.3f}", f"{rates[row.scheme] / 1e12:.2f}"))
+    said = aligned(rows)
+    large = quantity(vendor.float32 or 0.0, "op/s"), quantity(vendor.float64 or 0.0, "op/s")
+    return f"Of one multiprocessor\n{said}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
+
+
+def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
+    """Through two points: its value at 0 and its slope, neither below 0."""
+    slope = max(0.0, (y[1] - y[0]) / (x[1] - x[0]))
+    return max(0.0, y[0] - slope * x[0]), slope
+
+
+def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[float]) -> Kernel:
+    """times: of one wave of few steps, of one of many, and of WAVES of few; in seconds."""
+    step = max(1e-12, (times[1] - times[0]) / (steps[1] - steps[0]))
+    base, wave = line((1, WAVES), (times[0], times[2]))
+    return Kernel(scheme, tile.m, tile.n, base, max(0.0, wave - steps[0] * step), step)
+
+
+def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
+    scheme = get(name)
+    assert isinstance(scheme, Scheme)
+    from mixpert_py.runtime.cuda.gemm import chip
+
+    device = cupy.cuda.Device().id
+    tiles = candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=chip(device))
+    kernels = [_kernel(cupy, clock, scheme, tile) for tile in tiles]
+    return kernels, _packing(cupy, clock, scheme)
+
+
+def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
+    """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
+    from mixpert_py.runtime.cuda.gemm import chip, gemm
+
+    count = chip(cupy.cuda.Device().id).multiprocessors
+    down = next(d for d in range(math.isqrt(count), 0, -1) if count % d == 0)
+    m, n = tile.m * down, tile.n * (count // down)
+
+    def call(rows: int, k: int) -> Callable[[], Any]:
+        left, right = _packed(cupy, scheme, rows, k, n)
+        c = cupy.empty((rows, n), "float32")
+        return lambda: gemm(left, right, scheme, c, tile=tile)
+
+    calls = {"short": call(m, SHORT), "long": call(m, LONG), "waves": call(WAVES * m, SHORT)}
+    times = _times(clock, calls)
+    steps = depth_of(scheme, SHORT).steps, depth_of(scheme, LONG).steps
+    return kernel_row(scheme.name, tile, steps, [times[key] for key in calls])
+
+
+def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
+    from mixpert_py.runtime.cuda.gemm import gemm
+    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.packing import by_columns, by_rows, pack
+
+    calls: dict[str, Callable[[], Any]] = {}
+    for n in (*SMALL, *LARGE):
+        a, b = _random(cupy, n, n), _random(cupy, n, n)
+        c = cupy.empty((n, n), "float32")
+        x, y = by_rows(a), by_columns(b)
+        left, right = pack(x, y, scheme)
+        product = partial(matmul, scheme=scheme.name, backend="cuda", out=c)
+        calls[f"pack {n}"] = partial(pack, x, y, scheme)
+        calls[f"kernel {n}"] = partial(gemm, left, right, scheme, c)
+        calls[f"product {n}"] = partial(product, a, b)
+    times = _times(clock, calls)
+
+    def beside(n: int) -> float:
+        return max(0.0, times[f"product {n}"] - times[f"kernel {n}"])
+
+    # Of large ones the difference is too small a part of the product: packing alone has the slope.
+    size = 4 + ELEMENT_BITS[scheme.element.name] / 8 * scheme.left.count
+    moved = tuple(2 * n * n * size for n in LARGE)
+    _, slope = line((moved[0], moved[1]), (times[f"pack {LARGE[0]}"], times[f"pack {LARGE[1]}"]))
+    base = max(0.0, beside(LARGE[0]) - slope * moved[0])
+    small, length = line((SMALL[0], SMALL[1]), (beside(SMALL[0]), beside(SMALL[1])))
+    return Packing(scheme.name, base, 1 / max(slope, 1e-15), small, length)
+
+
+def _vendor(cupy: Any, clock: Clock) -> Vendor:
+    from mixpert_py.runtime.dispatch import matmul
+
+    n, least = LARGE[1], SMALL[1]
+    a, b = _random(cupy, least, least), _random(cupy, least, least)
+    calls: dict[str, Callable[[], Any]] = {
+        "native": partial(cupy.matmul, a, b),
+        "product": partial(matmul, a, b, scheme="int8x6", backend="cuda"),
+    }
+    for dtype in FLOATS:
+        large = _random(cupy, n, n).astype(dtype)
+        calls[dtype] = partial(cupy.matmul, large, large)
+    samples = in_turn(clock, calls, ROUNDS)
+    rates = [2 * n**3 / _device(samples[t]) for t in FLOATS]
+    hosts = [min(sample.host for sample in samples[key]) for key in ("native", "product")]
+    return Vendor(rates[0], rates[1], *hosts)
+
+
+def _times(clock: Clock, calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    return {key: _device(samples) for key, samples in in_turn(clock, calls, ROUNDS).items()}
+
+
+def _device(samples: list[Sample]) -> float:
+    return median(sample.device for sample in samples)
+
+
+def _random(cupy: Any, rows: int, columns: int) -> Any:
+    return cupy.random.default_rng(0).standard_normal((rows, columns), dtype="float32")
+
+
+def _packed(cupy: Any, scheme: Scheme, m: int, k: int, n: int) -> Any:
+    from mixpert_py.runtime.packing import by_columns, by_rows, pack
+
+    return pack(by_rows(_random(cupy, m, k)), by_columns(_random(cupy, k, n)), scheme)
+
+
+def compile_kernels(schemes: list[str]) -> None:
+    """By several processes, into the user's caches, where this process then finds them."""
+    jobs = min(MOST_PROCESSES, os.cpu_count() or 1, len(schemes))
+    if jobs > 1:
+        with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+            list(pool.map(_compile_one, schemes))
+
+
+def _compile_one(name: str) -> None:
+    import cupy
+
+    from mixpert_py.runtime.cuda.gemm import chip, gemm
+    from mixpert_py.runtime.packing import by_columns, by_rows, pack
+
+    scheme = get(name)
+    assert isinstance(scheme, Scheme)
+    for n in (*SMALL, *LARGE):
+        pack(by_rows(_random(cupy, n, n)), by_columns(_random(cupy, n, n)), scheme)
+    left, right = _packed(cupy, scheme, PART, SHORT, PART)
+    here = chip(cupy.cuda.Device().id)
+    for tile in candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=here):
+        gemm(left, right, scheme, cupy.empty((PART, PART), "float32"), tile=tile)
+    cupy.cuda.Device().synchronize()

@@ -1,0 +1,67 @@
+"""Between host and device, and what the host itself multiplies."""
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.cuda import transfer as moving
+from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.probes.text import aligned, quantity
+
+PINNED = 1 << 28  # bytes
+MOVED = 4096  # edge of the NumPy arrays that are moved
+HOSTS = 2048  # edge of those that the host multiplies
+TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
+
+
+def transfer(gpu: Gpu) -> Found:
+    """Pinned memory each way, NumPy arrays there and back, and NumPy's own product."""
+    there, back = _pinned(gpu)
+    table = {"to_device": there, "to_host": back, "staged": staged()}
+    host = host_rate()
+    rows = [
+        ("pinned, to the device", quantity(there, "B/s")),
+        ("pinned, to the host", quantity(back, "B/s")),
+        ("NumPy arrays, there and back", quantity(table["staged"], "B/s")),
+        ("NumPy's float32 product", quantity(host, "op/s")),
+    ]
+    return Found(aligned(rows), {"transfer": table, "host": {"float32": host}})
+
+
+def staged() -> float:
+    """Bytes per second of a product of NumPy arrays that is mostly their way there and back."""
+    a = np.random.default_rng(0).standard_normal((MOVED, MOVED), np.float32)
+    moving.make(a, a, "int8x1")
+    return 3 * a.nbytes / _seconds(lambda: moving.make(a, a, "int8x1"))
+
+
+def host_rate() -> float:
+    """Operations per second of a float32 product of NumPy arrays."""
+    a = np.random.default_rng(0).standard_normal((HOSTS, HOSTS), np.float32)
+    np.matmul(a, a)
+    return 2 * HOSTS**3 / _seconds(lambda: np.matmul(a, a))
+
+
+def _pinned(gpu: Gpu) -> tuple[float, float]:
+    """Bytes per second to the device and from it."""
+    pinned = gpu.cupy.cuda.alloc_pinned_memory(PINNED)
+    np.frombuffer(pinned, np.uint8, PINNED)[:] = 1  # takes the pages
+    memory = gpu.words(PINNED // 8)
+    stream = gpu.cupy.cuda.get_current_stream().ptr
+    copy = gpu.cupy.cuda.runtime.memcpyAsync
+    here, there = pinned.ptr, memory.data.ptr
+    to_device = gpu.seconds(lambda: copy(there, here, PINNED, TO_DEVICE, stream))
+    to_host = gpu.seconds(lambda: copy(here, there, PINNED, TO_HOST, stream))
+    return PINNED / to_device, PINNED / to_host
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        call()
+        times.append(perf_counter() - start)
+    return median(times)

@@ -1,0 +1,75 @@
+"""Which device model a name stands for."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model.known_devices import find, keep, names, path_of
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("NVIDIA H200", "NVIDIA H200"),
+        ("nvidia-h200", "NVIDIA H200"),
+        ("h200", "NVIDIA H200"),
+        ("A100", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("RTX 3090", "NVIDIA GeForce RTX 3090"),
+        ("t4", "Tesla T4"),
+        ("v100", "Tesla V100-SXM2-16GB"),
+    ],
+)
+def test_names(name: str, device: str) -> None:
+    assert find(name).device == device
+
+
+@pytest.mark.parametrize("name", ["h20", "3090 rtx", "", "NVIDIA B200"])
+def test_others_are_not_known(name: str) -> None:
+    with pytest.raises(
+        DeviceError, match=r"no device model is known for .*: nvidia-a100-sxm4-80gb"
+    ):
+        find(name)
+
+
+def test_words_of_several_devices() -> None:
+    with pytest.raises(DeviceError, match=r"several .* match 'tesla'.*: tesla-t4, tesla-v100"):
+        find("tesla")
+
+
+def test_the_users_own_come_first() -> None:
+    shipped = find("t4")
+    own = msgspec.structs.replace(shipped, cuda="99.9")
+    assert keep(own) == path_of("Tesla T4")
+    assert find("t4") == own
+    other = msgspec.structs.replace(own, device="NVIDIA L4")
+    keep(other)
+    assert find("l4") == other
+    assert names() == sorted([*names()[:-3], "nvidia-l4", "tesla-t4", "tesla-v100-sxm2-16gb"])
+
+
+def test_a_file_that_is_no_model_is_named(home: Path) -> None:
+    path = path_of("NVIDIA H200")
+    path.parent.mkdir(parents=True)
+    path.write_text("format = 1\n")
+    assert home in path.parents
+    with pytest.raises(DeviceError, match=r"nvidia-h200\.toml:1: key 'device': missing"):
+        find("h200")
+
+
+def test_exact_names_are_not_taken_for_words_of_others() -> None:
+    keep(msgspec.structs.replace(find("h200"), device="NVIDIA H200 NVL"))
+    assert find("NVIDIA H200").device == "NVIDIA H200"
+    with pytest.raises(DeviceError, match="several"):
+        find("h200")
+    assert known_devices.slug("NVIDIA H200 NVL") in names()

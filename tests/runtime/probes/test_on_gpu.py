@@ -1,0 +1,130 @@
+"""The probes on a real GPU: facts that hold of any, and some of Hopper."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.probes.clock import clock
+from mixpert_py.runtime.probes.fragments import mma, wmma
+from mixpert_py.runtime.probes.gpu import Gpu
+from mixpert_py.runtime.probes.instructions import Timed, timed
+from mixpert_py.runtime.probes.launch import launch
+from mixpert_py.runtime.probes.memory import memory
+from mixpert_py.runtime.probes.resources import resources
+from mixpert_py.runtime.probes.specs import specs
+from mixpert_py.runtime.probes.transfer import transfer
+from tests.runtime.probes.documented import SHAPES, places
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Gpu:
+    return Gpu.current()
+
+
+@pytest.fixture(scope="module")
+def rows(gpu: Gpu) -> dict[str, Timed]:
+    """The largest instruction of each kind, not all widths of wgmma."""
+    found = {}
+    for spec in specs(gpu.device.capability):
+        if "wgmma" not in spec.name or "n256" in spec.name:
+            found[spec.name] = timed(gpu, spec)
+    return found
+
+
+def test_mma_fragments_are_those_that_ptx_documents(gpu: Gpu) -> None:
+    for number, (element, shape) in enumerate(SHAPES.items()):
+        for part in mma(gpu, number, shape):
+            np.testing.assert_array_equal(part.places, places(element)[part.operand])
+
+
+def test_every_element_of_wmma_is_held_by_as_many_threads(gpu: Gpu) -> None:
+    for part in wmma(gpu):
+        held = np.bincount(part.places.ravel(), minlength=256)
+        assert len(held) == 256
+        assert len(set(held)) == 1, part.operand
+
+
+def test_resources(gpu: Gpu) -> None:
+    tables = resources(gpu).tables
+    assert tables["device"] == gpu.device.name
+    assert tables["chip"]["multiprocessors"] > 1
+    assert 48 * 1024 < tables["shared"]["per_block"] < tables["shared"]["per_multiprocessor"]
+    assert tables["registers"]["per_multiprocessor"] == 65536
+    assert tables["l2"]["size"] > 1 << 20
+    assert tables["cuda"].count(".") == 1
+
+
+def test_clock(gpu: Gpu) -> None:
+    chip: Mapping[str, Any] = clock(gpu).tables["chip"]
+    assert 5e8 < chip["clock_loaded"] <= chip["clock"] * 1.02 < 4e9
+
+
+def test_launch(gpu: Gpu) -> None:
+    table = launch(gpu).tables["launch"]
+    assert 2e-7 < table["device"] < 2e-5
+    assert 2e-7 < table["host"] < 1e-4
+
+
+def test_memory(gpu: Gpu) -> None:
+    tables = memory(gpu).tables
+    shared, l2, dram = (tables[name] for name in ("shared", "l2", "dram"))
+    assert 50 < shared["bandwidth"] < 130
+    assert 10 < shared["latency"] < 60
+    assert shared["latency"] < l2["latency"] < 600
+    assert l2["bandwidth"] > 1.2 * dram["bandwidth"] > 1e11
+    assert l2["latency"] / 1e9 < dram["latency"] < 3e-6
+    assert 0.5 * dram["bandwidth"] < dram["copy"] < 1.2 * dram["bandwidth"]
+
+
+def test_transfer(gpu: Gpu) -> None:
+    tables = transfer(gpu).tables
+    table = tables["transfer"]
+    assert 1e9 < table["to_device"] < 1e12
+    assert 1e9 < table["to_host"] < 1e12
+    assert 1e8 < table["staged"] < 1e12
+    assert tables["host"]["float32"] > 1e9
+
+
+def test_latencies_of_matrix_instructions(rows: dict[str, Timed]) -> None:
+    for name, row in rows.items():
+        if name.startswith("mma.sync"):
+            assert 10 < row.latency < 200, row
+            assert row.interval < row.chain, row
+        elif name.startswith("wgmma"):
+            assert 30 < row.latency < 500, row
+            assert row.interval < 1.1 * row.chain, row
+        elif name == "fma float32":
+            assert 3 <= row.chain < 10, row
+            assert row.latency > 0, row
+
+
+def test_rates_and_intervals_agree(rows: dict[str, Timed], gpu: Gpu) -> None:
+    """Both are of the same launches: the clock that they amount to is one of a GPU."""
+    for spec in specs(gpu.device.capability):
+        if row := rows.get(spec.name):
+            a_cycle = gpu.multiprocessors * spec.operations / row.interval
+            assert 5e8 < row.rate / a_cycle < 4e9, row
+
+
+def test_rates_of_elements(rows: dict[str, Timed]) -> None:
+    best: dict[str, float] = {}
+    for row in rows.values():
+        element = row.name.removesuffix(" registers").rpartition(" ")[2]
+        best[element] = max(best.get(element, 0.0), row.rate)
+    assert best["int8"] > 1.9 * best["float16"]
+    assert best["float16"] == pytest.approx(best["bfloat16"], rel=0.15)
+    assert best["float16"] > 1.5 * best["tf32"] > 1.5 * best["float32"]
+
+
+def test_hopper(rows: dict[str, Timed], gpu: Gpu) -> None:
+    if gpu.device.capability != 90:
+        pytest.skip("wgmma is of compute capability 9.0")
+    name = "wgmma m64n256k32 int8"
+    # 4,096 multiply-adds a cycle and multiprocessor.
+    assert rows[name].interval == pytest.approx(128, rel=0.05)
+    assert rows[name].rate > 1.3 * rows["mma.sync m16n8k32 int8"].rate
+    assert rows[f"{name} registers"].rate == pytest.approx(rows[name].rate, rel=0.15)

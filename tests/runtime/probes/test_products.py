@@ -1,0 +1,34 @@
+"""From timed products to the rows of a device model."""
+
+import pytest
+
+from mixpert_py.runtime.cuda.tile import Tile
+from mixpert_py.runtime.probes.gpu import Gpu
+from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products
+
+
+def test_a_line_has_no_part_below_zero() -> None:
+    assert line((1, 3), (5, 9)) == (3, 2)
+    assert line((1, 3), (9, 5)) == (9, 0)
+    assert line((1, 2), (1, 4)) == (0, 3)
+
+
+def test_a_kernels_row_gives_its_times_back() -> None:
+    base, tile, step = 2e-6, 3e-6, 0.5e-6
+
+    def seconds(waves: int, steps: int) -> float:
+        return base + waves * (tile + steps * step)
+
+    times = [seconds(1, 16), seconds(1, 64), seconds(WAVES, 16)]
+    row = kernel_row("int8x6", Tile(128, 96, 5, 1, promote=False), (16, 64), times)
+    assert (row.scheme, row.m, row.n) == ("int8x6", 128, 96)
+    assert (row.base, row.tile, row.step) == pytest.approx((base, tile, step))
+
+
+@pytest.mark.gpu
+def test_measuring_one_scheme() -> None:
+    tables = products(Gpu.current(), ["int8x6"]).tables
+    assert {(k["scheme"], k["m"]) for k in tables["kernel"]} == {("int8x6", 128)}
+    assert all(1e-8 < k["step"] < 1e-5 for k in tables["kernel"])
+    assert 1e11 < tables["packing"][0]["rate"] < 2e13
+    assert tables["vendor"]["float32"] > 1e12

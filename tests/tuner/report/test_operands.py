@@ -1,0 +1,48 @@
+"""The small table of what the operands are like."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from mixpert_py.tuner.report import operands
+from mixpert_py.tuner.report.markdown import markdown
+from mixpert_py.tuner.report.page import page
+from mixpert_py.tuner.report.record import Record
+from mixpert_py.tuner.report.summary import Program, rows
+from tests.tuner.report.records import small
+
+
+def profiled(**more: Any) -> Record:
+    """The first operator looked into, the others not."""
+    record = small()
+    first, *others = record.operators
+    looked = replace(first, calls=10**5, sampled=24, spread=3.14159, cancellation=21.4159, **more)
+    return replace(record, operators=[looked, *others])
+
+
+def test_only_what_was_looked_into_is_told() -> None:
+    found = operands.looked_into(rows(profiled(), Program("m.py")))
+    assert len(found) == 1
+    assert operands.names(found) == ("calls looked into", "exponent spread, bits", "cancellation")
+    assert operands.cells(found[0].entry, found) == (
+        ("24 of 100000", 24.0),
+        ("3.1", 3.14159),
+        ("21.4×", 21.4159),
+    )
+    for text in (markdown(profiled(), Program("")), page(profiled(), Program(""))):
+        assert "24 of 100000" in text
+        assert "moving" not in text.partition("Operands")[2]
+
+
+def test_moving_is_told_where_anything_moved() -> None:
+    found = operands.looked_into(rows(profiled(transfer=0.0125), Program("m.py")))
+    assert operands.names(found)[-1] == "moving, ms"
+    assert operands.cells(found[0].entry, found)[-1] == ("12.5", 0.0125)
+
+
+def test_without_a_profile_there_is_no_table() -> None:
+    assert operands.looked_into(rows(small(), Program("m.py"))) == []
+    assert "Operands" not in markdown(small(), Program(""))
+    assert 'id="operands"' not in page(small(), Program(""))
+    assert operands.cancellation_text(None) == "–"
+    assert operands.cancellation_text(2.0**53) == "9.01e+15×"

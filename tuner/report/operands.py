@@ -1,0 +1,50 @@
+"""What the profile saw of the operators' operands, as a small table for page and Markdown."""
+
+from collections.abc import Sequence
+
+from mixpert_py.tuner.report.record import OperatorEntry
+from mixpert_py.tuner.report.summary import Row
+from mixpert_py.tuner.report.unit import Unit, clock_unit
+
+SAID = (
+    "Of the calls looked into, the worst. Exponent spread: by how many bits entries lie below the "
+    "largest of their row of the left operand, or column of the right one, in the mean; a scheme "
+    "with one scale a row loses as many of them. Cancellation: how many times as large the product "
+    "would be if nothing in it cancelled; a relative error may be as many times larger."
+)
+
+
+def looked_into(found: Sequence[Row]) -> list[Row]:
+    """The operators of which a call was looked into."""
+    return [row for row in found if row.entry.sampled]
+
+
+def names(found: Sequence[Row]) -> tuple[str, ...]:
+    """The columns behind an operator's number and expression."""
+    moving = (f"moving, {_unit(found).name}",) if _moved(found) else ()
+    return ("calls looked into", "exponent spread, bits", "cancellation", *moving)
+
+
+def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
+    """Each column's text, and what it is sorted by."""
+    shown = (
+        (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
+        ("–" if entry.spread is None else f"{entry.spread:.1f}", entry.spread),
+        (cancellation_text(entry.cancellation), entry.cancellation),
+    )
+    if not _moved(found):
+        return shown
+    return (*shown, (_unit(found).number(entry.transfer), entry.transfer))
+
+
+def cancellation_text(ratio: float | None) -> str:
+    """Three digits; a dash where no call was looked into."""
+    return "–" if ratio is None else f"{ratio:.3g}×"
+
+
+def _moved(found: Sequence[Row]) -> bool:
+    return any(row.entry.transfer for row in found)
+
+
+def _unit(found: Sequence[Row]) -> Unit:
+    return clock_unit(row.entry.transfer for row in found)
