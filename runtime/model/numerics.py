@@ -47,7 +47,7 @@ class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     addend: added with the products, or to their sum when that has been rounded to FP32.
     floor: exponent below which nothing is aligned, however small all are; None: there is none.
     subnormal_operands, subnormal_sums: whether subnormal numbers count, in A and B, and in C, else
-    they are zero. signed_zero: whether a sum can be −0, as in IEEE 754.
+    they are zero. signed_zero: whether a sum can be −0, as in IEEE 754; an H200's cannot.
     """
 
     group: Annotated[int, msgspec.Meta(ge=1)]
@@ -60,7 +60,7 @@ class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     floor: int | None = None
     subnormal_operands: bool = True
     subnormal_sums: bool = True
-    signed_zero: bool = True
+    signed_zero: bool = False
 
     def groups(self, k: int) -> list[range]:
         """Positions along K that are added at once, in the order of the additions."""

@@ -23,7 +23,7 @@ SHARE_OF_COPY = 0.8  # of the device's copying, in bytes
 SHARE_OF_DRAM = 0.85  # copying, of what the memory could read
 
 # The vendor's kernels: their tiles, and how near the best rate each comes.
-VENDOR_TILES = ((128, 128, 1.0), (128, 64, 0.95), (64, 64, 0.85), (32, 64, 0.7), (8, 128, 0.35))
+VENDOR_TILES = ((128, 128, 1.0), (128, 64, 0.76), (64, 64, 0.8), (32, 64, 0.7), (8, 128, 0.35))
 VENDOR_BASE = 3e-6  # seconds
 LEAST_DEPTH = 1024  # elements of K that a tile's part has where tiles are cut along it
 

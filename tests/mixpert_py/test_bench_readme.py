@@ -1,17 +1,20 @@
 """Tables and pictures of `mixpert bench gemm`, made from a result that nobody measured."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mixpert_py.bench import predictions
 from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import readme as gemm_readme
 from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
 from mixpert_py.bench.gemm.target import Target, once
+from mixpert_py.bench.machine import RESULTS
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 
@@ -135,8 +138,10 @@ def test_parts_are_put_where_the_marks_are() -> None:
 
 def test_the_readme_holds_what_the_kept_results_say() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    assert {name for _, name, _ in gemm_readme.MARKED.findall(text)} == {"gemm", "targets"}
-    assert gemm_readme.updated(text, gemm_readme.parts(gemm_readme.results())) == text
+    assert {name for _, name, _ in gemm_readme.MARKED.findall(text)} == {"gemm", "targets", "model"}
+    model = json.loads((RESULTS / "model.json").read_text("utf-8"))
+    parts = gemm_readme.parts(gemm_readme.results()) | {"model": predictions.markdown(model)}
+    assert gemm_readme.updated(text, parts) == text
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
         assert (ROOT / picture).is_file(), picture
 

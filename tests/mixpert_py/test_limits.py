@@ -53,7 +53,7 @@ def test_only_named_values_are_judged_where_no_other_budget_is() -> None:
     assert SEVERAL.judged({}) == {}
     with pytest.raises(ProgramError, match=r"no value 'loss' to judge; the program shows a, b$"):
         SEVERAL.judged({"a": 1, "b": 2})
-    with pytest.raises(ProgramError, match="v18, v19 and 80 more$"):
+    with pytest.raises(ProgramError, match=r"v18, v19 and 80 more$"):
         SEVERAL.judged({f"v{i}": 1 for i in range(100)})
 
 

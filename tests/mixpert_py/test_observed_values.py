@@ -84,7 +84,7 @@ def test_a_value_without_a_budget_is_not_judged() -> None:
     found = tuned(Limits(None, {"logits": Limit(1e-12)}))
     assert schemes(found) == {"matmul": "native", "dot": "float32"}
     assert achieved(found) == {"logits": 0}
-    with pytest.raises(ProgramError, match="no value 'lost' to judge; the program shows .*logits"):
+    with pytest.raises(ProgramError, match=r"no value 'lost' to judge; the program shows .*logits"):
         tuned(Limits(None, {"lost": Limit(1e-12)}))
 
 

@@ -57,7 +57,7 @@ def test_operands_are_looked_at_and_buffers_followed() -> None:
         c = matmul(a, b, site="p")
         matmul(c.T[:512], b, site="q")
         matmul(c + 1, b, site="r")
-        out = matmul(a, b, cupy.empty_like(c), site="o", native=cupy.matmul)
+        out = matmul(a, b, out=cupy.empty_like(c), site="o", native=cupy.matmul)
         matmul(out, c, site="last")
     fed = {site: dict(record.fed_by) for site, record in trace.sites.items()}
     assert fed == {"p": {}, "q": {"p": 1}, "r": {}, "o": {}, "last": {"o": 1, "p": 1}}
@@ -71,7 +71,7 @@ def test_operands_are_looked_at_and_buffers_followed() -> None:
 
 def test_nothing_is_looked_at_while_a_graph_is_captured() -> None:
     a, b = cupy.asarray(normal(1024, 1024)), cupy.asarray(normal(1024, 1024, seed=1))
-    force = InForce(scheme="int8x6", trace=Trace(()))
+    force = InForce(scheme="int8x6", backend="cuda", trace=Trace(()))
     stream = cupy.cuda.Stream(non_blocking=True)
     with use(force), stream:
         wanted = matmul(a, b, site="warm").get()  # its memory is free again for the next

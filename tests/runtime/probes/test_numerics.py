@@ -47,7 +47,7 @@ CHANGES: list[dict[str, Any]] = [
     {"normalized": True},
     {"subnormal_operands": False},
     {"subnormal_sums": False},
-    {"signed_zero": False},
+    {"signed_zero": True},
     {"floor": -133},
     {"floor": -126},
 ]
@@ -151,7 +151,7 @@ def test_the_first_difference_is_a_sum_that_can_be_made_again() -> None:
 
 def test_signs_of_zero_are_counted_apart() -> None:
     how = Accumulation(16, 25)
-    chip = simulated(replace(how, signed_zero=False))
+    chip = simulated(replace(how, signed_zero=True))
     row = next(agree(chip, how, SHAPES["float16"], 1000, {"zeros": FLOATS["zeros"]}))
     assert row.zeros == row.differing > 0
     less = simulated(replace(how, fraction=24))
