@@ -2,20 +2,16 @@
 spread of their exponents, and how much of the product cancels.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.emulation import FLOATS, emulate
+from mixpert_py.runtime.local_errors import MOST_STACKED, relative, sampled
 
-GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
-MOST = 512  # rows of A and columns of B
-MOST_STACKED = 8  # matrices of a stack
 FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
 ALL_CANCELS = 2.0**53  # no bit of float64 is left
 
@@ -39,13 +35,21 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
     """
     try:
         left, right = on_host(_few(a, -2)), on_host(_few(b, -1))
-        operands = (on_host(a), on_host(b)) if schemes and type(a) is not np.ndarray else (a, b)
+        errors = _errors(a, b, schemes) if schemes else {}
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # an array in name only: being traced, batched, deleted …
     left, right = (x.astype(np.float64, copy=False) for x in (left, right))
     spread = max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
-    errors = local_errors(*operands, schemes) if schemes else {}
     return Shadow(errors, spread, cancellation(left, right))
+
+
+def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
+    if type(a) is type(b) is np.ndarray:
+        return local_errors(a, b, schemes)
+    from mixpert_py.runtime.cuda import shadow
+
+    errors = shadow.local_errors(a, b, schemes)
+    return local_errors(on_host(a), on_host(b), schemes) if errors is None else errors
 
 
 def exponent_spread(x: Array, axis: int) -> float:
@@ -109,47 +113,11 @@ def local_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]
     """
     if a.dtype not in FLOATS or b.dtype not in FLOATS:
         return {}
-    a, b = _sampled(a, b)
+    a, b = sampled(a, b)
     errors = {}
     with np.errstate(all="ignore"):
         exact = np.matmul(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False))
         for scheme in schemes:
             result = emulate(a, b, scheme)
-            errors[scheme] = float("nan") if result is None else _relative(exact, result)
+            errors[scheme] = float("nan") if result is None else relative(exact, result)
     return errors
-
-
-def _sampled(a: Array, b: Array) -> tuple[Array, Array]:
-    """Operands of the same K and structure, small enough for every scheme to be tried."""
-    if a.ndim > 1 and a.shape[-2] > MOST:
-        a = a[..., _spread(a.shape[-2]), :]
-    if b.ndim > 1 and b.shape[-1] > MOST:
-        b = b[..., _spread(b.shape[-1])]
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    count = math.prod(stack)
-    if count > MOST_STACKED:
-        picked = np.unravel_index(np.linspace(0, count - 1, MOST_STACKED, dtype=int), stack)
-        a, b = (
-            np.broadcast_to(x, stack + x.shape[-2:])[picked] if x.ndim > 1 else x for x in (a, b)
-        )
-    return a, b
-
-
-def _spread(length: int) -> npt.NDArray[np.intp]:
-    """Indices of MOST / GROUP whole groups, the first to the last, each where a tile begins."""
-    groups = np.linspace(0, length // GROUP - 1, MOST // GROUP, dtype=int)
-    return (groups[:, np.newaxis] * GROUP + np.arange(GROUP)).ravel()
-
-
-def _relative(exact: Any, approximate: Any) -> float:
-    exact, approximate = np.asarray(exact), np.asarray(approximate)
-    finite = np.isfinite(exact)
-    if not np.array_equal(exact[~finite], approximate[~finite], equal_nan=True):
-        return float("nan")
-    exact, approximate = exact[finite], approximate[finite]
-    scale = np.max(np.abs(exact), initial=0.0)
-    if scale == 0.0:
-        return 0.0 if not np.any(approximate) else float("inf")
-    # Scaled first: squares of elements near the ends of float64's range are out of it.
-    difference = np.linalg.norm((exact - approximate) / scale)
-    return float(difference / np.linalg.norm(exact / scale))

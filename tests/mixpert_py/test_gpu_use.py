@@ -3,12 +3,12 @@
 import pytest
 
 from mixpert_py import config, gpu_use, levels
-from mixpert_py.cli import LADDERS
 from mixpert_py.errors import DeviceError
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.runtime import schemes
 from mixpert_py.runtime.cuda.device import Device
 from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tune_command import LADDERS
 from mixpert_py.wish import Wish
 from mixpert_py.worker import Result, SiteResult
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from mixpert_py import launcher, plan
-from mixpert_py.cli import SEARCHES
 from mixpert_py.clock import Cost
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.experiment import Comparison, Experiment
@@ -22,6 +21,7 @@ from mixpert_py.limits import Limit, Limits
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.model import known_devices
+from mixpert_py.tune_command import SEARCHES
 from mixpert_py.tuner import search
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuning import Tuned, tune_program

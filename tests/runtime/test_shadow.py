@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.emulation import emulate
+from mixpert_py.runtime.local_errors import MOST, MOST_STACKED, sampled
 from mixpert_py.runtime.shadow import (
     ALL_CANCELS,
     FEW,
-    MOST,
-    MOST_STACKED,
-    _sampled,
     cancellation,
     exponent_spread,
     local_errors,
     look,
 )
+from mixpert_py.runtime.trace import Reason
+from tests.runtime.cuda.fake_device import FakeGpu, ndarray
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 
@@ -52,7 +53,7 @@ def test_a_sample_says_what_the_whole_says(shapes: tuple[tuple[int, ...], ...]) 
 
 def test_a_sample_keeps_tiles_and_both_ends() -> None:
     rows = np.arange(1500.0)[:, np.newaxis] * np.ones((1, 3))
-    a, b = _sampled(rows, rows.T)
+    a, b = sampled(rows, rows.T)
     np.testing.assert_array_equal(a, b.T)
     assert a.shape == (MOST, 3)
     groups = a[:, 0].reshape(-1, 32)
@@ -75,7 +76,7 @@ def test_a_sample_keeps_tiles_and_both_ends() -> None:
 def test_a_stack_is_sampled_matrix_by_matrix(shapes: tuple[tuple[int, ...], ...]) -> None:
     a, b = (np.arange(np.prod(shape), dtype=float).reshape(shape) for shape in shapes)
     whole = (a @ b).reshape(50, -1)
-    sample = np.matmul(*_sampled(a, b)).reshape(MOST_STACKED, -1)
+    sample = np.matmul(*sampled(a, b)).reshape(MOST_STACKED, -1)
     np.testing.assert_array_equal(sample[[0, -1]], whole[[0, -1]])
     assert all((whole == one).all(axis=1).any() for one in sample)
 
@@ -241,3 +242,45 @@ class Traced:
 @pytest.mark.parametrize("levels", [(), ("int8x3",)])
 def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
     assert look(Traced(), Traced(), levels) is None
+
+
+class TestOnAGpu:
+    """What the operands' own device says, where there is one: by kernels, not by NumPy."""
+
+    @pytest.fixture
+    def gpu(self, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+        fake = FakeGpu()
+        fake.install(monkeypatch)
+        return fake
+
+    @staticmethod
+    def operands() -> tuple[Any, Any]:
+        rng = np.random.default_rng(5)
+        return rng.standard_normal((700, 96)), rng.standard_normal((96, 600))
+
+    def test_its_kernels_are_asked(self, gpu: FakeGpu) -> None:
+        a, b = (x.astype(np.float32) for x in self.operands())
+        levels = ("float64", "float32", "faithful", "int8x3", "fp16")
+        found = look(ndarray(a), ndarray(b), levels)
+        assert found is not None
+        assert list(found.errors) == list(levels)
+        # One of each emulation, of the sample; and nothing native.
+        assert gpu.launches == [(1, MOST, MOST)] * 3
+        expected = local_errors(a, b, levels)
+        assert found.errors == pytest.approx(expected, rel=1e-3)
+
+    def test_what_it_cannot_make_numpy_emulates(
+        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        a, b = (x.astype(np.float32) for x in self.operands())
+        monkeypatch.setattr(device_product, "make", lambda *given: Reason.KERNEL)
+        found = look(ndarray(a), ndarray(b), ("int8x3",))
+        assert found is not None
+        assert found.errors == local_errors(a, b, ("int8x3",))
+        assert gpu.launches == []
+
+    def test_integers_have_no_errors(self, gpu: FakeGpu) -> None:
+        a = ndarray(np.ones((8, 8), np.int32))
+        found = look(a, a, ("int8x3",))
+        assert found is not None
+        assert found.errors == {}

@@ -1,0 +1,51 @@
+"""Local errors of operands that are on a GPU: its own kernels make them, not NumPy's emulation."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.cuda import device, foreign
+from mixpert_py.runtime.emulation import FLOATS, emulate
+from mixpert_py.runtime.local_errors import relative, sampled
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.trace import Reason
+
+
+def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
+    """As `runtime.shadow.local_errors`; None where the operands are on no GPU that can say.
+
+    Waits for the device.
+    """
+    place = foreign.place(a, b)
+    if not isinstance(place, foreign.Place):
+        return None
+    lent = foreign.lend(place, a, b)
+    if isinstance(lent, Reason) or isinstance(device.find(place.device), device.Absent):
+        return None
+    if lent.a.dtype not in FLOATS or lent.b.dtype not in FLOATS:
+        return {}
+    with nullcontext() if lent.scope is None else lent.scope():
+        return _errors(*sampled(lent.a, lent.b), schemes)
+
+
+def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
+    import cupy
+
+    from mixpert_py.runtime.cuda.product import make
+
+    exact = cupy.matmul(a.astype("float64"), b.astype("float64")).get()
+    errors = {}
+    with np.errstate(all="ignore"):
+        for scheme in schemes:
+            result: Any
+            if get(scheme).kind in ("native", "cast"):
+                result = emulate(a.get(), b.get(), scheme)
+            else:
+                made = make(a, b, scheme)
+                if isinstance(made, Reason):
+                    return None
+                result = made.value.get()
+            errors[scheme] = float("nan") if result is None else relative(exact, result)
+    return errors

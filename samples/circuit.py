@@ -1,0 +1,98 @@
+"""A random quantum circuit, its gates fused into unitaries of many qubits, in real products."""
+
+import argparse
+import importlib
+
+import numpy as np
+
+
+def random_gate(rng):
+    """A unitary of two qubits, drawn uniformly."""
+    q, r = np.linalg.qr(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))
+    return q * (np.diagonal(r) / abs(np.diagonal(r)))
+
+
+def bricks(xp, qubits, rows, rng):
+    """Gates on neighbours, row upon row, as (first qubit, unitary)."""
+    places = [at for row in range(rows) for at in range(row % 2, qubits - 1, 2)]
+    return [(at, xp.asarray(random_gate(rng))) for at in places]
+
+
+def gate_applied(state, at, gate):
+    """The state after a gate on the qubits `at` and `at + 1`, by sums of its amplitudes alone."""
+    parts = state.reshape(2**at, 4, -1)
+    after = sum(gate[:, i, None] * parts[:, i, None] for i in range(4))
+    return after.reshape(state.shape)
+
+
+def fused(xp, gates, qubits):
+    """The unitary of all gates on the first qubits of the state, (2^qubits, 2^qubits)."""
+    unitary = xp.eye(2**qubits, dtype=xp.complex128)
+    for at, gate in gates:
+        unitary = gate_applied(unitary, at, gate)
+    return unitary
+
+
+def turned(state, by):
+    """The state with its first qubits moved behind the last."""
+    return state.reshape(2**by, -1).T.reshape(state.shape)
+
+
+def run(xp, unitaries, qubits, by):
+    """Real and imaginary parts of |0…0⟩ after every unitary on the qubits that come first then."""
+    width = len(unitaries[0])
+    real = xp.zeros((width, 2**qubits // width), xp.float32)
+    imaginary = xp.zeros_like(real)
+    real[0, 0] = 1.0
+    for unitary in unitaries:
+        u, v = unitary.real.astype(xp.float32), unitary.imag.astype(xp.float32)
+        # (u + iv)(x + iy) = (ux − vy) + i(uy + vx)
+        after = u @ real - xp.matmul(v, imaginary)
+        imaginary = turned(xp.dot(u, imaginary) + v @ real, by)
+        real = turned(after, by)
+    return real, imaginary
+
+
+def run_gate_by_gate(xp, layers, qubits, by):
+    """The same in complex128, no gates fused."""
+    state = xp.zeros(2**qubits, xp.complex128)
+    state[0] = 1.0
+    for gates in layers:
+        for at, gate in gates:
+            state = gate_applied(state, at, gate)
+        state = turned(state, by)
+    return state
+
+
+def report(xp, real, imaginary, wanted):
+    """Print the norm of the state, and how near it is to the wanted one."""
+    found = (real + 1j * imaginary.astype(xp.float64)).ravel()
+    overlap = abs((wanted.conj() * found).sum())
+    print(f"norm            {float(xp.linalg.norm(found)):.9f}")
+    print(f"fidelity        {float(overlap**2):.9f}")
+    print(f"relative error  {float(xp.linalg.norm(found - wanted)):.1e}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=19, help="number of qubits")
+    parser.add_argument("--fused", type=int, default=8, help="qubits of a fused unitary")
+    parser.add_argument("--depth", type=int, default=12, help="number of fused unitaries")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
+    options = parser.parse_args()
+    if options.fused > options.size:
+        parser.error("--fused must be at most --size")
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    rng = np.random.default_rng(options.seed)
+    layers = [bricks(xp, options.fused, 2, rng) for _ in range(options.depth)]
+    unitaries = [fused(xp, gates, options.fused) for gates in layers]
+    step = options.fused // 2  # two unitaries in a row share half of their qubits
+
+    real, imaginary = run(xp, unitaries, options.size, step)
+
+    wanted = run_gate_by_gate(xp, layers, options.size, step)
+    print(f"qubits          {options.size}, {options.fused} of them in a unitary")
+    print(f"gates           {sum(map(len, layers))}, fused into {options.depth} unitaries")
+    report(xp, real, imaginary, wanted)

@@ -1,0 +1,71 @@
+"""Gaussian process regression: a property of mixtures from their spectra, and how sure it is."""
+
+import argparse
+import importlib
+
+import numpy as np
+
+
+def mixtures(count, channels, noise, rng):
+    """Spectra (count, channels), the property that their amounts have, and noisy measurements."""
+    amounts = rng.uniform(0.0, 1.0, (count, 4))
+    centres = rng.uniform(0.0, channels, (4, 1, 8))
+    heights = rng.uniform(0.5, 1.5, (4, 1, 8))
+    offsets = (np.arange(channels)[:, None] - centres) / (channels / 24)
+    lines = (heights * np.exp(-0.5 * offsets**2)).sum(axis=2)
+    truth = np.sin(2.0 * amounts[:, 0] + amounts[:, 1]) + amounts[:, 2] * np.cos(amounts[:, 3])
+    return amounts @ lines, truth, truth + noise * rng.standard_normal(count)
+
+
+def kernel(xp, x, y, length):
+    """Squared-exponential covariance of the rows of x and y: |x − y|² = |x|² + |y|² − 2 x·y."""
+    squares = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1)
+    distances = xp.maximum(squares - 2.0 * xp.matmul(x, y.T), 0.0)
+    return xp.exp(-0.5 / length**2 * distances)
+
+
+def learn(xp, covariance, measured):
+    """Inverse Cholesky factor, weights of the known points, and log marginal likelihood."""
+    factor = xp.linalg.cholesky(covariance)
+    inverse = xp.linalg.inv(factor)
+    whitened = inverse @ measured
+    weights = inverse.T @ whitened
+    fit = 0.5 * float((whitened**2).sum()) + float(xp.log(xp.diagonal(factor)).sum())
+    return inverse, weights, -fit - 0.5 * len(measured) * np.log(2.0 * np.pi)
+
+
+def predict(xp, cross, inverse, weights):
+    """Mean and variance of what new points have, given their covariance with the known ones."""
+    explained = xp.dot(cross, inverse.T)
+    return cross @ weights, 1.0 - (explained**2).sum(axis=1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=2048, help="number of known mixtures")
+    parser.add_argument("--asked", type=int, default=1024, help="number of mixtures held out")
+    parser.add_argument("--channels", type=int, default=512, help="of each spectrum")
+    parser.add_argument("--noise", type=float, default=0.01, help="of each measurement")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
+    options = parser.parse_args()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    n = options.size
+    spectra, truth, measured = mixtures(
+        n + options.asked, options.channels, options.noise, np.random.default_rng(options.seed)
+    )
+    length = 2.0 * float(np.sqrt(spectra[:n].var(axis=0).sum()))
+    spectra, truth, measured = map(xp.asarray, (spectra, truth, measured))
+    known, asked = spectra[:n], spectra[n:]
+
+    covariance = kernel(xp, known, known, length) + options.noise**2 * xp.eye(n)
+    inverse, weights, likelihood = learn(xp, covariance, measured[:n])
+    mean, variance = predict(xp, kernel(xp, asked, known, length), inverse, weights)
+
+    miss = mean - truth[n:]
+    sure = abs(mean - measured[n:]) < 1.96 * xp.sqrt(variance + options.noise**2)
+    print(f"mixtures known           {n}, {options.asked} held out")
+    print(f"log marginal likelihood  {likelihood:.4f}")
+    print(f"within 95 % intervals    {float(sure.mean()):.4f}")
+    print(f"root mean square error   {float(xp.sqrt((miss**2).mean())):.6f}")
