@@ -89,7 +89,7 @@ def report(xp, hidden, x, w, b, count, checked):
     length = len(x) // count
     x, w, b = x.astype(xp.float64), double(xp, w), double(xp, b)
     wanted = []
-    for token in checked:
+    for token in checked.tolist():
         first = token - token % length
         wanted.append(one_token(xp, x[first : first + length], token - first, w, b))
     wanted, found = xp.stack(wanted), hidden[xp.asarray(checked)].astype(xp.float64)

@@ -50,6 +50,8 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()
+    if 2 * options.pairs > options.size:
+        parser.error("--pairs must be at most half of --size")
     xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
     rng = np.random.default_rng(options.seed)

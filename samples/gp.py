@@ -17,17 +17,31 @@ def mixtures(count, channels, noise, rng):
     return amounts @ lines, truth, truth + noise * rng.standard_normal(count)
 
 
-def kernel(xp, x, y, length):
-    """Squared-exponential covariance of the rows of x and y: |x − y|² = |x|² + |y|² − 2 x·y."""
-    squares = (x * x).sum(axis=1)[:, None] + (y * y).sum(axis=1)
-    distances = xp.maximum(squares - 2.0 * xp.matmul(x, y.T), 0.0)
-    return xp.exp(-0.5 / length**2 * distances)
+def kernel(xp, x, y):
+    """Covariance exp(−½ |x − y|²) of all rows of x and y, where |x − y|² = |x|² + |y|² − 2 x·y."""
+    near = xp.matmul(x, y.T)
+    near -= 0.5 * (x**2).sum(axis=1)[:, None]
+    near -= 0.5 * (y**2).sum(axis=1)
+    xp.minimum(near, 0.0, out=near)
+    return xp.exp(near, out=near)
+
+
+def inverted(xp, lower, corner=256):
+    """The inverse of a lower triangular matrix, from those of its halves."""
+    if len(lower) <= corner:
+        return xp.linalg.inv(lower)
+    half = len(lower) // 2
+    inverse = xp.zeros_like(lower)
+    inverse[:half, :half] = inverted(xp, lower[:half, :half], corner)
+    inverse[half:, half:] = inverted(xp, lower[half:, half:], corner)
+    inverse[half:, :half] -= inverse[half:, half:] @ lower[half:, :half] @ inverse[:half, :half]
+    return inverse
 
 
 def learn(xp, covariance, measured):
     """Inverse Cholesky factor, weights of the known points, and log marginal likelihood."""
     factor = xp.linalg.cholesky(covariance)
-    inverse = xp.linalg.inv(factor)
+    inverse = inverted(xp, factor)
     whitened = inverse @ measured
     weights = inverse.T @ whitened
     fit = 0.5 * float((whitened**2).sum()) + float(xp.log(xp.diagonal(factor)).sum())
@@ -55,13 +69,13 @@ if __name__ == "__main__":
     spectra, truth, measured = mixtures(
         n + options.asked, options.channels, options.noise, np.random.default_rng(options.seed)
     )
-    length = 2.0 * float(np.sqrt(spectra[:n].var(axis=0).sum()))
+    spectra /= 1.5 * np.sqrt(spectra[:n].var(axis=0).sum())
     spectra, truth, measured = map(xp.asarray, (spectra, truth, measured))
     known, asked = spectra[:n], spectra[n:]
 
-    covariance = kernel(xp, known, known, length) + options.noise**2 * xp.eye(n)
+    covariance = kernel(xp, known, known) + options.noise**2 * xp.eye(n)
     inverse, weights, likelihood = learn(xp, covariance, measured[:n])
-    mean, variance = predict(xp, kernel(xp, asked, known, length), inverse, weights)
+    mean, variance = predict(xp, kernel(xp, asked, known), inverse, weights)
 
     miss = mean - truth[n:]
     sure = abs(mean - measured[n:]) < 1.96 * xp.sqrt(variance + options.noise**2)

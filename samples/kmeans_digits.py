@@ -1,6 +1,7 @@
 """Lloyd's k-means on handwritten digits: how pure are clusters that never saw a label?"""
 
 import argparse
+import importlib
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,26 +21,26 @@ def oriented_gradients(images, orientations=12):
     return np.concatenate(edges, axis=1).reshape(len(images), -1)
 
 
-def squared_distances(points, centres):
+def squared_distances(xp, points, centres):
     """‖point − centre‖² for every pair, from one product."""
-    cross = np.dot(points, centres.T)
+    cross = xp.dot(points, centres.T)
     return (points**2).sum(axis=1)[:, None] - 2.0 * cross + (centres**2).sum(axis=1)
 
 
-def means(points, nearest, centres):
+def means(xp, points, nearest, centres):
     """The mean of each cluster, or its old centre if nothing is nearest to it."""
-    members = np.zeros((len(points), len(centres)))
-    members[np.arange(len(points)), nearest] = 1.0
+    members = xp.zeros((len(points), len(centres)))
+    members[xp.arange(len(points)), nearest] = 1.0
     counts = members.sum(axis=0)[:, None]
     totals = members.T @ points
-    return np.where(counts > 0, totals / np.maximum(counts, 1.0), centres)
+    return xp.where(counts > 0, totals / xp.maximum(counts, 1.0), centres)
 
 
-def purity(nearest, labels):
+def purity(xp, nearest, labels):
     """Share of points whose label is the most frequent one of their cluster."""
-    counts = np.zeros((nearest.max() + 1, labels.max() + 1))
-    np.add.at(counts, (nearest, labels), 1)
-    return counts.max(axis=1).sum() / len(labels)
+    counts = xp.zeros((int(nearest.max()) + 1, int(labels.max()) + 1))
+    xp.add.at(counts, (nearest, labels), 1)
+    return float(counts.max(axis=1).sum()) / len(labels)
 
 
 if __name__ == "__main__":
@@ -48,20 +49,23 @@ if __name__ == "__main__":
     parser.add_argument("--clusters", type=int, default=256)
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
     digits = load_digits()
-    points = oriented_gradients(shifted(digits.images[: options.size] / 16.0))
-    labels = np.tile(digits.target[: options.size], 5)
+    points = xp.asarray(oriented_gradients(shifted(digits.images[: options.size] / 16.0)))
+    labels = xp.asarray(np.tile(digits.target[: options.size], 5))
 
     rng = np.random.default_rng(options.seed)
-    centres = points[rng.choice(len(points), options.clusters, replace=False)]
+    first = rng.choice(len(points), options.clusters, replace=False)
+    centres = points[xp.asarray(first)]
     for _ in range(options.iterations):
-        nearest = squared_distances(points, centres).argmin(axis=1)
-        centres = means(points, nearest, centres)
+        nearest = squared_distances(xp, points, centres).argmin(axis=1)
+        centres = means(xp, points, nearest, centres)
 
-    distances = squared_distances(points, centres)
+    distances = squared_distances(xp, points, centres)
     inertia = distances.min(axis=1).sum()
     print(f"points    {len(points)}")
-    print(f"inertia   {inertia:.6f}")
-    print(f"purity    {purity(distances.argmin(axis=1), labels):.4f}")
+    print(f"inertia   {float(inertia):.6f}")
+    print(f"purity    {purity(xp, distances.argmin(axis=1), labels):.4f}")

@@ -1,6 +1,7 @@
 """A trained multilayer perceptron reads handwritten digits, each from nine shifted views."""
 
 import argparse
+import importlib
 import warnings
 
 import numpy as np
@@ -15,26 +16,28 @@ def shifted(images):
     return np.concatenate([np.roll(images, shift, axis=(1, 2)) for shift in shifts])
 
 
-def forward(x, weights, biases):
+def forward(xp, x, weights, biases):
     """Logits (count, 10) of the images in the rows of x."""
     w1, w2, w3 = weights
     b1, b2, b3 = biases
-    h = np.maximum(x @ w1 + b1, 0.0)
-    g = np.maximum(np.matmul(h, w2) + b2, 0.0)
-    return np.dot(g, w3) + b3
+    h = xp.maximum(x @ w1 + b1, 0.0)
+    g = xp.maximum(h @ w2 + b2, 0.0)
+    return g @ w3 + b3
 
 
-def log_softmax(logits):
+def log_softmax(xp, logits):
     """Logarithm of the probabilities that the logits stand for, row by row."""
     centred = logits - logits.max(axis=1, keepdims=True)
-    return centred - np.log(np.exp(centred).sum(axis=1, keepdims=True))
+    return centred - xp.log(xp.exp(centred).sum(axis=1, keepdims=True))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1797, help="number of digits used, of 1797")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
     digits = load_digits()
     order = np.random.default_rng(options.seed).permutation(len(digits.images))[: options.size]
@@ -48,12 +51,13 @@ if __name__ == "__main__":
         model.fit(training.reshape(len(training), 64), np.tile(labels[held_out:], 9))
 
     views = shifted(images[:held_out])
-    logits = forward(views.reshape(len(views), 64), model.coefs_, model.intercepts_)
+    weights, biases = ([xp.asarray(x) for x in part] for part in (model.coefs_, model.intercepts_))
+    logits = forward(xp, xp.asarray(views.reshape(len(views), 64)), weights, biases)
     votes = logits.reshape(9, held_out, 10).mean(axis=0)
-    log_probabilities = log_softmax(votes)
+    log_probabilities = log_softmax(xp, votes)
 
-    truth = labels[:held_out]
+    truth = xp.asarray(labels[:held_out])
     print(f"digits trained on   {len(images) - held_out}, each in 9 views")
     print(f"digits read         {held_out}, each in 9 views")
-    print(f"accuracy            {np.mean(votes.argmax(axis=1) == truth):.4f}")
-    print(f"mean cross-entropy  {-log_probabilities[np.arange(held_out), truth].mean():.6f}")
+    print(f"accuracy            {float((votes.argmax(axis=1) == truth).mean()):.4f}")
+    print(f"mean cross-entropy  {-float(log_probabilities[xp.arange(held_out), truth].mean()):.6f}")

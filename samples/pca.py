@@ -1,6 +1,7 @@
 """Principal components of the edges in handwritten digits, by subspace iteration."""
 
 import argparse
+import importlib
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -20,12 +21,12 @@ def oriented_gradients(images, orientations=8):
     return np.concatenate(edges, axis=1).reshape(len(images), -1)
 
 
-def subspace_iteration(x, count, iterations, rng):
+def subspace_iteration(xp, x, count, iterations, rng):
     """Orthonormal columns close to the leading right singular vectors of x, strongest first."""
-    basis, _ = np.linalg.qr(rng.standard_normal((x.shape[1], count)))
+    basis, _ = xp.linalg.qr(xp.asarray(rng.standard_normal((x.shape[1], count))))
     for _ in range(iterations):
         scores = x @ basis
-        basis, _ = np.linalg.qr(np.matmul(x.T, scores))
+        basis, _ = xp.linalg.qr(xp.matmul(x.T, scores))
     return basis
 
 
@@ -35,19 +36,22 @@ if __name__ == "__main__":
     parser.add_argument("--components", type=int, default=96)
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
-    features = oriented_gradients(shifted(load_digits().images[: options.size] / 16.0))
+    images = shifted(load_digits().images[: options.size] / 16.0)
+    features = xp.asarray(oriented_gradients(images))
     features -= features.mean(axis=0)
     rng = np.random.default_rng(options.seed)
 
-    components = subspace_iteration(features, options.components, options.iterations, rng)
+    components = subspace_iteration(xp, features, options.components, options.iterations, rng)
     projected = features.dot(components)
     explained = (projected**2).sum(axis=0) / (features**2).sum()
-    rebuilt = np.dot(projected, components.T)
-    error = np.linalg.norm(features - rebuilt) / np.linalg.norm(features)
+    rebuilt = xp.dot(projected, components.T)
+    error = xp.linalg.norm(features - rebuilt) / xp.linalg.norm(features)
 
     print(f"images                        {len(features)}")
-    print(f"explained by first component  {explained[0]:.4f}")
-    print(f"explained by all {len(explained):>3}          {explained.sum():.4f}")
-    print(f"reconstruction error          {error:.4f}")
+    print(f"explained by first component  {float(explained[0]):.4f}")
+    print(f"explained by all {len(explained):>3}          {float(explained.sum()):.4f}")
+    print(f"reconstruction error          {float(error):.4f}")

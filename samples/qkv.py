@@ -61,7 +61,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4096, help=f"width, a multiple of {HEAD}")
     parser.add_argument("--tokens", type=int, default=512)
-    parser.add_argument("--checked", type=int, default=8, help="queries also done in float64")
+    parser.add_argument("--checked", type=int, default=4, help="queries also done in float64")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()

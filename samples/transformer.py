@@ -1,6 +1,7 @@
 """A transformer block with random weights tells which of eight languages a text is of."""
 
 import argparse
+import importlib
 
 import numpy as np
 
@@ -18,7 +19,7 @@ def texts(count, length, letters, rng):
     return text, language
 
 
-def weights(letters, width, rng):
+def weights(xp, letters, width, rng):
     """Random matrices of every layer, scaled so that activations keep their size."""
     shapes = {
         "embed": (letters, width),
@@ -28,18 +29,18 @@ def weights(letters, width, rng):
         "head": (width, 2 * width),
     }
     return {
-        name: rng.standard_normal((fan_in, fan_out)) / np.sqrt(fan_in)
+        name: xp.asarray(rng.standard_normal((fan_in, fan_out)) / np.sqrt(fan_in))
         for name, (fan_in, fan_out) in shapes.items()
     }
 
 
-def normalized(x):
+def normalized(xp, x):
     """Every token scaled to a root mean square of one."""
-    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+    return x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
 
 
-def softmax(x):
-    shifted = np.exp(x - x.max(axis=-1, keepdims=True))
+def softmax(xp, x):
+    shifted = xp.exp(x - x.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
@@ -49,28 +50,28 @@ def in_heads(x, heads):
     return x.reshape(count, length, heads, width // heads).swapaxes(1, 2)
 
 
-def block(one_hot, w, heads):
+def block(xp, one_hot, w, heads):
     """What the block makes of texts (count, length, letters): (count, length, width)."""
     x = one_hot @ w["embed"]
     # Each token also sees the one before it: half of what it is.
     x[:, 1:] += 0.5 * x[:, :-1]
 
-    y = normalized(x)
+    y = normalized(xp, x)
     query, key, value = y @ w["query"], y @ w["key"], y @ w["value"]
     query, key, value = (in_heads(part, heads) for part in (query, key, value))
-    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
-    context = softmax(scores) @ value
-    x = x + np.matmul(context.swapaxes(1, 2).reshape(x.shape), w["out"])
+    scores = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    context = softmax(xp, scores) @ value
+    x = x + xp.matmul(context.swapaxes(1, 2).reshape(x.shape), w["out"])
 
-    y = normalized(x)
-    gate = np.dot(y, w["gate"])
-    inner = gate / (1 + np.exp(-gate)) * np.dot(y, w["up"])
+    y = normalized(xp, x)
+    gate = xp.dot(y, w["gate"])
+    inner = gate / (1 + xp.exp(-gate)) * xp.dot(y, w["up"])
     return x + inner @ w["down"]
 
 
-def features(hidden, w):
+def features(xp, hidden, w):
     """What is remembered of a text: the mean over its tokens of a last layer."""
-    return np.tanh(normalized(hidden) @ w["head"]).mean(axis=1)
+    return xp.tanh(normalized(xp, hidden) @ w["head"]).mean(axis=1)
 
 
 if __name__ == "__main__":
@@ -79,20 +80,23 @@ if __name__ == "__main__":
     parser.add_argument("--length", type=int, default=64, help="letters of a text")
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
     options = parser.parse_args()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
     rng = np.random.default_rng(options.seed)
     text, language = texts(options.size, options.length, 32, rng)
-    w = weights(32, options.width, rng)
-    remembered = features(block(np.eye(32)[text], w, heads=4), w)
+    w = weights(xp, 32, options.width, rng)
+    one_hot = xp.asarray(np.eye(32)[text])
+    remembered = features(xp, block(xp, one_hot, w, heads=4), w)
 
-    known = options.size // 2
+    known, language = options.size // 2, xp.asarray(language)
     centre = remembered[:known].mean(axis=0)
-    spread = np.cov(remembered[:known], rowvar=False) + 1e-3 * np.eye(remembered.shape[1])
-    means = np.stack([remembered[:known][language[:known] == i].mean(axis=0) for i in range(8)])
-    directions = np.linalg.solve(spread, (means - centre).T)
+    spread = xp.cov(remembered[:known], rowvar=False) + 1e-3 * xp.eye(remembered.shape[1])
+    means = xp.stack([remembered[:known][language[:known] == i].mean(axis=0) for i in range(8)])
+    directions = xp.linalg.solve(spread, (means - centre).T)
     logits = (remembered[known:] - centre) @ directions
     truth = language[known:]
     print(f"texts               {options.size}, {options.length} letters each")
-    print(f"accuracy            {np.mean(logits.argmax(axis=1) == truth):.4f}")
-    print(f"mean margin         {np.mean(np.ptp(logits, axis=1)):.6f}")
+    print(f"accuracy            {float(xp.mean(logits.argmax(axis=1) == truth)):.4f}")
+    print(f"mean margin         {float(xp.mean(xp.ptp(logits, axis=1))):.6f}")

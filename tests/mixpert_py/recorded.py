@@ -18,7 +18,7 @@ Pairs = frozenset[tuple[str, str]]
 FOLLOW = "_follow"
 # Of the runtime's functions, how many of the first arguments are multiplied; the others' all.
 OPERANDS = {"matmul": 2, "dot": 2, "dot_method": 2, "inner": 2, "tensordot": 2, "multi_dot": 1}
-PRODUCTS = (*OPERANDS, "einsum", "imatmul")
+PRODUCTS = (*OPERANDS, "einsum", "imatmul", "xp_product")
 
 
 class EnoughError(Exception):

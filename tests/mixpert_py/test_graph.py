@@ -115,10 +115,10 @@ samples/knn_digits.py
 samples/pca.py
    line   function            expression                       feeds    cycle
 ─────────────────────────────────────────────────────────────────────────────
-1  27:18  subspace_iteration  x @ basis                        2        1, 2
-2  28:33  subspace_iteration  np.matmul(x.T, scores)           1, 3, 4  1, 2
-3  45:17  <module>            features.dot(components)         4
-4  47:15  <module>            np.dot(projected, components.T)
+1  28:18  subspace_iteration  x @ basis                        2        1, 2
+2  29:33  subspace_iteration  xp.matmul(x.T, scores)           1, 3, 4  1, 2
+3  49:17  <module>            features.dot(components)         4
+4  51:15  <module>            xp.dot(projected, components.T)
 
 4 operators, 5 edges, 1 cycle
 """,

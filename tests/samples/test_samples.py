@@ -1,5 +1,6 @@
 """The samples are ordinary programs: they run by themselves, and say something sensible twice."""
 
+import ast
 import os
 import re
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.passes.pipeline import rewrite
+from mixpert_py.passes.pipeline import analyze, rewrite
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
@@ -87,6 +88,49 @@ CASES = [
         id="pca",
         marks=needs_digits,
     ),
+    pytest.param(
+        "hpl_ai.py",
+        ["--size", "300", "--block", "80"],
+        "scaled residual",
+        (0.0, 1.0),  # of 16 allowed
+        id="hpl-ai",
+    ),
+    pytest.param(
+        "gp.py",
+        ["--size", "300", "--asked", "200", "--channels", "128"],
+        "root mean square error",
+        (0.0, 0.01),  # the noise of a measurement
+        id="gp",
+    ),
+    pytest.param(
+        "comet.py",
+        ["--size", "60", "--people", "3000", "--pairs", "7"],
+        "pairs found",
+        (1.0, 1.0),
+        id="comet",
+    ),
+    pytest.param("batched16.py", ["--size", "300"], "maximum error", (1e-7, 1e-5), id="batched16"),
+    pytest.param(
+        "bert.py",
+        ["--size", "2", "--length", "24", "--checked", "6"],
+        "largest deviation",
+        (1e-7, 1e-5),
+        id="bert",
+    ),
+    pytest.param(
+        "qkv.py",
+        ["--size", "512", "--tokens", "48"],
+        "relative error of scores",
+        (1e-8, 2e-6),
+        id="qkv",
+    ),
+    pytest.param(
+        "circuit.py",
+        ["--size", "10", "--fused", "4", "--depth", "6"],
+        "relative error",
+        (1e-8, 2e-6),
+        id="circuit",
+    ),
 ]
 
 
@@ -109,6 +153,24 @@ def test_prints_the_same_when_rewritten(
     rewritten.write_bytes(rewrite((SAMPLES / name).read_bytes(), module))
     assert "_mixpert" in rewritten.read_text("utf-8")
     assert printed(rewritten, *arguments) == printed(name, *arguments)
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.py")), ids=lambda sample: sample.stem)
+def test_every_product_is_found_and_rewritten(sample: Path) -> None:
+    source = sample.read_bytes()
+    sites = analyze(source, sample.stem)
+    assert len(sites) == sum(map(is_product, ast.walk(ast.parse(source))))
+    assert [site.expression for site in sites if site.reason] == []
+
+
+def is_product(node: ast.AST) -> bool:
+    """Whether a piece of a sample is a product, by its spelling alone."""
+    match node:
+        case ast.BinOp(op=ast.MatMult()) | ast.AugAssign(op=ast.MatMult()):
+            return True
+        case ast.Call(func=ast.Attribute(attr="matmul" | "dot" | "einsum" | "tensordot")):
+            return True
+    return False
 
 
 @needs_digits
