@@ -18,14 +18,13 @@ from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
 from mixpert_py.runtime.cuda.tile import Tile, candidates
 from mixpert_py.runtime.model import prediction
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.probes.products import compile_kernels
+from mixpert_py.runtime.probes.products import MOST_PROCESSES, compile_kernels
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 
 ROUNDS = 5
 NEAR = 1.05  # of the quickest tile's time
 FIXED = 128, 64  # the one tile that every scheme has
-MOST_PROCESSES = 16
 
 
 class Pair(NamedTuple):

@@ -1,7 +1,8 @@
 """What products cost on the GPU that is here: each kernel by its tile, packing, and the vendor's.
 
 Few shapes are timed. The times of a kernel are a line in the waves of its tiles, each a line in K;
-what is beside it is a line in the bytes that it moves. `runtime.model.prediction` goes back.
+what is beside it is a line in the bytes that it moves. `runtime.model.prediction` makes times of
+products of them again.
 """
 
 import math
@@ -31,7 +32,7 @@ SHORT, LONG = 1024, 4096  # K of the kernels that are timed
 WAVES = 3
 SMALL = (512, 1024)  # edges of products packed by the general kernel
 LARGE = (2048, 4096)
-PART = 16  # bytes: a multiple of any alignment
+TINY = 16  # edge of products that are compiled for, not timed
 MOST_PROCESSES = 16
 FLOATS = ("float32", "float64")
 
@@ -201,8 +202,8 @@ def _compile_one(name: str) -> None:
     assert isinstance(scheme, Scheme)
     for n in (*SMALL, *LARGE):
         pack(by_rows(_random(cupy, n, n)), by_columns(_random(cupy, n, n)), scheme)
-    left, right = _packed(cupy, scheme, PART, SHORT, PART)
+    left, right = _packed(cupy, scheme, TINY, SHORT, TINY)
     here = chip(cupy.cuda.Device().id)
     for tile in candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=here):
-        gemm(left, right, scheme, cupy.empty((PART, PART), "float32"), tile=tile)
+        gemm(left, right, scheme, cupy.empty((TINY, TINY), "float32"), tile=tile)
     cupy.cuda.Device().synchronize()
