@@ -36,7 +36,7 @@ class CallEvaluator(OwnCallEvaluator):
         arguments = self.arguments(node)
         names = scope.meanings(node.func)
         if names:
-            return self.library(node, min(names).split("."), NOTHING, arguments)
+            return self.library(node, _parts(min(names)), NOTHING, arguments)
         word = node.func.id if isinstance(node.func, ast.Name) else ""
         if word in BUILTINS and scope.owner(word) is None:
             return self.builtin(node, word, arguments)
@@ -157,6 +157,12 @@ class CallEvaluator(OwnCallEvaluator):
         return NOTHING.union(
             *(self.enter(node, function, NOTHING, arguments) for function in functions)
         )
+
+
+def _parts(name: str) -> list[str]:
+    """A dotted name's, an array module's own name in one."""
+    module = next((module for module in ARRAY_MODULES if name.startswith(f"{module}.")), None)
+    return name.split(".") if module is None else [module, *name[len(module) + 1 :].split(".")]
 
 
 def _is_super(node: ast.expr) -> bool:

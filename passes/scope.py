@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-ARRAY_MODULES = frozenset({"numpy", "cupy"})
+ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
 # Decorators whose function never runs as Python bytecode: a runtime call would not compile.
 COMPILERS = frozenset(
     {

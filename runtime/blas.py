@@ -1,4 +1,4 @@
-"""`blas_gemm`: SciPy's `sgemm` and `dgemm`, under the scheme that is in force for this call."""
+"""`blas_gemm`: SciPy's `sgemm`, `dgemm`, `cgemm` and `zgemm`, under the scheme in force."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,8 +12,14 @@ from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.rearranged import not_rearranged, rearranged
 from mixpert_py.runtime.trace import Reason
 
-DTYPES = {"sgemm": np.dtype(np.float32), "dgemm": np.dtype(np.float64)}
+DTYPES: dict[str, np.dtype[Any]] = {
+    "sgemm": np.dtype(np.float32),
+    "dgemm": np.dtype(np.float64),
+    "cgemm": np.dtype(np.complex64),
+    "zgemm": np.dtype(np.complex128),
+}
 NUMBERS = (bool, int, float, np.floating, np.integer)
+COMPLEX = (complex, np.complexfloating)
 
 
 class Arguments(NamedTuple):
@@ -40,10 +46,10 @@ def blas_gemm(
 ) -> Any:
     """alpha · op(a) @ op(b) + beta · c, as native(*arguments, **options) makes it.
 
-    native: scipy.linalg.blas's sgemm or dgemm; whatever it would convert or refuse is left to it.
-    Matrices of its own dtype take the scheme; the result is in Fortran's order, and c itself where
-    it may be overwritten. alpha and beta are rounded to that dtype. Other arguments and errors as
-    in `matmul`.
+    native: one of these four of scipy.linalg.blas; whatever it would convert or refuse is left to
+    it. Matrices of its own dtype take the scheme; the result is in Fortran's order, and c itself
+    where it may be overwritten. alpha and beta are rounded to that dtype. Other arguments and
+    errors as in `matmul`.
     """
     given = _bound(arguments, options)
     is_small = type(given.a) is not ndarray or given.a.size < MOVES
@@ -60,13 +66,20 @@ def blas_gemm(
     refused = _refused(given, native)
     if refused is not None:
         return planned(not_rearranged(run, a, b, refused), wish)[0]
-    left, right = a.T if given.trans_a else a.view(), b.T if given.trans_b else b.view()
+    left, right = _as_given(a, given.trans_a), _as_given(b, given.trans_b)
     product = planned(rearranged(run, left, right), wish)[0]
     result = made[0] if made else _finished(product, given)
     trace = current().trace
     if trace is not None and site in trace.keep:
         trace.keep_result(site, result.copy())  # not the product, whoever multiplied
     return result
+
+
+def _as_given(x: Any, flag: Any) -> Any:
+    """op(x) as a new array: x, its transpose (1), or that conjugated (2)."""
+    if not flag:
+        return x.view()
+    return x.T.conj() if flag == 2 and x.dtype.kind == "c" else x.T
 
 
 def _bound(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
@@ -80,6 +93,8 @@ def _bound(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
 def _refused(given: Arguments, native: Native) -> Reason | None:
     """Why the call is `native`'s; None: its result is known."""
     dtype = DTYPES.get(str(getattr(native, "__name__", "")).rpartition(" ")[2])
+    if dtype is None:
+        return Reason.DTYPE
     matrices = [given.a, given.b, *(() if given.c is None else (given.c,))]
     if any(type(x) is not ndarray for x in matrices):
         return Reason.NOT_AN_ARRAY
@@ -87,7 +102,8 @@ def _refused(given: Arguments, native: Native) -> Reason | None:
         return Reason.DTYPE
     if any(x.ndim != 2 for x in matrices):
         return Reason.DIMENSIONS
-    if not all(isinstance(x, NUMBERS) for x in (given.alpha, given.beta)) or given.alpha == 0:
+    numbers = (*NUMBERS, *COMPLEX) if dtype.kind == "c" else NUMBERS
+    if not all(isinstance(x, numbers) for x in (given.alpha, given.beta)) or given.alpha == 0:
         return Reason.SCALAR  # with zero it is BLAS's to say whether NaN is read
     flags = given.trans_a, given.trans_b, given.overwrite_c
     if not all(isinstance(x, (bool, int)) and 0 <= x <= 2 for x in flags):

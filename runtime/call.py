@@ -15,10 +15,15 @@ Array = npt.NDArray[Any]
 Native = Callable[..., Any]
 
 # By the dtype's kind; the rest is Reason.DTYPE.
-DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER, "c": Reason.COMPLEX}
+DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 
-
-FLOAT_NAMES = ("float32", "float64")
+# The types that take schemes, and of what precision they are.
+PRECISION = {
+    "float32": "float32",
+    "float64": "float64",
+    "complex64": "float32",
+    "complex128": "float64",
+}
 
 
 class Addend(NamedTuple):
@@ -100,8 +105,14 @@ class Wish(NamedTuple):
     goes_on: bool = False
 
 
+def no_outliers() -> float:
+    """Of a product whose blocks all stayed, or that nobody asks about."""
+    return 0.0
+
+
 class Made(NamedTuple):
-    """A product that a scheme made. outliers: share of the operands' blocks that left its slices.
+    """A product that a scheme made. outliers: says which share of the operands' blocks left its
+    slices; may wait for the device, and has what was packed stay until it is let go.
 
     certificate: only where it was asked for. added: the value is the sum with the call's addend.
     transfer: seconds that moving NumPy arrays took, apart from the product; where it is traced.
@@ -109,7 +120,7 @@ class Made(NamedTuple):
 
     value: Any
     scheme: str
-    outliers: float = 0.0
+    outliers: Callable[[], float] = no_outliers
     certificate: Certificate | None = None
     added: bool = False
     transfer: float = 0.0
@@ -154,6 +165,16 @@ def result_shape(a: Any, b: Any) -> tuple[int, ...]:
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """np.broadcast_shapes, which makes arrays to find out. Raises ValueError."""
     return np.broadcast_shapes(a, b)
+
+
+def is_wide(*names: str) -> bool:
+    """Whether any of these types is of float64's precision."""
+    return any(PRECISION.get(name) == "float64" for name in names)
+
+
+def real_products(*names: str) -> int:
+    """How many real products one of operands of two such types is: 1, 2 or 4."""
+    return 1 << sum(name.startswith("complex") for name in names)
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.call import (
-    FLOAT_NAMES,
+    PRECISION,
     Call,
     Made,
     Native,
@@ -25,6 +25,8 @@ from mixpert_py.runtime.call import (
     name_of,
 )
 from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host, wait_for
+from mixpert_py.runtime.dask_array import is_dask
+from mixpert_py.runtime.dask_array import product as dask_product
 from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
 from mixpert_py.runtime.kept import Kept, unpacked
 from mixpert_py.runtime.route import make
@@ -53,17 +55,17 @@ def matmul(
     """The product a @ b, under the scheme that is in force for this call.
 
     a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
-    of one dimension or more can take a scheme, NumPy's and those on a GPU; stacks of matrices
-    broadcast as in np.matmul. rest: `out` given by position. scheme, block: override what is in
-    force; without any, float32 products on a GPU run `faithful`. backend: "reference" (NumPy
-    emulation), "reference:h200" (the same, adding up as that device does), "cuda" (NumPy arrays are
-    moved, and small products too are emulated), or None for automatic. site: id of the call site.
-    out: as in np.matmul. guarantee: "componentwise", see `guarantee.choose`; the scheme is then the
-    first of int8x6, x8, x10 for which it holds, else native. Returns what `native(a, b)` would,
-    type and dtype included; with return_certificate a pair of that and a Certificate, which is None
-    where the native product ran. Raises PlanError for an unknown scheme, backend or guarantee,
-    DeviceError for an absent device, or one that the device models say too little of, and whatever
-    `native` raises.
+    of one dimension or more can take a scheme, and complex ones (see `complex_product`), NumPy's
+    and those on a GPU; stacks of matrices broadcast as in np.matmul. rest: `out` given by position.
+    scheme, block: override what is in force; without any, float32 and complex64 products on a GPU
+    run `faithful`. backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as
+    that device does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None
+    for automatic. site: id of the call site. out: as in np.matmul. guarantee: "componentwise", see
+    `guarantee.choose`; the scheme is then the first of int8x6, x8, x10 for which it holds, else
+    native. Returns what `native(a, b)` would, type and dtype included; with return_certificate a
+    pair of that and a Certificate, which is None where the native product ran. Raises PlanError for
+    an unknown scheme, backend or guarantee, DeviceError for an absent device, or one that the
+    device models say too little of, and whatever `native` raises.
     """
     # The three functions repeat these lines on purpose: this is all that a call which passes
     # through costs, and sharing them would be one more call.
@@ -153,6 +155,8 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
             choice = Choice(choice.scheme, wish.block)
     else:
         choice = _wished(wish.scheme, wish.block)
+    if is_dask(call.a, call.b) and (lazy := dask_product(call, wish)) is not None:
+        return lazy, None
     backend = wish.backend or force.backend
     if backend is not None:
         require_backend(backend)
@@ -202,7 +206,7 @@ def _record(
         "native" if made is None else made.scheme,
         reason,
         seconds,
-        0.0 if made is None else made.outliers,
+        made.outliers() if made is not None and trace.samples(site, "outliers", shape) else 0.0,
         0.0 if made is None else made.transfer,
     )
     if site in trace.keep and not (is_array and 0 in result.shape):
@@ -214,8 +218,8 @@ def _record(
     if isinstance(shape, Reason):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
-    floats = dtypes[0] in FLOAT_NAMES and dtypes[1] in FLOAT_NAMES
-    if floats and has_come and _is_intact(call) and trace.samples(site, (shape, dtypes)):
+    known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
+    if known and has_come and _is_intact(call) and trace.samples(site, "shadow", (shape, dtypes)):
         from mixpert_py.runtime.shadow import look
 
         found = look(call.a, call.b, trace.levels)

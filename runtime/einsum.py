@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Native, Wish
+from mixpert_py.runtime.call import PRECISION, Native, Wish, is_wide, name_of
 from mixpert_py.runtime.contraction import Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.cuda.foreign import on_host
+from mixpert_py.runtime.dask_array import einsum as dask_einsum
+from mixpert_py.runtime.dask_array import is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.pair import Pair
@@ -20,7 +22,7 @@ ORDERS = ("K", "A", "C", "F")
 
 
 class Problem(NamedTuple):
-    """Arrays of float32 or float64 and what is summed over their products, in steps.
+    """Arrays that take schemes and what is summed over their products, in steps.
 
     No index has two sizes, and arrays have the dtype that np.einsum would cast them to.
     """
@@ -41,14 +43,16 @@ def einsum(
 ) -> Any:
     """np.einsum(*operands, **options): subscripts and arrays, or arrays and lists of indices.
 
-    operands, options: anything `native` takes. Arrays of NumPy's and CuPy's, float32 or float64,
-    are multiplied as (stacks of) matrices where `contraction` finds them to be that. More than two
-    are contracted in pairs, in the order of np.einsum_path, if a scheme is in force for them: each
-    pair is then a call of the site. Other arguments, result and errors as in `matmul`.
+    operands, options: anything `native` takes. Arrays of NumPy's and CuPy's, of types that take
+    schemes, are multiplied as (stacks of) matrices where `contraction` finds them to be that. More
+    than two are contracted in pairs, in the order of np.einsum_path, if a scheme is in force for
+    them: each pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
     if scheme is None and backend is None and passes(site) and _stay(operands):
         return native(*operands, **options)
     wish = Wish(scheme, block, backend, site)
+    if is_dask(*operands) and (lazy := dask_einsum(native, operands, options, wish)) is not None:
+        return lazy
 
     def whole(*_: Any) -> Any:
         return native(*operands, **options)
@@ -150,7 +154,7 @@ def _cast(arrays: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, ...] 
         allowed = casting in CASTINGS and all(np.can_cast(x.dtype, dtype, casting) for x in arrays)
     except TypeError:
         return Reason.DTYPE
-    if not allowed or dtype not in (np.float32, np.float64):
+    if not allowed or name_of(dtype) not in PRECISION:
         return Reason.DTYPE
     return tuple(x.astype(dtype, copy=False) for x in arrays)
 
@@ -192,8 +196,8 @@ def _is_emulated(wish: Wish, found: Problem) -> bool:
     if scheme is not None:
         return scheme != "native"
     backend = wish.backend or current().backend
-    is_float32 = all(x.dtype == np.float32 for x in found.arrays)
-    return is_float32 and (backend == "cuda" or type(found.arrays[0]) is not ndarray)
+    is_single = not is_wide(*(name_of(x.dtype) for x in found.arrays))
+    return is_single and (backend == "cuda" or type(found.arrays[0]) is not ndarray)
 
 
 def _by_steps(found: Problem, native: Native, options: Mapping[str, Any], wish: Wish) -> Any:

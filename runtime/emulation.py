@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array, Made, Native, result_shape
+from mixpert_py.runtime import complex_product
+from mixpert_py.runtime.call import PRECISION, Array, Made, Native, is_wide, result_shape
+from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -13,7 +15,7 @@ from mixpert_py.runtime.trace import Reason
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+TYPES = tuple(map(np.dtype, PRECISION))
 
 # The largest element of an operand, and the product of both, from which float32 loses nothing to
 # underflow: what falls below 2^-126 is then less than the rounding of what the largest contributes.
@@ -25,8 +27,8 @@ def emulate(
 ) -> Any:
     """A·B under a scheme; None where it left the scheme's range.
 
-    a, b: float32 or float64, one dimension or more, stacks broadcast as in np.matmul. The result
-    is float64 if either is; a vector times a vector is a scalar. native: makes the products of
+    a, b: of TYPES, one dimension or more, stacks broadcast as in np.matmul. The result has the type
+    that np.matmul gives it; a vector times a vector is a scalar. native: makes the products of
     the schemes that are casts. No floating-point warning is given that `native` would not give.
     """
     if scheme == "native":
@@ -54,26 +56,30 @@ def make(
         product = _float32(a, b, native)
         return Reason.RANGE if product is None else Made(product, scheme)
     if scheme == "float64":
-        product = native(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False))
+        product = native(widened(a), widened(b))
         with np.errstate(all="ignore"):
             return Made(product.astype(np.result_type(a, b), copy=False), scheme)
     return _reference(a, b, scheme, block, guarantee, certificate, like)
 
 
 def _float32(a: Array, b: Array, native: Native) -> Any:
-    if a.dtype == b.dtype == np.float32:
+    if not is_wide(str(a.dtype), str(b.dtype)):
         return native(a, b)
     with np.errstate(all="ignore"):
-        left = a.astype(np.float32, copy=False)
+        left = _narrowed(a)
         # BLAS makes X·Xᵀ in half the time, and symmetric, if it is told that both are one array.
-        right = left.T if _is_transpose(a, b) else b.astype(np.float32, copy=False)
+        right = left.T if _is_transpose(a, b) else _narrowed(b)
         if not _holds(a, left, b, right):
             return None
         product = native(left, right)
         # A sum is one quick pass, and cannot be finite if any element is not.
         if not np.isfinite(np.sum(product)):
             return None
-        return product.astype(np.float64, copy=False)
+        return product.astype(np.result_type(a, b), copy=False)
+
+
+def _narrowed(x: Array) -> Array:
+    return x.astype(np.complex64 if is_complex(x) else np.float32, copy=False)
 
 
 def _is_transpose(a: Array, b: Array) -> bool:
@@ -93,6 +99,8 @@ def _holds(a: Array, left: Array, b: Array, right: Array) -> bool:
 
 def _largest(x: Array) -> float:
     """The largest magnitude, or less where two such operands hold anyway; NaN if any element is."""
+    if is_complex(x):
+        return max(_largest(x.real), _largest(x.imag))
     top = float(x.max(initial=0))
     return top if top * top >= HELD else max(top, -float(x.min(initial=0)))
 
@@ -113,6 +121,13 @@ def _reference(
 
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
+    if is_complex(a, b):
+
+        def real_product(x: Array, y: Array) -> Made | Reason:
+            return _reference(x, y, name, block, guarantee, certificate, like)
+
+        made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
+        return made if isinstance(made, Reason) else made.into(_shaped(made.value, a, b))
     scheme = _steps(name, block, rows, columns)
     if guarantee is not None:
         found = componentwise(np, rows, columns, name)
@@ -130,13 +145,18 @@ def _reference(
         value[index] = product.value
         outliers += product.outliers.fraction
         certificates.append(product.certificate)
-    result = value.reshape(result_shape(a, b))
     return Made(
-        result if result.ndim else result[()],
+        _shaped(value, a, b),
         name,
-        outliers / max(len(certificates), 1),
+        lambda: outliers / max(len(certificates), 1),
         stacked(certificates, stack, *value.shape[-2:]) if certificate else None,
     )
+
+
+def _shaped(value: Array, a: Array, b: Array) -> Any:
+    """A product of matrices as np.matmul gives it; of two vectors a scalar."""
+    result = value.reshape(result_shape(a, b))
+    return result if result.ndim else result[()]
 
 
 def _steps(name: str, block: int | None, rows: Array, columns: Array) -> Scheme:

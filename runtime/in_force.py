@@ -43,8 +43,8 @@ class InForce:
 
     find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
     `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
-    ":" and a device's name, "cuda" or None for automatic. passing: the sites known to be the native
-    call and nothing else.
+    ":" and a device's name, "cuda" or None for automatic. workspace_limit, devices: as in `on_gpu`.
+    passing: the sites known to be the native call and nothing else.
     """
 
     scheme: str | None = None
@@ -52,6 +52,8 @@ class InForce:
     backend: str | None = None
     trace: "Trace | None" = None
     find_plan: Callable[[str], Plan | None] = no_plan
+    workspace_limit: int | None = None
+    devices: str | None = None
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(
@@ -181,6 +183,24 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
     require_backend(backend)
     outer = current()
     with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
+        yield
+
+
+@contextmanager
+def on_gpu(*, devices: str | None = None, workspace_limit: int | None = None) -> Iterator[None]:
+    """How products inside use the GPUs of this machine; None: as around it.
+
+    devices: "all": a large product of arrays of one GPU is divided among all. workspace_limit:
+    bytes that a product may take of a GPU besides operands and result; it is made in parts that
+    keep to it, or natively where no parts are small enough. Raises PlanError for other values.
+    """
+    if devices not in (None, "all"):
+        raise PlanError(f"unknown devices {devices!r}; known: all")
+    if workspace_limit is not None and not workspace_limit >= 0:
+        raise PlanError(f"workspace_limit {workspace_limit!r}: wanted a number of bytes")
+    outer = current()
+    limit = outer.workspace_limit if workspace_limit is None else workspace_limit
+    with use(replace(outer, devices=devices or outer.devices, workspace_limit=limit)):
         yield
 
 

@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from mixpert_py.runtime.call import Call, Native, Wish, matmul_shape
 from mixpert_py.runtime.cuda.foreign import may_be_on_device
+from mixpert_py.runtime.dask_array import is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import not_rearranged
@@ -50,7 +51,8 @@ def imatmul(
 def _call(a: Any, b: Any) -> Call:
     if type(a) is type(b) is ndarray and b.ndim > 1:
         return Call(_product, a, b, (), a, matmul_shape)
-    if may_be_on_device(type(a)) and not hasattr(type(a), "__imatmul__"):
+    is_array = may_be_on_device(type(a)) or is_dask(a)
+    if is_array and not hasattr(type(a), "__imatmul__"):
         return Call(operator.matmul, a, b, (), None, matmul_shape)
     return not_rearranged(_IN_PLACE, a, b, Reason.OUT)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime.call import FLOAT_NAMES, Call, Wish, name_of
+from mixpert_py.runtime.call import PRECISION, Call, Wish, name_of
 from mixpert_py.runtime.cuda import foreign
 from mixpert_py.runtime.in_force import Choice, current
 from mixpert_py.runtime.schemes import get
@@ -46,22 +46,23 @@ class Kept:
 def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
     """An operand packed once, for `matmul` to take in place of the array.
 
-    b: (…, k, n), or (…, m, k) with side "left"; float32 or float64, on a GPU; arrays elsewhere are
-    kept as they are. scheme: None for the one in force, else `faithful`. It needs 0.75 to 1.25
-    times the array's memory (four bytes an element at most) besides the array. Raises PlanError for
-    an unknown scheme or side, ShapeError for fewer than two dimensions, TypeError for other types.
+    b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
+    elsewhere are kept as they are. scheme: None for the one in force, else `faithful`. It needs
+    0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, and for
+    complex ones as much as the array again. Raises PlanError for an unknown scheme or side,
+    ShapeError for fewer than two dimensions, TypeError for other types.
     """
     if side not in ("left", "right"):
         raise PlanError(f"unknown side {side!r}; known: left, right")
     name = scheme or current().scheme or "faithful"
     get(name)
     place = foreign.place(b, b)
-    if place is None or isinstance(place, Reason) or name in ("native", "float32", "float64"):
+    if not isinstance(place, foreign.Place) or name in ("native", "float32", "float64"):
         return Kept(b, name, side)
     if b.ndim < 2:
         raise ShapeError(f"cannot pack an operand of shape {tuple(b.shape)}: wanted a matrix")
-    if name_of(b.dtype) not in FLOAT_NAMES:
-        raise TypeError(f"cannot pack {name_of(b.dtype)}: wanted float32 or float64")
+    if name_of(b.dtype) not in PRECISION:
+        raise TypeError(f"cannot pack {name_of(b.dtype)}: wanted float32, float64 or complex")
     lent = foreign.lend(place, b, b)
     if isinstance(lent, Reason) or 0 in b.shape:
         return Kept(b, name, side)

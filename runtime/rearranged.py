@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import DTYPES, FLOAT_NAMES, Call, Native, matmul_shape, name_of
+from mixpert_py.runtime.call import DTYPES, PRECISION, Call, Native, matmul_shape, name_of
 from mixpert_py.runtime.trace import Reason
 
 
@@ -20,7 +20,7 @@ def are_arrays(*operands: Any) -> bool:
 def dtype_reason(*operands: Any) -> Reason | None:
     """Why arrays are not worth rearranging, which may copy them: a dtype that no scheme takes."""
     for x in operands:
-        if name_of(x.dtype) not in FLOAT_NAMES:
+        if name_of(x.dtype) not in PRECISION:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     return None
 

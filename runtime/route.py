@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import emulation
 from mixpert_py.runtime.call import (
     DTYPES,
-    FLOAT_NAMES,
+    PRECISION,
     Array,
     Call,
     Made,
     Wish,
+    is_wide,
     name_of,
+    real_products,
     result_shape,
 )
 from mixpert_py.runtime.cuda import break_even, device, foreign
-from mixpert_py.runtime.in_force import Choice, accumulations, emulates
+from mixpert_py.runtime.in_force import Choice, accumulations, current, emulates
 from mixpert_py.runtime.trace import Reason, Shape
 
 # m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
@@ -39,6 +42,7 @@ TOLD = frozenset(
         Reason.OLD_GPU,
         Reason.KERNEL,
         Reason.MEMORY,
+        Reason.WORKSPACE,
     }
 )
 
@@ -49,13 +53,17 @@ def make(
     """The product by the scheme that was chosen; why the native call must make it; None: it was
     meant to.
 
-    choice.scheme None: nobody chose. Then float32 products on a GPU run `faithful`, also those of
-    NumPy arrays where moving them pays, and everything else is native.
+    choice.scheme None: nobody chose. Then products of float32, and complex64, on a GPU run
+    `faithful`, also those of NumPy arrays where moving them pays; everything else is native.
     """
     if choice.scheme == "native":
         return None
     if type(call.a) is not np.ndarray and not emulates(backend):
         place = foreign.place(call.a, call.b)
+        if isinstance(place, foreign.Apart):
+            if choice.scheme is None:
+                return None  # the program's own product may well work
+            raise DeviceError(place.sentence)
         if place is not None:
             made = (
                 place
@@ -73,7 +81,7 @@ def _on_host(
     shape = call.host_shape()
     scheme = choice.scheme
     if scheme is None:
-        if isinstance(shape, Reason) or not _is_float32(call):
+        if isinstance(shape, Reason) or not _is_single(_dtypes(call)):
             return None
         scheme = "faithful"
         if emulates(backend) and wish.guarantee is None:
@@ -118,7 +126,7 @@ def _unsuited(call: Call) -> Reason | None:
     """Why NumPy operands can take no scheme; None: they can."""
     a, b, out = call.a, call.b, call.destination
     for x in (a, b):
-        if x.dtype not in emulation.FLOATS:
+        if x.dtype not in emulation.TYPES:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
     if out is not None and not _takes(out, a, b):
         return Reason.OUT
@@ -128,9 +136,12 @@ def _unsuited(call: Call) -> Reason | None:
 def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> Reason | None:
     """Why no way leads from NumPy operands to this scheme; None: one does, and pays."""
     a, b = call.a, call.b
-    if scheme == "float32" and a.itemsize + b.itemsize > 8:  # else both are float32 already
+    dtypes = _dtypes(call)
+    if scheme == "float32" and is_wide(*dtypes):  # else it is float32's product already
         m, k, n = shape
-        return Reason.TOO_SMALL if m * k * n < FLOAT32_PAYS * (a.size + b.size + m * n) else None
+        products = real_products(*dtypes)
+        cast = (a.size + b.size + m * n) * math.isqrt(products)
+        return Reason.TOO_SMALL if m * k * n * products < FLOAT32_PAYS * cast else None
     if scheme in CASTS or emulates(backend):
         return None
     if backend is None and not device.may_be_here():
@@ -154,8 +165,13 @@ def _pays(call: Call, shape: Shape, scheme: str, name: str) -> bool:
     return break_even.moving_pays(call.a, call.b, shape, scheme, known, starting)
 
 
-def _is_float32(call: Call) -> bool:
-    return bool(call.a.dtype == call.b.dtype == np.float32)
+def _dtypes(call: Call) -> tuple[str, str]:
+    return name_of(call.a.dtype), name_of(call.b.dtype)
+
+
+def _is_single(dtypes: tuple[str, str]) -> bool:
+    """Whether both are float32, or complex64."""
+    return PRECISION.get(dtypes[0]) == PRECISION.get(dtypes[1]) == "float32"
 
 
 def _takes(out: Any, a: Array, b: Array) -> bool:
@@ -177,9 +193,9 @@ def _on_device(
 ) -> Made | Reason | None:
     """A product of arrays on one GPU."""
     scheme = choice.scheme
-    dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    dtypes = _dtypes(call)
     if scheme is None:
-        if dtypes != ("float32", "float32") or not place.is_full():
+        if not _is_single(dtypes) or not place.is_full():
             return None
         scheme = "faithful"
     takes_tensors = call.takes_tensors or call.native is operator.matmul
@@ -188,13 +204,13 @@ def _on_device(
     shape = call.shape()
     if isinstance(shape, Reason):
         return shape
-    if dtypes[0] not in FLOAT_NAMES or dtypes[1] not in FLOAT_NAMES:
-        x = call.b if dtypes[0] in FLOAT_NAMES else call.a
+    if dtypes[0] not in PRECISION or dtypes[1] not in PRECISION:
+        x = call.b if dtypes[0] in PRECISION else call.a
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
     out = call.destination
     if out is not None and not _takes_on_device(out, call, dtypes):
         return Reason.OUT
-    if scheme in CASTS and dtypes == (scheme, scheme):
+    if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
         return Made(call.run(), scheme)
     if scheme == "float32":
         scheme = "faithful"  # as accurate, whatever the exponents of float64 operands
@@ -206,12 +222,15 @@ def _on_device(
         packed = 0 if call.left is None else math.prod(a)
         packed += 0 if call.right is None else math.prod(b)
         faster = break_even.figures(found.name).faster
-        wide = "float64" in dtypes
-        if not faster(scheme, a, b, wide, packed) and not break_even.small_pays(scheme, a, b):
+        wide, products = is_wide(*dtypes), real_products(*dtypes)
+        small = products == 1 and break_even.small_pays(scheme, a, b)
+        if not small and not faster(scheme, a, b, wide, packed, products):
             return Reason.TOO_SMALL
     lent = foreign.lend(place, call.a, call.b)
     if isinstance(lent, Reason):
         return lent
+
+    force = current()
 
     def made() -> Made | Reason:
         return _maker()(
@@ -226,6 +245,8 @@ def _on_device(
             guarantee=wish.guarantee,
             certificate=wish.certificate,
             traced=traced,
+            limit=force.workspace_limit,
+            devices=force.devices,
         )
 
     if lent.scope is None:
@@ -240,7 +261,7 @@ def _on_device(
 @cache
 def _maker() -> Callable[..., Made | Reason]:
     """Imported when a product needs it: it brings more with it than all that a host needs."""
-    from mixpert_py.runtime.cuda.product import make
+    from mixpert_py.runtime.cuda.several import make
 
     return make
 
@@ -249,5 +270,5 @@ def _takes_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:
     """Whether `out` is an array of the operands' library, of the result's shape and type."""
     if type(out) is not type(call.a) or tuple(out.shape) != result_shape(call.a, call.b):
         return False
-    wide = "float64" if "float64" in dtypes else "float32"
-    return name_of(out.dtype) == wide and out.data.device_id == call.a.data.device_id
+    wanted: np.dtype[Any] = np.result_type(*dtypes)
+    return name_of(out.dtype) == wanted.name and out.data.device_id == call.a.data.device_id

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.cuda.foreign import on_host
-from mixpert_py.runtime.emulation import FLOATS, emulate
+from mixpert_py.runtime.emulation import TYPES, emulate
 from mixpert_py.runtime.local_errors import MOST_STACKED, relative, sampled
 
 FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
@@ -30,15 +31,15 @@ class Shadow(NamedTuple):
 def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
     """What two operands of a product are like; None where nobody can look at them.
 
-    a, b: as np.matmul takes them, float32 or float64, NumPy's or on a GPU. For all but errors, FEW
-    rows of A and columns of B, evenly apart, are looked at.
+    a, b: as np.matmul takes them, of types that take schemes, NumPy's or on a GPU. For all but
+    errors, FEW rows of A and columns of B, evenly apart, are looked at.
     """
     try:
         left, right = on_host(_few(a, -2)), on_host(_few(b, -1))
         errors = _errors(a, b, schemes) if schemes else {}
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # an array in name only: being traced, batched, deleted …
-    left, right = (x.astype(np.float64, copy=False) for x in (left, right))
+    left, right = widened(left), widened(right)
     spread = max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
     return Shadow(errors, spread, cancellation(left, right))
 
@@ -56,9 +57,9 @@ def exponent_spread(x: Array, axis: int) -> float:
     """By how many bits the entries of a row lie below its largest one, in the mean: what a scheme
     that has one scale for the row loses of them.
 
-    x: float64, rows along `axis`; the worst of them counts. Zeros, rows of nothing else, and rows
-    with NaN or Inf do not. About 3 for normal data. The mean, and not the smallest entry: among a
-    million normal numbers one is a million times as small, and nothing hangs on it.
+    x: float64 or complex128, rows along `axis`; the worst of them counts. Zeros, rows of nothing
+    else, and rows with NaN or Inf do not. About 3 for normal data. The mean, and not the smallest
+    entry: among a million normal numbers one is a million times as small, and nothing hangs on it.
     """
     if x.size == 0:
         return 0.0
@@ -79,7 +80,7 @@ def cancellation(a: Array, b: Array) -> float:
     """
     with np.errstate(all="ignore"):
         # Powers of two, so that squares stay in range and nothing is rounded.
-        a, b = (np.ldexp(x, -_exponent(x)) for x in (a, b))
+        a, b = _scaled(a), _scaled(b)
         sizes, product = np.matmul(np.abs(a), np.abs(b)), np.matmul(a, b)
         finite = np.isfinite(sizes)
         whole, left = (float(np.linalg.norm(x[finite])) for x in (sizes, product))
@@ -88,8 +89,18 @@ def cancellation(a: Array, b: Array) -> float:
     return max(1.0, whole / left) if left * ALL_CANCELS > whole else ALL_CANCELS
 
 
-def _exponent(x: Array) -> int:
-    largest = np.max(np.abs(x), where=np.isfinite(x), initial=0.0)
+def _scaled(x: Array) -> Array:
+    """x times the power of two that takes its largest finite entry below 1."""
+    if is_complex(x):
+        size = np.maximum(np.abs(x.real), np.abs(x.imag))
+        exponent = _exponent(size)
+        scaled: Array = np.ldexp(x.real, -exponent) + 1j * np.ldexp(x.imag, -exponent)
+        return scaled
+    return np.ldexp(x, -_exponent(np.abs(x)))
+
+
+def _exponent(size: Array) -> int:
+    largest = np.max(size, where=np.isfinite(size), initial=0.0)
     return int(np.frexp(largest)[1])
 
 
@@ -105,18 +116,18 @@ def _few(x: Any, axis: int) -> Any:
 
 
 def local_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]:
-    """Scheme → ‖C − Ĉ‖F / ‖C‖F on these operands, C the product in float64 (or wider).
+    """Scheme → ‖C − Ĉ‖F / ‖C‖F on these operands, C the product in float64, or complex128.
 
     a, b: as np.matmul takes them; of large ones, rows of A, columns of B and matrices of a stack
     are sampled, K never. Empty for operands that no scheme takes; NaN where a scheme left its
     range, or has NaN and Inf elsewhere than C has; zero where C is zero and so is Ĉ.
     """
-    if a.dtype not in FLOATS or b.dtype not in FLOATS:
+    if a.dtype not in TYPES or b.dtype not in TYPES:
         return {}
     a, b = sampled(a, b)
     errors = {}
     with np.errstate(all="ignore"):
-        exact = np.matmul(a.astype(np.float64, copy=False), b.astype(np.float64, copy=False))
+        exact = np.matmul(widened(a), widened(b))
         for scheme in schemes:
             result = emulate(a, b, scheme)
             errors[scheme] = float("nan") if result is None else relative(exact, result)

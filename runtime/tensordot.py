@@ -8,6 +8,8 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.call import Call, Native, Wish, dot_shape
+from mixpert_py.runtime.dask_array import is_dask
+from mixpert_py.runtime.dask_array import tensordot as dask_tensordot
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import are_arrays, dtype_reason, not_rearranged, rearranged
@@ -29,9 +31,9 @@ def tensordot(
 ) -> Any:
     """np.tensordot(a, b, axes): sums over pairs of axes.
 
-    a, b, axes: anything `native` takes. Arrays of NumPy's and CuPy's, float32 or float64, are
-    multiplied as two matrices, the summed axes last in a and first in b. Other arguments, result
-    and errors as in `matmul`.
+    a, b, axes: anything `native` takes. Arrays of NumPy's and CuPy's, of types that take schemes,
+    are multiplied as two matrices, the summed axes last in a and first in b. Other arguments,
+    result and errors as in `matmul`.
     """
     if (
         scheme is None
@@ -42,6 +44,8 @@ def tensordot(
     ):
         return native(a, b, axes)
     wish = Wish(scheme, block, backend, site)
+    if is_dask(a, b) and (lazy := dask_tensordot(native, a, b, axes, wish)) is not None:
+        return lazy
     pairs = _pairs(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(pairs, Reason):
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)

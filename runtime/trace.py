@@ -2,11 +2,12 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isnan
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from mixpert_py.runtime.buffers import Buffers
 from mixpert_py.runtime.sampling import Sampling
@@ -26,7 +27,6 @@ class Reason(StrEnum):
     SPARSE = "sparse operand"
     SCALAR = "scalar operand"
     INTEGER = "integer dtype"
-    COMPLEX = "complex dtype"
     DTYPE = "dtype without a scheme"
     SHAPE = "shapes do not match"
     DIMENSIONS = "no product of two matrices"
@@ -42,13 +42,14 @@ class Reason(StrEnum):
     FORKED = "forked after CUDA began"
     KERNEL = "kernel did not compile"
     MEMORY = "out of memory"
+    WORKSPACE = "beyond the workspace limit"
 
 
 @dataclass(slots=True)
 class SiteTrace:
     """All calls of one site. `shapes` counts (m, k, n) of the products; `seconds` is their time,
     `transfer` what moving NumPy arrays to a GPU and back added to it. outliers: largest share of
-    an operand pair's blocks that left the integer slices.
+    an operand pair's blocks that left the integer slices, of those calls that were looked into.
 
     The rest only where the trace was asked to look at operands. sampled: how many calls were looked
     into; of these, as `runtime.shadow` says it, the worst spread, cancellation and errors: scheme →
@@ -71,6 +72,27 @@ class SiteTrace:
     cancellation: float = 1.0
     fed_by: Counter[str] = field(default_factory=Counter)
 
+    def add(self, other: "SiteTrace") -> None:
+        """Count the calls of another trace of the site as well."""
+        self.calls += other.calls
+        self.seconds += other.seconds
+        self.transfer += other.transfer
+        for name in ("shapes", "dtypes", "schemes", "reasons", "fed_by"):
+            getattr(self, name).update(getattr(other, name))
+        self.outliers = max(self.outliers, other.outliers)
+        self.sampled += other.sampled
+        self.spread = max(self.spread, other.spread)
+        self.cancellation = max(self.cancellation, other.cancellation)
+        self.add_errors(other.errors)
+
+    def add_errors(self, errors: Mapping[str, float]) -> None:
+        """Keep the larger ones."""
+        for scheme, error in errors.items():
+            # NaN is the largest: it means that the scheme failed here.
+            self.errors[scheme] = max(
+                error, self.errors.get(scheme, 0.0), key=lambda e: (isnan(e), e)
+            )
+
 
 class Trace:
     """Collects the calls of a run. Safe to share between threads.
@@ -83,9 +105,10 @@ class Trace:
     def __init__(self, levels: Collection[str] | None = None, keep: Collection[str] = ()) -> None:
         self.levels = None if levels is None else tuple(levels)
         self.keep = frozenset(keep)
+        self.name = uuid4().hex  # by which other processes know it
         self.sites: dict[str, SiteTrace] = {}
         self.results: dict[str, Any] = {}
-        self._sampling: dict[str | None, Sampling] = defaultdict(Sampling)
+        self._sampling: dict[tuple[str | None, str], Sampling] = defaultdict(Sampling)
         self._buffers = Buffers()
         self._lock = threading.Lock()
 
@@ -113,10 +136,22 @@ class Trace:
             if reason is not None:
                 record.reasons[reason] += 1
 
-    def samples(self, site: str | None, kind: Hashable) -> bool:
+    def take(self) -> dict[str, SiteTrace]:
+        """What was recorded since this was last asked for; it is no longer here."""
+        with self._lock:
+            taken, self.sites = self.sites, {}
+        return taken
+
+    def merge(self, sites: Mapping[str, SiteTrace]) -> None:
+        """Record what another trace took."""
+        with self._lock:
+            for site, record in sites.items():
+                self._site(site).add(record)
+
+    def samples(self, site: str | None, purpose: str, kind: Hashable) -> bool:
         """Whether this call of a site is one to look into. kind: its shape and dtypes."""
         with self._lock:
-            return self._sampling[site].takes(kind)
+            return self._sampling[site, purpose].takes(kind)
 
     def add_shadow(self, site: str | None, shadow: "Shadow") -> None:
         """Record what one sampled call showed; the worst stays."""
@@ -125,11 +160,7 @@ class Trace:
             record.sampled += 1
             record.spread = max(record.spread, shadow.spread)
             record.cancellation = max(record.cancellation, shadow.cancellation)
-            for scheme, error in shadow.errors.items():
-                # NaN is the largest: it means that the scheme failed here.
-                record.errors[scheme] = max(
-                    error, record.errors.get(scheme, 0.0), key=lambda e: (isnan(e), e)
-                )
+            record.add_errors(shadow.errors)
 
     def follow(self, site: str, operands: Collection[Any], result: Any | None) -> None:
         """See whose results the operands of a call are; and its own, unless it is None."""

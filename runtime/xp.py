@@ -57,9 +57,9 @@ def xp_product(
 
 def _known(native: Native) -> Known | None:
     """Ours for a function, if it is one of theirs."""
-    cupy = sys.modules.get("cupy")
+    modules = (np, sys.modules.get("cupy"), sys.modules.get("dask.array"))
     for name, known in KNOWN.items():
-        if native is getattr(np, name) or (cupy and native is getattr(cupy, name, None)):
+        if any(native is getattr(module, name, None) for module in modules if module):
             return known
     return None
 

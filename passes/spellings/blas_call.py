@@ -1,4 +1,4 @@
-"""`blas.dgemm(1, a, b)` → `_mixpert.blas_gemm(1, a, b, native=blas.dgemm)`; `sgemm` the same."""
+"""`blas.dgemm(1, a, b)` → `_mixpert.blas_gemm(1, a, b, native=blas.dgemm)`; others the same."""
 
 import ast
 
@@ -11,14 +11,14 @@ from mixpert_py.passes.function_call import undo as undo
 from mixpert_py.passes.scope import Scope
 
 NAME = "blas_call"
-WORDS = frozenset({"sgemm", "dgemm"})
+WORDS = frozenset({"sgemm", "dgemm", "cgemm", "zgemm"})
 RUNTIME = "blas_gemm"
 MODULE = "scipy.linalg.blas"
 PARAMETERS = ("alpha", "a", "b", "beta", "c", "trans_a", "trans_b", "overwrite_c")
 
 
 def find(node: ast.AST, scope: Scope) -> Found | None:
-    """A call of one of SciPy's two functions for certain, under whatever name."""
+    """A call of one of SciPy's four functions for certain, under whatever name."""
     if not isinstance(node, ast.Call):
         return None
     known = scope.meanings(node.func)

@@ -12,8 +12,9 @@ FUNCTIONS = frozenset(
     | {"linalg.multi_dot", "linalg.matmul", "linalg.tensordot", "linalg.vecdot"}
     | {"linalg.matrix_power"}
 )
-BLAS = frozenset({"scipy.linalg.blas.sgemm", "scipy.linalg.blas.dgemm"})
-WORDS = frozenset(name.rpartition(".")[2] for name in FUNCTIONS | BLAS)
+BLAS = frozenset(f"scipy.linalg.blas.{letter}gemm" for letter in "sdcz")
+LEFT = BLAS | {f"{module}.{name}" for module in ARRAY_MODULES for name in FUNCTIONS}
+WORDS = frozenset(name.rpartition(".")[2] for name in LEFT)
 
 
 def find(node: ast.AST, scope: Scope) -> Found | None:
@@ -21,8 +22,7 @@ def find(node: ast.AST, scope: Scope) -> Found | None:
     if not isinstance(node, ast.Call):
         return None
     for name in sorted(scope.meanings(node.func) or ()):
-        module, _, function = name.partition(".")
-        if name in BLAS or (module in ARRAY_MODULES and function in FUNCTIONS):
+        if name in LEFT:
             word = name.rpartition(".")[2]
             return Found(word, f"{word} is left native")
     return None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
+from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
 from mixpert_py.runtime.cuda.parts import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
@@ -34,7 +35,8 @@ _repaired: set[tuple[int, str]] = set()
 class Kernels:
     """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
 
-    small: packs and multiplies many small products at once; None where they are not.
+    small: packs and multiplies many small products at once; None where they are not. complex: how
+    complex arrays are taken apart and put together. needs: see `workspace.needs`.
     """
 
     xp: Any
@@ -43,6 +45,12 @@ class Kernels:
     gemm: Callable[..., Any]
     repair: Callable[..., None]
     small: Callable[..., tuple[Packed, Packed] | None]
+    complex: Way
+    needs: Callable[..., int]
+
+
+class WorkspaceError(Exception):
+    """A product needs more memory than it may take, and cannot be made in smaller parts."""
 
 
 class Product(NamedTuple):
@@ -63,12 +71,15 @@ def cuda_kernels() -> Kernels:
     """The kernels of this machine's GPUs. Imports CuPy."""
     import cupy
 
+    from mixpert_py.runtime.cuda.complex_parts import join, split
     from mixpert_py.runtime.cuda.gemm import gemm
     from mixpert_py.runtime.cuda.small import multiply_if_small
+    from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.repair import repair
 
-    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small)
+    way = Way(cupy, split, join)
+    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small, way, needs)
 
 
 def multiply(
@@ -83,15 +94,17 @@ def multiply(
     addend: Addend | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
+    limit: int | None = None,
 ) -> Product:
     """C = A·B as the scheme computes it, on the current device and stream.
 
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
     operands. left, right: an operand packed before, by the same scheme. measure: norms for a
-    certificate. Where memory is short the product is made in parts, with the same result. Raises
-    CuPy's OutOfMemoryError where even that does not help, DeviceError where a kernel does not
-    compile.
+    certificate. limit: bytes that may be taken of the device besides operands and result, see
+    `workspace`. Where it, or memory, is short the product is made in parts, with the same result.
+    Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
+    where a kernel does not compile.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -111,9 +124,11 @@ def multiply(
     result = out
     if out is None or not _has_plain_rows(out) or _overlaps(xp, out, a, b):
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
+        if limit is not None and out is not None:
+            limit -= result.nbytes
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
-    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE)
+    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE, limit)
     made: tuple[Packed | None, Packed | None, bool] = None, None, False
     if result.size and k == 0:
         result.fill(0)
@@ -149,7 +164,7 @@ class _Step(NamedTuple):
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
     addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it.
+    is in it. limit: as in `multiply`, of what is taken at a time.
     """
 
     kernels: Kernels
@@ -159,6 +174,7 @@ class _Step(NamedTuple):
     stream: int
     used: list[Any] | None
     addend: Addend
+    limit: int | None
 
     def make(
         self,
@@ -170,17 +186,50 @@ class _Step(NamedTuple):
         right: Packed | None = None,
     ) -> tuple[Packed | None, Packed | None, bool]:
         """A·B into c (m, n) or (count, m, n): whole, or part by part where memory is short."""
-        try:
-            return self._whole(a, b, c, batch, left, right)
-        except self.kernels.xp.cuda.memory.OutOfMemoryError:
-            whole = self.measure or self.addend.c is not None
-            parts = [] if whole else list(parts_of(a, b, c, batch))
+        if self.limit is None or self._needs(a, b, c, batch, left, right) <= self.limit:
+            try:
+                return self._whole(a, b, c, batch, left, right)
+            except self.kernels.xp.cuda.memory.OutOfMemoryError:
+                parts = self._parts(a, b, c, batch)
+                if not parts:
+                    raise
+        else:
+            # What a graph keeps, it keeps of all parts.
+            parts = [] if self.used is not None else self._parts(a, b, c, batch)
             if not parts:
-                raise
+                raise WorkspaceError
         # Not in the handler, which holds what the attempt has allocated.
         for part in parts:
-            self.make(*part)
+            rows, columns, _, _ = part
+            self.make(*part, left if rows is a else None, right if columns is b else None)
         return None, None, False
+
+    def _parts(
+        self, a: Any, b: Any, c: Any, batch: tuple[Batch, ...]
+    ) -> list[tuple[Any, Any, Any, tuple[Batch, ...]]]:
+        whole = self.measure or self.addend.c is not None
+        return [] if whole else list(parts_of(a, b, c, batch))
+
+    def _needs(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        batch: tuple[Batch, ...],
+        left: Packed | None,
+        right: Packed | None,
+    ) -> int:
+        return self.kernels.needs(
+            by_rows(a).form if left is None else None,
+            by_columns(b).form if right is None else None,
+            self.scheme,
+            c.dtype.name,
+            len(c) // len(batch) if c.ndim == 3 else 1,
+            *c.shape[-2:],
+            c.data.device_id,
+            rule=self.rule,
+            measure=self.measure,
+        )
 
     def _whole(
         self,
@@ -191,7 +240,7 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend = self
+        kernels, scheme, rule, measure, stream, used, addend, _ = self
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -217,6 +266,7 @@ class _Step(NamedTuple):
             if used is not None and work is not None:
                 used.append(work)
             kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
+            work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
         return left, right, addend.c is not None
 

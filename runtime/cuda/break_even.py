@@ -1,13 +1,14 @@
 """Which products beat the vendor's on a device: by the times that its model predicts."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from mixpert_py.runtime.call import Array
-from mixpert_py.runtime.model.known_devices import STANDS_IN, model_of
+import numpy as np
+
+from mixpert_py.runtime.call import Array, is_wide, name_of, real_products
+from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.trace import Shape
 
 if TYPE_CHECKING:
@@ -19,9 +20,18 @@ SAFETY = 1.2  # by how much moving must be faster: the host may be busier than w
 STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
 
 Dims = tuple[int, ...]
-Faster = Callable[[str, Dims, Dims, bool, int], bool]
-"""(scheme, shape of A, shape of B, whether one is float64, elements packed already) → whether it
-beats the native product, both operands on the device."""
+
+
+class Faster(Protocol):
+    """Whether a scheme beats the native product on a device, on which both operands are.
+
+    a, b: shapes. wide: of float64, or complex128. packed: elements that are packed already.
+    products: how many real ones it takes, 2 or 4 where operands are complex.
+    """
+
+    def __call__(
+        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> bool: ...
 
 
 # Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
@@ -46,13 +56,18 @@ class Figures:
 @cache
 def figures(device: str) -> Figures:
     """Those of a device, by its name: of its model, or of the one that stands in for it."""
+    # Not at the start: only who multiplies something large needs a model.
+    from mixpert_py.runtime.model.known_devices import model_of
+
     model = model_of(device)
     staging, host = model.transfer.staged or STAGING, model.host.float32 or HOST
     return Figures(staging, host, partial(_is_faster, device))
 
 
 @lru_cache(maxsize=4096)
-def _is_faster(device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int) -> bool:
+def _is_faster(
+    device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+) -> bool:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.cuda.product import steps
     from mixpert_py.runtime.model import prediction
@@ -62,17 +77,22 @@ def _is_faster(device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: i
     if 0 in (m, k, n):
         return False
     times = _kernel_times(device)
-    vendor, batch = times.model.vendor, max(math.prod(a[:-2]), math.prod(b[:-2]))
-    more = {"wide": wide, "shares_b": len(b) < 3, "packed": packed}
+    vendor, batch = times.model.vendor, max(math.prod(a[:-2]), math.prod(b[:-2])) * products
+    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
     ours = prediction.product(times, steps(scheme, None, a, b), m, k, n, batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
+    product, host = vendor.product or 0.0, vendor.host or 0.0
+    if products > 1:  # more launches, of what takes operands apart, too
+        ours += prediction.joining(times, m, n, batch, products, wide=wide)
+        product += (products + 1) * host
     # What keeps the host longer than the device is as slow as the host.
-    return max(ours, vendor.product or 0.0) < max(native, vendor.host or 0.0)
+    return max(ours, product) < max(native, host)
 
 
 @cache
 def _kernel_times(device: str) -> "KernelTimes":
     from mixpert_py.runtime.model.kernel_times import KernelTimes
+    from mixpert_py.runtime.model.known_devices import model_of
 
     return KernelTimes(model_of(device))
 
@@ -98,8 +118,9 @@ def moving_pays(
     all, it is a tenth of that.
     """
     m, k, n = shape
-    moved = a.nbytes + b.nbytes + m * n * max(a.itemsize, b.itemsize)
+    dtypes = name_of(a.dtype), name_of(b.dtype)
+    wide, products = is_wide(*dtypes), real_products(*dtypes)
+    moved = a.nbytes + b.nbytes + m * n * np.result_type(a, b).itemsize
     there = moved / known.staging + starting
-    here = 2 * m * n * k / known.host * (max(a.itemsize, b.itemsize) / 4)
-    wide = max(a.itemsize, b.itemsize) > 4
-    return there * SAFETY < here and known.faster(scheme, a.shape, b.shape, wide, 0)
+    here = 2 * m * n * k * products / known.host * (2 if wide else 1)
+    return there * SAFETY < here and known.faster(scheme, a.shape, b.shape, wide, 0, products)

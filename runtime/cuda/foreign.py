@@ -40,6 +40,18 @@ class Place(NamedTuple):
     lend: Callable[[Any, Any], Lent]
 
 
+class Apart(NamedTuple):
+    """Two operands on different devices. name: of each; move: how the second comes to the first."""
+
+    first: str
+    second: str
+    move: str
+
+    @property
+    def sentence(self) -> str:
+        return f"operands are on {self.first} and {self.second}: move one, {self.move}"
+
+
 def may_be_on_device(kind: Any) -> bool:
     """Whether instances of a type can be arrays on a GPU."""
     try:
@@ -56,14 +68,18 @@ def _may_be_on_device(kind: Any) -> bool:
     return any("__cuda_array_interface__" in a or "__dlpack__" in a for a in attributes)
 
 
-def place(a: Any, b: Any) -> Place | Reason | None:
+def place(a: Any, b: Any) -> Place | Apart | Reason | None:
     """Where two arrays are on one GPU, or why they cannot be lent; None: they are on none."""
     cupy = sys.modules.get("cupy")
     array = getattr(cupy, "ndarray", None)
     kind, other = type(a), type(b)
     if kind is array and other is array:
+        first, second = a.data.device_id, b.data.device_id
+        if first != second:
+            move = f"as in `with cupy.cuda.Device({first}): b = cupy.array(b)`"
+            return Apart(f"cuda:{first}", f"cuda:{second}", move)
         here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
-        if a.data.device_id != here or b.data.device_id != here:
+        if first != here:
             return Reason.OTHER_DEVICE
         return Place(here, _cupy_is_full, Lent)
     if not may_be_on_device(kind) or not may_be_on_device(other):
@@ -101,7 +117,7 @@ def on_host(x: Any) -> Any:
         return x.get()
     if not hasattr(x, "detach"):
         return np.array(x)
-    tensor = x.detach().cpu()
+    tensor = _as_written(x).cpu()
     try:
         return tensor.numpy()
     except TypeError:
@@ -143,7 +159,7 @@ def _nobody_knows() -> bool:
     return False
 
 
-def _tensors(torch: Any, a: Any, b: Any) -> Place | Reason | None:
+def _tensors(torch: Any, a: Any, b: Any) -> Place | Apart | Reason | None:
     if not (a.is_cuda and b.is_cuda):
         return None
     plain = (torch.Tensor, torch.nn.Parameter)
@@ -152,9 +168,12 @@ def _tensors(torch: Any, a: Any, b: Any) -> Place | Reason | None:
     if a.layout is not torch.strided or b.layout is not torch.strided:
         return Reason.SPARSE
     if a.device != b.device:
-        return Reason.OTHER_DEVICE
+        first, second = (f"cuda:{x.device.index}" for x in (a, b))
+        return Apart(first, second, f"as in `b.to({first!r})`")
     if torch.is_autocast_enabled("cuda"):
         return Reason.AUTOCAST
+    if a.dtype != b.dtype:
+        return Reason.DTYPE  # PyTorch's own product refuses them
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return Reason.GRADIENT
     tangents = torch.autograd.forward_ad.unpack_dual
@@ -176,11 +195,16 @@ def _lend_tensors(a: Any, b: Any) -> Lent:
             yield
 
     with scope():
-        left, right = cupy.from_dlpack(a.detach()), cupy.from_dlpack(b.detach())
+        left, right = (cupy.from_dlpack(_as_written(x)) for x in (a, b))
     return Lent(left, right, scope, torch.from_dlpack)
 
 
-def _by_dlpack(a: Any, b: Any) -> Place | Reason | None:
+def _as_written(tensor: Any) -> Any:
+    """A tensor whose memory holds its values: PyTorch conjugates and negates by a mark on it."""
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def _by_dlpack(a: Any, b: Any) -> Place | Apart | Reason | None:
     """Arrays of any library that follows the array API: its namespace takes results back."""
     if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
         return None
@@ -188,7 +212,7 @@ def _by_dlpack(a: Any, b: Any) -> Place | Reason | None:
     if kind not in CUDA_MEMORY or other[0] not in CUDA_MEMORY:
         return None
     if other[1] != number:
-        return Reason.OTHER_DEVICE
+        return Apart(f"device {number}", f"device {other[1]}", "by its library's own means")
     return Place(number, _nobody_knows, _lend_by_dlpack)
 
 

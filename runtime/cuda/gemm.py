@@ -12,6 +12,7 @@ from mixpert_py.runtime.cuda.tile import (
     PORTABLE,
     STEP,
     Chip,
+    Cut,
     Depth,
     Family,
     Tile,
@@ -229,16 +230,12 @@ def _prepared(
     tile: Tile | None,
 ) -> Launch:
     """The launch on this device, the current one, for C of this shape, strides and element size."""
-    times = kernel_times(device, family)
-    here = times.chip
+    here = kernel_times(device, family).chip
     batch, m, n = shape if len(shape) == 3 else (1, *shape)
     wide, depth = itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
-    tile = tile or times.best(scheme, m, n, batch, depth, wide)
+    tile, shares, words = _cut(scheme, m, n, batch, depth, wide, device, family, tile)
     definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
-    tiles = -(-m // tile.m) * -(-n // tile.n) * batch
-    shares = cut(scheme, tile, tiles, depth, here)
-    words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n
     stride, leading = _apart(strides, itemsize)
     stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
     return Launch(
@@ -253,6 +250,34 @@ def _prepared(
         (shares.tail, shares.split),
         words,
     )
+
+
+def _cut(
+    scheme: Scheme,
+    m: int,
+    n: int,
+    batch: int,
+    depth: Depth,
+    wide: bool,
+    device: int,
+    family: Family | None = None,
+    tile: Tile | None = None,
+) -> tuple[Tile, Cut, int]:
+    """The tile, who makes which, and the words of memory in which parts of tiles meet."""
+    times = kernel_times(device, family)
+    tile = tile or times.best(scheme, m, n, batch, depth, wide)
+    tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    shares = cut(scheme, tile, tiles, depth, times.chip)
+    words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n
+    return tile, shares, words
+
+
+@lru_cache(maxsize=4096)
+def scratch(
+    scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool, device: int
+) -> int:
+    """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
+    return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
 
 
 def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:

@@ -24,17 +24,18 @@ def parts_of(
         return
     count, m, n = c.shape if c.ndim == 3 else (1, *c.shape)
     if count > 1:
-        for part in _two(count, 1):
+        for part in two(count, 1):
             yield _matrix(a, part), _matrix(b, part), c[part], ONE
     elif max(m, n) > PANEL:
-        for part in _two(max(m, n), PANEL):
+        for part in two(max(m, n), PANEL):
             if m >= n:
                 yield a[..., part, :], b, c[..., part, :], ONE
             else:
                 yield a, b[..., part], c[..., part], ONE
 
 
-def _two(length: int, multiple: int) -> tuple[slice, slice]:
+def two(length: int, multiple: int) -> tuple[slice, slice]:
+    """Halves of a length, the first a multiple."""
     middle = -(-length // 2 // multiple) * multiple
     return slice(0, middle), slice(middle, length)
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Addend, Made, result_shape
+from mixpert_py.runtime import complex_product
+from mixpert_py.runtime.call import Addend, Made, no_outliers
+from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda.backend import Product
-from mixpert_py.runtime.cuda.stacks import matrices
+from mixpert_py.runtime.cuda.backend import Kernels, Product, WorkspaceError
+from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.faithful import choose
 from mixpert_py.runtime.guarantee import componentwise
 from mixpert_py.runtime.outliers import OutlierRule
@@ -39,14 +41,16 @@ def make(
     guarantee: str | None = None,
     certificate: bool = False,
     traced: bool = False,
+    limit: int | None = None,
 ) -> Made | Reason:
     """A·B under scheme `name`, or why the device cannot make it.
 
-    a, b: CuPy arrays as np.matmul takes them, float32 or float64, one dimension or more. out: an
-    array of the result's shape and type. left, right: operands that `pack_one` packed. addend: the
-    result is the sum with it where `Made.added` says so; there is no `out` then, a and b have two
-    dimensions or more, and nothing is empty. traced: the share of outliers is read back; that, a
-    guarantee and a certificate wait for the device.
+    a, b: CuPy arrays as np.matmul takes them, float32, float64 or complex, one dimension or more.
+    out: an array of the result's shape and type. left, right: operands that `pack_one` packed.
+    addend: the result is the sum with it where `Made.added` says so; there is no `out` then, a and
+    b are real, have two dimensions or more, and nothing is empty. traced: the share of outliers can
+    be asked for; a guarantee and a certificate wait for the device. limit: bytes that may be
+    taken of the device by packed operands, and while they are multiplied, see `workspace`.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -57,6 +61,24 @@ def make(
     if name == "float64":
         return Made(_in_float64(kernels.xp, a, b, out), name)
     scheme = steps(name, block, rows.shape, columns.shape) if ready is None else ready.scheme
+    if is_complex(a, b):
+
+        def real_product(x: Any, y: Any) -> Made | Reason:
+            return make(
+                *(x, y, name, block),
+                left=left,
+                right=right,
+                guarantee=guarantee,
+                certificate=certificate,
+                traced=traced,
+                limit=limit,
+            )
+
+        where = None if out is None else as_matrices(out, a, b)
+        made = _of_parts(kernels, scheme, real_product, rows, columns, left, right, where)
+        if isinstance(made, Reason):
+            return made
+        return made.into(as_matmul(made.value, a, b) if out is None else out)
     rule: OutlierRule = "loss"
     if guarantee is not None:
         found = _attempt(
@@ -79,27 +101,25 @@ def make(
                 rows,
                 columns,
                 scheme,
-                out=None if out is None else _as_matrices(out, a, b),
+                out=None if out is None else as_matrices(out, a, b),
                 left=left and left.packed,
                 right=right and right.packed,
                 addend=addend,
                 rule=rule,
                 measure=certificate,
+                limit=limit,
             ),
         )
 
     product = multiplied(addend)
-    if product is Reason.MEMORY and addend is not None:
+    if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
         product = multiplied(None)
     if isinstance(product, Reason):
         return product
-    value = product.value if out is None else out
-    if out is None and (a.ndim == 1 or b.ndim == 1):
-        value = value.reshape(result_shape(a, b))
     return Made(
-        value,
+        as_matmul(product.value, a, b) if out is None else out,
         name,
-        _outliers(product) if traced and not _captures(kernels.xp) else 0.0,
+        partial(_outliers, product) if traced and not _captures(kernels.xp) else no_outliers,
         _certificate(product, rows, columns) if certificate else None,
         product.added,
     )
@@ -107,23 +127,29 @@ def make(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ready:
-    """An operand packed on its own, and the emulation that it is packed for."""
+    """An operand packed on its own, and the emulation that it is packed for.
+
+    parts: what is packed of a complex one.
+    """
 
     scheme: Scheme
     packed: DevicePacked
+    parts: Any = None
 
 
 def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
     """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
     kernels = cuda_backend.cuda_kernels()
-    operand = (by_rows if side == "left" else by_columns)(matrices(x))
     stream = kernels.xp.cuda.get_current_stream().ptr
-    return _attempt(
-        kernels.xp,
-        x.data.device_id,
-        scheme,
-        lambda: Ready(scheme, kernels.pack_one(operand, scheme, side, x.dtype.name, stream=stream)),
-    )
+
+    def packed() -> Ready:
+        split = parts(kernels.complex, x) if is_complex(x) else None
+        held = x if split is None else split
+        operand = (by_rows if side == "left" else by_columns)(matrices(held))
+        made = kernels.pack_one(operand, scheme, side, held.dtype.name, stream=stream)
+        return Ready(scheme, made, split)
+
+    return _attempt(kernels.xp, x.data.device_id, scheme, packed)
 
 
 @lru_cache(maxsize=4096)
@@ -142,6 +168,8 @@ def _attempt(xp: Any, device: int, scheme: Scheme, work: Callable[[], T]) -> T |
         return Reason.KERNEL
     try:
         return work()
+    except WorkspaceError:
+        return Reason.WORKSPACE
     except xp.cuda.memory.OutOfMemoryError:
         pass
     except (DeviceError, ImportError, xp.cuda.driver.CUDADriverError) as error:
@@ -156,15 +184,36 @@ def refusals() -> dict[tuple[int, str], str]:
     return dict(_refused)
 
 
-def _as_matrices(out: Any, a: Any, b: Any) -> Any:
-    """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
-    if a.ndim == 1:
-        out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
-    return out[..., np.newaxis] if b.ndim == 1 else out
+def _of_parts(
+    kernels: Kernels,
+    scheme: Scheme,
+    product: Callable[[Any, Any], Made | Reason],
+    a: Any,
+    b: Any,
+    left: Ready | None,
+    right: Ready | None,
+    out: Any,
+) -> Made | Reason:
+    """The product of stacks of matrices, of which one is complex, by one of real ones."""
+    used: list[Any] = []
+
+    def kept(x: Any, y: Any) -> Made | Reason:
+        made = product(x, y)
+        used.append(made)
+        return made
+
+    def multiplied() -> Made | Reason:
+        x, y = left and left.parts, right and right.parts
+        return complex_product.multiply(kernels.complex, a, b, kept, left=x, right=y, out=out)
+
+    made = _attempt(kernels.xp, a.data.device_id, scheme, multiplied)
+    if isinstance(made, Made) and _captures(kernels.xp):
+        cuda_backend.keep_for_graph(made.value, used)  # and, with it, what that has used
+    return made
 
 
 def _in_float64(xp: Any, a: Any, b: Any, out: Any) -> Any:
-    left, right = (x.astype(np.float64, copy=False) for x in (a, b))
+    left, right = widened(a), widened(b)
     product = xp.matmul(left, right)
     result = product.astype(np.result_type(a.dtype, b.dtype), copy=False)
     if out is not None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.cuda import device, foreign
-from mixpert_py.runtime.emulation import FLOATS, emulate
+from mixpert_py.runtime.emulation import TYPES, emulate
 from mixpert_py.runtime.local_errors import relative, sampled
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
@@ -24,7 +25,7 @@ def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | N
     lent = foreign.lend(place, a, b)
     if isinstance(lent, Reason) or isinstance(device.find(place.device), device.Absent):
         return None
-    if lent.a.dtype not in FLOATS or lent.b.dtype not in FLOATS:
+    if lent.a.dtype not in TYPES or lent.b.dtype not in TYPES:
         return {}
     with nullcontext() if lent.scope is None else lent.scope():
         return _errors(*sampled(lent.a, lent.b), schemes)
@@ -35,7 +36,7 @@ def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
 
     from mixpert_py.runtime.cuda.product import make
 
-    exact = cupy.matmul(a.astype("float64"), b.astype("float64")).get()
+    exact = cupy.matmul(widened(a), widened(b)).get()
     errors = {}
     with np.errstate(all="ignore"):
         for scheme in schemes:

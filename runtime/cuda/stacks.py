@@ -6,6 +6,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+import numpy as np
+
+from mixpert_py.runtime.call import result_shape
+
 Sizes = tuple[int, ...]
 
 
@@ -37,6 +41,18 @@ def matrices(x: Any) -> Any:
     )
     x = x[once]
     return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+
+
+def as_matrices(out: Any, a: Any, b: Any) -> Any:
+    """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
+    if a.ndim == 1:
+        out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
+    return out[..., np.newaxis] if b.ndim == 1 else out
+
+
+def as_matmul(value: Any, a: Any, b: Any) -> Any:
+    """A product of matrices without the axes that np.matmul takes off."""
+    return value.reshape(result_shape(a, b)) if a.ndim == 1 or b.ndim == 1 else value
 
 
 def stack_sizes(x: Any) -> Sizes:

@@ -1,28 +1,25 @@
 """Kernels compiled once per machine, and kept in the user's own directory.
 
-CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, kept here by name,
-source and versions, and loaded by CuPy, so that a process that finds them imports no Numba.
+CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, kept here until our
+sources change, and loaded by CuPy, so that a process that finds them imports no Numba.
 """
 
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from functools import cache
-from hashlib import sha256
 from importlib import import_module, metadata
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.code_cache import CodeCache
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
 from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, ordered
 
 KERNELS = "mixpert_py.runtime.kernels"
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
 WAITS = "griddepcontrol.wait"  # in what may be started so
-STATIC_SHARED = 48 * 1024  # more per block must be asked for
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than eight blocks, which not every
 # device can have.
 ANY_CLUSTER = 14
@@ -83,7 +80,7 @@ def _cuda_kernel(
     module = cupy.RawModule(code=source, options=options)
     try:
         function = module.get_function(name)
-        if shared > STATIC_SHARED:
+        if shared:  # more than 48 KB, with what the kernel itself takes, must be asked for
             function.max_dynamic_shared_size_bytes = shared
         handle = function.kernel.ptr
     except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError) as error:
@@ -103,18 +100,18 @@ def _numba_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    ptx = _kept(
-        _key(module, factory, repr(constants), capability),
-        lambda: _compiled(module, factory, constants, capability),
+    ptx = kept(
+        place_of(module, factory, repr(constants), capability),
+        lambda: compiled(module, factory, constants, capability),
     )
     early = int(capability) >= FIRST_EARLY
     if early:
         ptx = ordered(ptx, order)
     loaded = cupy.cuda.function.Module()
     loaded.load(ptx)
-    function = loaded.get_function(_entry(ptx))
+    function = loaded.get_function(entry(ptx))
     driver = _driver()
-    if shared:  # what the kernel itself says counts too
+    if shared:
         driver.funcSetAttribute(
             function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
         )
@@ -148,7 +145,8 @@ def _expanded(file: str, package: str) -> str:
     )
 
 
-def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
+def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
+    """The PTX of a Numba factory's kernel, as `numba_kernel` takes it. Raises DeviceError."""
     try:
         from numba import cuda
         from numba.core.errors import NumbaError
@@ -174,39 +172,33 @@ def _compiled(module: str, factory: str, constants: tuple[Any, ...], capability:
     return clustered(ptx, getattr(function, "cluster", 0))
 
 
-def _kept(key: str, make: Callable[[], bytes]) -> bytes:
-    """What was made under this key once, by whichever process came first."""
-    folder = Path.home() / ".cache" / "mixpert"
-    path = folder / f"{key}.ptx"
-    try:
-        return path.read_bytes()
-    except OSError:
-        made = make()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=folder)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(made)
-        os.replace(name, path)  # whole or not at all, whoever else is writing it
-    except OSError:
-        pass  # a home that cannot be written costs a compilation per process, nothing else
-    return made
+def kept(place: bytes, make: Callable[[], bytes]) -> bytes:
+    """What was made for this place once from the sources as they are, by whoever came first.
+
+    A home that cannot be written costs a compilation per process, nothing else.
+    """
+    cache, state = CodeCache(Path.home() / ".cache" / "mixpert" / "kernels"), _sources()
+    found = cache.load(place, state)
+    if found is None:
+        found = make()
+        cache.keep(place, state, found)
+    return found
 
 
-def _key(*parts: str) -> str:
-    """Names what is compiled: the runtime's own sources, Numba's version, and the rest."""
-    texts = [_sources(), metadata.version("numba-cuda"), *parts]
-    return sha256("\0".join(texts).encode()).hexdigest()
+def place_of(*parts: str) -> bytes:
+    """Names what is compiled, by which Numba, and in which installation of ours."""
+    texts = [str(files("mixpert_py.runtime")), metadata.version("numba-cuda"), *parts]
+    return "\0".join(texts).encode("utf-8", "surrogatepass")
 
 
 @cache
-def _sources() -> str:
+def _sources() -> bytes:
     """Every module of the runtime: kernels take constants and functions from all over it."""
     paths = sorted(Path(str(files("mixpert_py.runtime"))).rglob("*.py"))
-    return "\0".join(path.read_text(encoding="utf-8") for path in paths)
+    return b"\0".join(path.read_bytes() for path in paths)
 
 
-def _entry(ptx: bytes) -> str:
+def entry(ptx: bytes) -> str:
     """The name of the one kernel in a PTX text."""
     return ptx.partition(b".entry ")[2].partition(b"(")[0].strip().decode()
 

@@ -1,4 +1,7 @@
-"""The device models that are here: the user's own, by `mixpert probe`, then the shipped ones."""
+"""The device models that are here: the user's own, by `mixpert probe`, then the shipped ones.
+
+A file of the user's that others could have written is none.
+"""
 
 import re
 from functools import cache
@@ -6,6 +9,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import own_files
+from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel
 from mixpert_py.runtime.model.model_file import SHIPPED, dumps, load
 
@@ -24,9 +29,6 @@ def find(name: str) -> DeviceModel:
         listed = ", ".join(sorted(matching or known))
         raise DeviceError(f"{what} {name!r}; choose from: {listed}")
     return load(known[matching[0]])
-
-
-STANDS_IN = "nvidia-h200"  # for a device that nobody has modelled
 
 
 @cache
@@ -54,10 +56,13 @@ def path_of(device: str) -> Path:
 
 
 def keep(model: DeviceModel) -> Path:
-    """Write a model where `find` finds it first. Raises OSError where that is not possible."""
+    """Write a model where `find` finds it first. Raises DeviceError where that is not possible."""
     path = path_of(model.device)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dumps(model), encoding="utf-8")
+    try:
+        own_files.write(path, dumps(model).encode())
+    except OSError as error:
+        what = f"{path}: cannot write the device model: {error.strerror}"
+        raise DeviceError(f"{what}; `mixpert probe -o FILE` writes it elsewhere") from None
     model_of.cache_clear()
     return path
 
@@ -74,11 +79,9 @@ def _having(wanted: str, known: list[str]) -> list[str]:
 def _files() -> dict[str, Traversable]:
     """Files by slug; the user's own take the place of those that are shipped."""
     found: dict[str, Traversable] = {}
-    for folder in (SHIPPED, _user_folder()):
-        if folder.is_dir():
-            for file in folder.iterdir():
-                if file.name.endswith(".toml"):
-                    found[file.name.removesuffix(".toml")] = file
+    for file in (*SHIPPED.iterdir(), *own_files.files(_user_folder())):
+        if file.name.endswith(".toml"):
+            found[file.name.removesuffix(".toml")] = file
     return found
 
 

@@ -85,6 +85,14 @@ def native(
     return VENDOR_BASE + max(min(waves(*tile) for tile in VENDOR_TILES), moved / _copy(times))
 
 
+def joining(
+    times: KernelTimes, m: int, n: int, batch: int, products: int, *, wide: bool = False
+) -> float:
+    """Seconds in which so many real products of parts become a complex C, of `batch` in all."""
+    moved = (batch + 2 * batch // products) * m * n * (8 if wide else 4)
+    return moved / _copy(times)
+
+
 def depth_of(scheme: Scheme, k: int) -> Depth:
     """K as the scheme's packed operands have it."""
     place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1], False)

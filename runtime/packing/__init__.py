@@ -15,8 +15,10 @@ from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.clusters import has_clusters, prepared_clusters, shape
 from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import layout, up
 from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.panels import LONGEST, prepared_panels
+from mixpert_py.runtime.packing.panels import packing as panel_packing
 from mixpert_py.runtime.packing.rows import prepared_rows, suits
 from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.packing.strips import prepared_strips
@@ -25,10 +27,22 @@ from mixpert_py.runtime.packing.tiles import suits as tiles_suit
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 
-__all__ = ["DevicePacked", "Operand", "by_columns", "by_rows", "pack", "pack_one"]
+__all__ = [
+    "DevicePacked",
+    "Operand",
+    "by_columns",
+    "by_rows",
+    "pack",
+    "pack_one",
+    "packed_bytes",
+    "pooled",
+]
 
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
+UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
+Which = Literal["both", "left", "right"]
+Launch = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]  # by what way, and which operands
 Pack = Callable[[tuple[Operand, ...], int], tuple[DevicePacked, ...]]
 
 
@@ -78,7 +92,7 @@ def pack_one(
 @lru_cache(4096)
 def _prepared(
     scheme: Scheme,
-    which: Literal["both", "left", "right"],
+    which: Which,
     forms: tuple[Form, ...],
     result: str,
     block: int | None,
@@ -87,11 +101,79 @@ def _prepared(
     device: int,
 ) -> Pack:
     """What packs operands of these forms, whatever their addresses, on a stream of this device."""
+    scheme = scheme.with_block(block)
+    result = result or _result(forms)
+    launches = _launches(scheme, which, forms, result, rule, measure, device)
+    length = scheme.lengths(forms[0].k)[1]
+
+    def made(one: Launch, order: Order) -> Pack:
+        way, ours, its = one
+        if way == "tiles":
+            return prepared_tiles(ours, its, length, result, rule, device).pack
+        if way == "strips":
+            return prepared_strips(ours, its, length, result, rule, measure, device).pack
+        if way == "rows":
+            return prepared_rows(ours, its, result, rule, order=order).pack
+        if way == "clusters":
+            return prepared_clusters(ours, its, result, rule, order=order).pack
+        return prepared_panels(ours, its, result, rule, device, order=order).pack
+
+    first = made(launches[0], "after")
+    if len(launches) == 1:
+        return first
+    second = made(launches[1], "beside")
+    return lambda operands, stream: (
+        *first(operands[:1], stream),
+        *second(operands[1:], stream),
+    )
+
+
+@lru_cache(4096)
+def packed_bytes(
+    scheme: Scheme,
+    which: Which,
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    measure: bool,
+    device: int,
+) -> int:
+    """What packing operands of these forms takes of the device, as CuPy counts it: what it needs
+    while it works included. Arguments as in `pack` and `pack_one`.
+    """
+    total = 0
+    length = scheme.lengths(forms[0].k)[1]
+    result = result or _result(forms)
+    for way, splitters, its in _launches(scheme, which, forms, result, rule, measure, device):
+        if way == "panels":
+            size = sum(ends[-1] for ends in panel_packing(splitters, its, result, rule).offsets)
+        else:
+            places = [
+                layout(splitter, x.batch, x.rows, x.k, length, measure)
+                for splitter, x in zip(splitters, its, strict=True)
+            ]
+            size = sum(up(place.bytes) for place in places)
+        total += pooled(size)
+    return total
+
+
+def pooled(size: int) -> int:
+    """What CuPy's memory pool takes for an allocation."""
+    return -(-size // UNIT) * UNIT
+
+
+def _launches(
+    scheme: Scheme,
+    which: Which,
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    measure: bool,
+    device: int,
+) -> tuple[Launch, ...]:
+    """How operands of these forms are packed: all at once, or one after the other."""
     if forms[0].k != forms[-1].k:
         raise ShapeError(f"cannot multiply rows of {forms[0].k} by columns of {forms[1].k}")
-    if not result:
-        result = "float64" if "float64" in [x.memory for x in forms] else "float32"
-    scheme = scheme.with_block(block)
     splitters = {
         "both": (scheme.left, scheme.right),
         "left": (scheme.left,),
@@ -99,7 +181,7 @@ def _prepared(
     }[which]
     length = scheme.lengths(forms[0].k)[1]
     if result == "float32" and tiles_suit(splitters, forms, length, measure, rule):
-        return prepared_tiles(splitters, forms, length, result, rule, device).pack
+        return (("tiles", splitters, forms),)
     ways = [
         _way(splitter, x, length, result, measure, rule, device)
         for splitter, x in zip(splitters, forms, strict=True)
@@ -107,25 +189,19 @@ def _prepared(
     alike = ways[0] == ways[-1]
     elements = sum(x.batch * x.rows * x.k for x in forms)
     if "strips" in ways or (not alike and elements < LARGE):
-        return prepared_strips(splitters, forms, length, result, rule, measure, device).pack
-
-    def made(some: slice, order: Order = "after") -> Pack:
-        way, ours, its = ways[some][0], splitters[some], forms[some]
-        if way == "rows":
-            return prepared_rows(ours, its, result, rule, order=order).pack
-        if way == "clusters":
-            return prepared_clusters(ours, its, result, rule, order=order).pack
-        return prepared_panels(ours, its, result, rule, device, order=order).pack
-
+        return (("strips", splitters, forms),)
     # Only rows are packed together where they are split, or lie in memory, unlike each other.
     same = splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory
     if alike and (same or ways[0] == "rows"):
-        return made(slice(None))
-    first, second = made(slice(0, 1)), made(slice(1, 2), "beside")
-    return lambda operands, stream: (
-        *first(operands[:1], stream),
-        *second(operands[1:], stream),
+        return ((ways[0], splitters, forms),)
+    return tuple(
+        (way, (splitter,), (x,)) for way, splitter, x in zip(ways, splitters, forms, strict=True)
     )
+
+
+def _result(forms: tuple[Form, ...]) -> str:
+    """The type of a product of operands of these forms."""
+    return "float64" if "float64" in [x.memory for x in forms] else "float32"
 
 
 def _way(

@@ -40,7 +40,9 @@ class Timer:
         self._out = gpu.words(2 * gpu.multiprocessors)
         self._sink = gpu.words(gpu.multiprocessors * spec.threads)
         self._alone = gpu.kernel(spec.file, "alone", spec.constants, spec.shared)
+        full = {**spec.constants, **spec.full}
         self._chain = gpu.kernel(spec.file, "chain", spec.constants, spec.shared)
+        self._full = gpu.kernel(spec.file, "chain", full, spec.shared)
 
     def latency(self) -> float:
         """Cycles until the result of one can be used."""
@@ -50,9 +52,10 @@ class Timer:
         return with_one - without
 
     def launch(self, grid: int, threads: int, steps: int) -> None:
-        """Chains of `steps` groups; does not wait."""
+        """Chains of `steps` groups, on its own or of a full chip; does not wait."""
         words = (self._out.data.ptr, self._sink.data.ptr, steps)
-        self.gpu.run(self._chain, grid, threads, *words, shared=self.spec.shared)
+        kernel = self._chain if threads == self.spec.group else self._full
+        self.gpu.run(kernel, grid, threads, *words, shared=self.spec.shared)
 
     def elapsed(self, grid: int, threads: int, steps: int) -> Elapsed:
         """What such chains took."""

@@ -1,6 +1,7 @@
 """The instructions that are timed: matrix instructions, and multiply-adds of CUDA cores."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mixpert_py.runtime.cuda.device import HOPPER
@@ -9,6 +10,7 @@ WARP: Final = 32
 WARPGROUP: Final = 128
 THREADS: Final = 1024  # of warps, so that each of the four units has eight to choose from
 CONSUMERS: Final = 2  # warpgroups, as the GEMM kernels have
+SUMS: Final = 8  # of a thread of CUDA cores, one after the other, where a multiprocessor is full
 WIDTHS: Final = (64, 128, 192, 256)  # of a wgmma
 ROW: Final = 64  # bytes of K of what wgmma reads, as in wgmma.cu
 K_BYTES: Final = 32  # that one of them takes
@@ -45,8 +47,8 @@ HOPPER_SHAPES: Final = (((16, 8, 16), "float64", 3),)
 
 class Spec(NamedTuple):
     """An instruction. name: as `device_model.Instruction` has it. operations: of one. constants: of
-    the file. group: threads that issue it together. threads: of a block that keeps a multiprocessor
-    busy. shared: bytes of a block.
+    the file; full: those that differ where a multiprocessor is full. group: threads that issue it
+    together. threads: of a block that keeps a multiprocessor busy. shared: bytes of a block.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Spec(NamedTuple):
     group: int
     threads: int
     shared: int = 0
+    full: Mapping[str, int | str] = MappingProxyType({})
 
 
 def specs(capability: int) -> list[Spec]:
@@ -77,9 +80,9 @@ def largest_int8(capability: int) -> Spec:
 
 
 def _scalar(element: str, ptx: str, form: int) -> Spec:
-    return Spec(
-        f"fma {element}", element, 2 * WARP, "mma.cu", _constants(ptx, form, element), WARP, THREADS
-    )
+    constants = _constants(ptx, form, element) | {"SUMS": 1}
+    name, full = f"fma {element}", {"SUMS": SUMS}
+    return Spec(name, element, 2 * WARP, "mma.cu", constants, WARP, THREADS, full=full)
 
 
 def _warp_wide(shape: tuple[int, int, int], element: str, form: int) -> Spec:

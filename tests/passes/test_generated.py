@@ -1,4 +1,6 @@
-"""A thousand programs that hypothesmith writes, with products among what it writes."""
+"""Programs that hypothesmith writes, with products among what it writes: a thousand of them with
+EVERY_CHECK=1, else a third.
+"""
 
 import ast
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.every_check import examples
 from tests.passes.properties import require_safe
 from tests.passes.sources import FORMS, expressions
 
@@ -19,7 +22,7 @@ HEAD = "import numpy as np\nfrom numpy import matmul as mm\n"
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(GENERATED, max_examples=960)
+@settings(GENERATED, max_examples=examples(960))
 @given(hypothesmith.from_grammar(), st.sampled_from(FORMS), expressions(depth=2))
 def test_products_in_a_generated_program(program: str, form: str, expression: str) -> None:
     """Before and after lines, comments and letters as the grammar allows them."""

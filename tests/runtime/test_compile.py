@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.kernels.compile import _compiled, source_text
+from mixpert_py.runtime.kernels.compile import compiled, source_text
 
 
 @pytest.mark.parametrize("file", ["gemm_sm80.cu", "gemm_sm90.cu"])
@@ -27,4 +27,4 @@ def factory() -> tuple[object, tuple[object, ...]]:
 def test_what_numba_cannot_compile_is_one_clear_line() -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     with pytest.raises(DeviceError, match=r"^kernel 'factory': .*$"):
-        _compiled(__name__, "factory", (), "90")
+        compiled(__name__, "factory", (), "90")

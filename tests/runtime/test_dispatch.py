@@ -4,6 +4,7 @@ import operator
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from scipy import sparse
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import dispatch
+from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
@@ -214,7 +217,10 @@ def test_an_emulated_call_differs_in_value_only(spelling: str, scheme: str) -> N
                 assert type(result) is type(wanted), (left, right, result, wanted)
                 assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
                 np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
-                np.testing.assert_allclose(result, wanted, rtol=0, atol=3e-5)
+                # Of complex numbers that are not finite, libraries make different ones.
+                kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
+                difference = np.asarray(result)[kept], np.asarray(wanted)[kept]
+                np.testing.assert_allclose(*difference, rtol=0, atol=3e-5)
 
 
 def test_the_table_reaches_the_schemes() -> None:
@@ -229,7 +235,6 @@ def test_the_table_reaches_the_schemes() -> None:
     assert set(record.reasons) >= {
         Reason.SCALAR,
         Reason.INTEGER,
-        Reason.COMPLEX,
         Reason.DTYPE,
         Reason.SUBCLASS,
         Reason.SPARSE,
@@ -455,3 +460,22 @@ def test_local_errors_are_of_operands_that_are_still_there() -> None:
         matmul(a, a, a, site="over", native=np.matmul)
     assert trace.sites["apart"].errors
     assert not trace.sites["over"].errors
+
+
+def test_outliers_are_counted_past_the_clock_and_not_at_every_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def slowly() -> float:
+        asked.append(sleep(0.05))
+        return 0.5
+
+    monkeypatch.setattr(dispatch, "make", lambda *_, **__: Made(np.eye(2), "int8x6", slowly))
+    trace = Trace()
+    with use(InForce(scheme="int8x6", trace=trace)):
+        for _ in range(6):
+            matmul(np.eye(2), np.eye(2), site="s")
+    assert len(asked) == 4  # calls 1, 2, 3 and 5
+    assert trace.sites["s"].outliers == 0.5
+    assert trace.sites["s"].seconds < 0.05

@@ -37,7 +37,10 @@ def test_an_emulated_call_differs_in_value_only(scheme: str) -> None:
                     continue
                 assert type(result) is type(wanted), (left, right, result, wanted)
                 assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
-                np.testing.assert_allclose(result, wanted, rtol=0, atol=3e-5)
+                np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
+                kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
+                difference = np.asarray(result)[kept], np.asarray(wanted)[kept]
+                np.testing.assert_allclose(*difference, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,6 @@ def test_vectors_and_matrices_take_the_scheme(
         (np.ones((2, 3, 4)), np.ones((3, 4)), Reason.DIMENSIONS),
         (np.ones(4), np.ones((2, 3, 4)), Reason.DIMENSIONS),
         (np.ones((3, 4), int), np.ones((3, 4)), Reason.INTEGER),
-        (np.ones((3, 4)), np.ones((3, 4), complex), Reason.COMPLEX),
         (np.ones((3, 4), object), np.ones((3, 4)), Reason.DTYPE),
         (np.array(2.0), np.ones(3), Reason.SCALAR),
         (np.ones((3, 4)), np.matrix(np.ones((3, 4))), Reason.SUBCLASS),

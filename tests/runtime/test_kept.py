@@ -188,7 +188,7 @@ def test_shapes_that_do_not_fit_fail_as_they_did() -> None:
 def test_what_cannot_be_packed() -> None:
     with pytest.raises(ShapeError, match=r"shape \(6,\): wanted a matrix"):
         pack(normal(6), "int8x6")
-    with pytest.raises(TypeError, match="cannot pack int32: wanted float32 or float64"):
+    with pytest.raises(TypeError, match="cannot pack int32: wanted float32, float64 or complex"):
         pack(ndarray(np.eye(3, dtype=np.int32)), "int8x6")
     with pytest.raises(PlanError, match="unknown scheme 'int9'"):
         pack(normal(6, 6), "int9")

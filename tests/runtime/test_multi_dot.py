@@ -106,7 +106,6 @@ def test_every_product_is_a_call_of_the_site(
     ("name", "reason"),
     [
         ("int", Reason.INTEGER),
-        ("complex", Reason.COMPLEX),
         ("float16", Reason.DTYPE),
         ("matrix", Reason.SUBCLASS),
         ("two of three dimensions", Reason.DIMENSIONS),

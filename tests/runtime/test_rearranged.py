@@ -66,8 +66,8 @@ def test_only_plain_arrays_of_one_library_are_rearranged() -> None:
 
 
 def test_the_first_dtype_without_a_scheme_is_the_reason() -> None:
-    assert dtype_reason(A, A.astype(np.float32)) is None
-    assert dtype_reason(A, A.astype(int), A.astype(complex)) is Reason.INTEGER
+    assert dtype_reason(A, A.astype(np.float32), A.astype(complex)) is None
+    assert dtype_reason(A, A.astype(int), A.astype(np.float16)) is Reason.INTEGER
     assert dtype_reason(A.astype(A.dtype.newbyteorder())) is Reason.DTYPE
 
 

@@ -70,7 +70,19 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
         ("dd", EDGE - 1, "float64", ("float64", None)),
         ("ff", EDGE, "native", ("native", None)),
         ("ii", EDGE, "int8x6", ("native", Reason.INTEGER)),
-        ("DD", EDGE, "int8x6", ("native", Reason.COMPLEX)),
+        ("FF", EDGE, None, ("faithful", None)),
+        ("Ff", EDGE, None, ("faithful", None)),
+        ("DD", EDGE, None, ("native", None)),
+        ("FD", EDGE, None, ("native", None)),
+        ("FF", EDGE - 1, None, ("native", None)),
+        ("DD", EDGE, "int8x6", ("int8x6", None)),
+        ("dF", EDGE, "int8x6", ("int8x6", None)),
+        ("FF", EDGE - 1, "int8x6", ("native", Reason.TOO_SMALL)),
+        ("DD", EDGE, "float32", ("faithful", None)),
+        ("Ff", EDGE - 1, "float32", ("float32", None)),
+        ("FF", EDGE - 1, "float64", ("float64", None)),
+        ("DD", EDGE - 1, "float64", ("float64", None)),
+        ("GG", EDGE, "int8x6", ("native", Reason.DTYPE)),
         ("ee", EDGE, "int8x6", ("native", Reason.DTYPE)),
     ],
 )
@@ -128,7 +140,9 @@ def test_an_array_of_another_device_is_native() -> None:
     with on_device(1):
         there = normal(EDGE, EDGE)
     here = normal(EDGE, EDGE)
-    assert ran(here, there, scheme="int8x6") == ("native", Reason.OTHER_DEVICE)
+    with pytest.raises(DeviceError, match=r"cuda:0 and cuda:1: move one, as in .*Device\(0\)"):
+        ran(here, there, scheme="int8x6")
+    assert ran(here, there) == ("native", None)
     assert ran(there, there, scheme="int8x6") == ("native", Reason.OTHER_DEVICE)
     with on_device(1):
         assert ran(there, there, scheme="int8x6") == ("int8x6", None)
@@ -313,15 +327,21 @@ def test_arrays_of_another_library_come_back_as_such(gpu: FakeGpu) -> None:
     ("a", "b"),
     [
         (foreign(EDGE, EDGE, kind=1), foreign(EDGE, EDGE, kind=1)),
-        (foreign(EDGE, EDGE), foreign(EDGE, EDGE, number=1)),
         (foreign(EDGE - 1, EDGE - 1), foreign(EDGE - 1, EDGE - 1)),
     ],
-    ids=["host", "two devices", "small"],
+    ids=["host", "small"],
 )
 @pytest.mark.usefixtures("gpu")
 def test_arrays_that_stay_with_their_library(a: Any, b: Any) -> None:
     with precision("int8x6"):
         assert matmul(a, b) == "its own"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_arrays_of_another_library_on_two_devices() -> None:
+    a, b = foreign(EDGE, EDGE), foreign(EDGE, EDGE, number=1)
+    with precision("int8x6"), pytest.raises(DeviceError, match="are on device 0 and device 1"):
+        matmul(a, b)
 
 
 def test_numpy_arrays_move_where_somebody_says_so(gpu: FakeGpu) -> None:

@@ -121,7 +121,6 @@ def test_two_matrices_take_the_scheme(name: str, shape: tuple[int, int, int]) ->
     ("a", "b", "reason"),
     [
         (np.ones((3, 4), int), np.ones((4, 3)), Reason.INTEGER),
-        (np.ones((3, 4)), np.ones((4, 3), complex), Reason.COMPLEX),
         (np.ones((3, 4), object), np.ones((4, 3)), Reason.DTYPE),
         (np.ones((3, 4)), np.matrix(np.ones((4, 3))), Reason.SUBCLASS),
         ([[1.0, 2.0]], np.ones((2, 1)), Reason.NOT_AN_ARRAY),

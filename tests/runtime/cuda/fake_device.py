@@ -12,21 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from mixpert_py.runtime import reference
+from mixpert_py.runtime import packing, reference
+from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.cuda import device, several
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.break_even import Dims, Figures
 from mixpert_py.runtime.engine import execute
 from mixpert_py.runtime.outliers import kept_part, outlier_part
-from mixpert_py.runtime.packing import Operand
+from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import Layout, layout
+from mixpert_py.runtime.packing.operand import Form
 
 
 class OutOfMemoryError(MemoryError):
@@ -72,8 +74,8 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
         return wrapped(func)(*args, **kwargs)
 
     @property
-    def data(self) -> Any:
-        return SimpleNamespace(ptr=self.x.ctypes.data, device_id=self.number)
+    def data(self) -> "Pointer":
+        return Pointer(self.x, self.number)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -116,6 +118,29 @@ class ndarray(NDArrayOperatorsMixin):  # noqa: N801, it has its original's name
         self.x[...] = x
 
 
+@dataclass(frozen=True)
+class Pointer:
+    """Where an array begins. copies: (from, to, bytes) of what went from one device to another."""
+
+    x: Any
+    device_id: int
+    copies: ClassVar[list[tuple[int, int, int]]] = []
+
+    @property
+    def ptr(self) -> int:
+        return int(self.x.ctypes.data)
+
+    def copy_from_device_async(self, source: "Pointer", size: int, stream: "Stream") -> None:
+        assert size == source.x.nbytes == self.x.nbytes
+        assert source.x.flags.c_contiguous
+        assert self.x.flags.c_contiguous
+        assert stream is Stream.here
+        assert stream.number == ndarray.current_device
+        assert stream.waited, "what is copied need not be there yet"
+        self.copies.append((source.device_id, self.device_id, size))
+        ctypes.memmove(self.ptr, source.ptr, size)
+
+
 def plain(x: Any) -> Any:
     """NumPy's array in place of ours, in a tuple too."""
     if isinstance(x, tuple):
@@ -140,8 +165,10 @@ class Stream:
 
     def __init__(self, ptr: int = 0, number: int = 0, non_blocking: bool = False) -> None:
         self.ptr = ptr or id(self) * non_blocking
+        self.number = number or ndarray.current_device
         self.capturing = False
         self.waits = 0
+        self.waited: list[Stream] = []
 
     def __enter__(self) -> "Stream":
         self.outer, Stream.here = Stream.here, self
@@ -161,7 +188,7 @@ class Stream:
         return self
 
     def wait_event(self, event: "Stream") -> None:
-        pass
+        self.waited.append(event)
 
 
 Stream.here = Stream()
@@ -193,6 +220,7 @@ class FakePacked(NamedTuple):
     scheme: Any
     rule: Any
     origin: Any = None
+    memory: Any = None
 
     def array(self) -> Any:
         """(batch, rows, k) in the operand's own memory."""
@@ -251,9 +279,37 @@ class Names(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+class Memory:
+    """An allocation, for as long as somebody has it."""
+
+    def __init__(self, gpu: "FakeGpu", size: int) -> None:
+        self.gpu, self.size = gpu, size
+        gpu.held += size
+        gpu.peak = max(gpu.peak, gpu.held)
+
+    def __del__(self) -> None:
+        self.gpu.held -= self.size
+
+
+def needs(
+    a: Form | None,
+    b: Form | None,
+    scheme: Any,
+    result: str,
+    *sizes: int,
+    rule: Any = "loss",
+    measure: bool = False,
+) -> int:
+    """As workspace.needs, of a device whose tiles are never shared."""
+    forms = tuple(x for x in (a, b) if x is not None)
+    which: Any = "both" if len(forms) == 2 else "left" if b is None else "right"
+    return packed_bytes.__wrapped__(scheme, which, forms, result, rule, measure, sizes[-1])
+
+
 @dataclass
 class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
+    held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
     has_small: every stack is small. launches: (batch, m, n) of every product made.
     """
@@ -270,6 +326,8 @@ class FakeGpu:
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     moved: int = 0
     freed: int = 0
+    held: int = 0
+    peak: int = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Put it in the place of CuPy; returns that."""
@@ -278,10 +336,20 @@ class FakeGpu:
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
         monkeypatch.setattr(device_product, "_refused", {})
+        monkeypatch.setattr(packing, "has_clusters", lambda number: False)
+        several._like.cache_clear()
+        several._stream.cache_clear()
 
         monkeypatch.setattr(cuda_backend, "_repaired", set())
         kernels = cuda_backend.Kernels(
-            cupy, self.pack, self.pack_one, self.gemm, self.repair, self.multiply_if_small
+            cupy,
+            self.pack,
+            self.pack_one,
+            self.gemm,
+            self.repair,
+            self.multiply_if_small,
+            Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
+            needs,
         )
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
@@ -315,7 +383,7 @@ class FakeGpu:
             raise OutOfMemoryError("Out of memory allocating")
         addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
-        return packed._replace(origin=packed)
+        return packed._replace(origin=packed, memory=Memory(self, place.bytes))
 
     def multiply_if_small(
         self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
@@ -373,9 +441,18 @@ class FakeGpu:
         cupy: Any = ModuleType("cupy")
         cupy.__spec__ = SimpleNamespace(name="cupy")
         cupy.ndarray = ndarray
-        for name in ("abs", "where", "isfinite", "matmul", "dot", "result_type", "take"):
+        for name in (
+            "abs",
+            "where",
+            "isfinite",
+            "matmul",
+            "ascontiguousarray",
+            "dot",
+            "result_type",
+            "take",
+        ):
             setattr(cupy, name, wrapped(getattr(np, name)))
-        cupy.empty = lambda shape, dtype: ndarray(np.full(shape, 7, dtype))
+        cupy.empty = self._empty
         cupy.asarray = self._asarray
         cupy.broadcast_to = wrapped(np.broadcast_to)
         cupy.may_share_memory = lambda a, b: np.may_share_memory(a.x, b.x)
@@ -414,7 +491,14 @@ class FakeGpu:
 
     def _asarray(self, x: Any) -> ndarray:
         self.moved += 1
-        return ndarray(np.array(x))
+        result = ndarray(np.array(x))
+        result.memory = Memory(self, x.nbytes)
+        return result
+
+    def _empty(self, shape: Any, dtype: Any) -> ndarray:
+        result = ndarray(np.full(shape, 7, dtype))
+        result.memory = Memory(self, result.nbytes)
+        return result
 
     def _free(self) -> None:
         self.freed += 1
@@ -493,7 +577,7 @@ def pays_from(
 ) -> Figures:
     """Figures by which products of at least that size are faster, and no thinner."""
 
-    def faster(scheme: str, a: Dims, b: Dims, wide: bool, packed: int) -> bool:
+    def faster(scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1) -> bool:
         m, k, n = math.prod(a[:-1]), a[-1], b[-1] if len(b) > 1 else 1
         area = m * k + math.prod(b) + m * n - packed
         return m * k * n >= volume and m * k * n >= thickness * area

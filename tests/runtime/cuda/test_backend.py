@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,7 @@ def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatc
             raise cupy.cuda.memory.OutOfMemoryError(1, 1)
         return kernels.pack(left, right, *args, **given)
 
-    limited = cuda_backend.Kernels(
-        kernels.xp, short, kernels.pack_one, kernels.gemm, kernels.repair, kernels.small
-    )
+    limited = replace(kernels, pack=short)
     monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: limited)
     cupy.testing.assert_array_equal(matmul(a, b, scheme=scheme), whole)
     assert len(calls) > 4

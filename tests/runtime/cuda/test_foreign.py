@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda import break_even, foreign
 from mixpert_py.runtime.dispatch import dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, use
@@ -44,6 +45,12 @@ class Tensor:
 
     def detach(self) -> "Tensor":
         return Tensor(self.x)
+
+    def resolve_conj(self) -> "Tensor":
+        return self
+
+    def resolve_neg(self) -> "Tensor":
+        return self
 
     def lend(self) -> ndarray:
         assert Stream.here.ptr == 77
@@ -163,12 +170,18 @@ def test_who_asked_for_tf32_keeps_it(torch: Any) -> None:
 
 
 @pytest.mark.usefixtures("torch")
+def test_tensors_of_two_types_are_pytorchs_to_refuse() -> None:
+    assert ran(tensor(40, 40, dtype=np.float64), tensor(40, 40), "int8x6")[1] is Reason.DTYPE
+
+
+@pytest.mark.usefixtures("torch")
 def test_tensors_of_the_host_and_other_devices() -> None:
     a = tensor(8, 8)
     assert ran(tensor(8, 8, is_cuda=False), a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
     elsewhere = Tensor(a.x, device=1)
     a.device = elsewhere.device
-    assert ran(a, tensor(8, 8), "int8x6") == ("native", Reason.OTHER_DEVICE)
+    with pytest.raises(DeviceError, match=r"cuda:1 and cuda:0: move one, as in `b.to\('cuda:1"):
+        ran(a, tensor(8, 8), "int8x6")
 
 
 @pytest.mark.usefixtures("torch")
@@ -222,7 +235,7 @@ class Bfloat16:
     def detach(self) -> "Bfloat16":
         return self
 
-    cpu = detach
+    resolve_conj = resolve_neg = cpu = detach
 
     def numpy(self) -> Any:
         raise TypeError("Got unsupported ScalarType BFloat16")

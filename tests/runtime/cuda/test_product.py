@@ -208,9 +208,9 @@ def test_outliers_are_counted_where_somebody_asks() -> None:
     a, b = normal(8, 300), normal(300, 8, seed=1)
     a.x[3] = 110 / 256 / 127  # every second digit is large, while one entry is most of the norm
     a.x[3, 0] = 1
-    assert made(a, b, "int8x6", traced=True).outliers == 1 / 16
-    assert made(a, b, "int8x6").outliers == 0.0
-    assert made(a, b, "int8x10", traced=True).outliers == 0.0
+    assert made(a, b, "int8x6", traced=True).outliers() == 1 / 16
+    assert made(a, b, "int8x6").outliers() == 0.0
+    assert made(a, b, "int8x10", traced=True).outliers() == 0.0
 
 
 SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))

@@ -103,7 +103,7 @@ def test_certificates_and_outliers_come_back() -> None:
     a[3, 0] = 1
     made = transfer.make(a, b, "int8x6", traced=True)
     assert isinstance(made, Made)
-    assert made.outliers == 1 / 9
+    assert made.outliers() == 1 / 9
     made = transfer.make(a, b, "int8x6", certificate=True)
     assert isinstance(made, Made)
     assert made.certificate is not None

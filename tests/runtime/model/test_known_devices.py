@@ -59,12 +59,27 @@ def test_the_users_own_come_first() -> None:
 
 
 def test_a_file_that_is_no_model_is_named(home: Path) -> None:
-    path = path_of("NVIDIA H200")
-    path.parent.mkdir(parents=True)
+    path = keep(find("h200"))
     path.write_text("format = 1\n")
     assert home in path.parents
     with pytest.raises(DeviceError, match=r"nvidia-h200\.toml:1: key 'device': missing"):
         find("h200")
+
+
+def test_a_file_that_others_could_have_written_is_none() -> None:
+    shipped = find("t4")
+    path = keep(msgspec.structs.replace(shipped, cuda="99.9"))
+    path.chmod(0o622)
+    assert find("t4") == shipped
+
+
+def test_a_folder_that_others_can_write_to_gets_no_model(home: Path) -> None:
+    folder = path_of("Tesla T4").parent
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    with pytest.raises(DeviceError, match=r"tesla-t4\.toml: cannot write .* others than you can"):
+        keep(find("t4"))
+    assert not list(folder.iterdir())
 
 
 def test_exact_names_are_not_taken_for_words_of_others() -> None:

@@ -72,7 +72,7 @@ def test_numbers_tables_and_lists_come_back() -> None:
         ('origin = "published"', 'origin = "guessed"', r"t4:5: key 'origin': Invalid enum value"),
         ("date = 2026-11-22", 'date = "soon"', r"t4:4: key 'date': "),
         ("rates =", "rate =", r"t4:\d+: key 'rates\.int8': published without a source"),
-        ('l2 = "NVIDIA', '"l2.latency" = "NVIDIA', r"key 'l2\.size': published without a source"),
+        ('l2 = "CUDA', '"l2.latency" = "CUDA', r"key 'l2\.size': published without a source"),
         (
             'origin = "published"',
             'origin = "measured"',

@@ -23,6 +23,7 @@ class FakeChip:
     def __init__(self) -> None:
         self.memory: dict[int, NDArray[np.uint64]] = {}
         self.elapsed = 0.0  # seconds of the last launch
+        self.constants: Mapping[str, Any] = {}  # the same
 
     def words(self, count: int) -> Any:
         memory = np.zeros(count, np.uint64)
@@ -31,12 +32,22 @@ class FakeChip:
             data=SimpleNamespace(ptr=memory.ctypes.data), get=lambda: memory.copy()
         )
 
-    def kernel(self, file: str, name: str, constants: Mapping[str, Any], shared: int = 0) -> str:
-        return name
+    def kernel(
+        self, file: str, name: str, constants: Mapping[str, Any], shared: int = 0
+    ) -> tuple[str, Mapping[str, Any]]:
+        return name, constants
 
-    def run(self, kernel: str, grid: int, block: int, *words: int, shared: int = 0) -> None:
+    def run(
+        self,
+        kernel: tuple[str, Mapping[str, Any]],
+        grid: int,
+        block: int,
+        *words: int,
+        shared: int = 0,
+    ) -> None:
+        name, self.constants = kernel
         out = self.memory[words[0]]
-        if kernel == "alone":
+        if name == "alone":
             out[:2] = OVERHEAD + LATENCY, OVERHEAD
             return
         cycles = words[2] * GROUP * max(CHAIN, block // 32 * INTERVAL)

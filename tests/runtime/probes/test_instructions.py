@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.runtime.model.device_model import Instruction, Rates
 from mixpert_py.runtime.probes.instructions import Timer, instructions, timed
-from mixpert_py.runtime.probes.specs import largest_int8, specs
+from mixpert_py.runtime.probes.specs import SUMS, largest_int8, specs
 from tests.runtime.probes.fake_chip import CHAIN, CLOCK, INTERVAL, LATENCY, FakeChip
 
 
@@ -27,6 +27,16 @@ def test_a_full_chip_is_kept_busy_as_long_as_asked() -> None:
     timer = Timer(chip, largest_int8(80))
     steps = timer.steps_of(2e-3)
     assert timer.elapsed(*timer.full, steps).seconds == pytest.approx(2e-3, rel=1e-2)
+
+
+def test_a_chain_has_one_sum_and_a_full_chip_several() -> None:
+    chip: Any = FakeChip()
+    timer = Timer(chip, next(spec for spec in specs(80) if spec.name == "fma float32"))
+    ran = []
+    for grid, threads in ((1, timer.spec.group), timer.full):
+        timer.launch(grid, threads, 1)
+        ran.append(chip.constants["SUMS"])
+    assert ran == [1, SUMS]
 
 
 def test_the_tables_are_those_of_a_device_model() -> None:

@@ -49,5 +49,15 @@ def test_a_file_is_included_from_this_folder_or_from_that_of_the_kernels() -> No
     assert "wgmma.mma_async" in text  # ../kernels/wgmma.cuh
 
 
+def test_sums_of_a_full_chip_take_turns_and_those_of_a_chain_do_not() -> None:
+    for spec in specs(90):
+        if spec.name.startswith("fma"):
+            assert spec.constants["SUMS"] == 1
+            assert GROUP % int(spec.full["SUMS"]) == 0
+            assert set(spec.full) < set(spec.constants)
+        else:
+            assert not spec.full
+
+
 def test_the_group_of_a_chain_is_what_is_counted() -> None:
     assert f"constexpr int GROUP = {GROUP};" in source_text("timing.cuh", (), PACKAGE)

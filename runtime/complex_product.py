@@ -1,0 +1,116 @@
+"""Complex products by real ones, of the operands' real and imaginary parts.
+
+    Re C = Re A · Re B − Im A · Im B        Im C = Re A · Im B + Im A · Re B
+
+The four are one product of stacks, (2, 1, m, k) by (2, k, n): each part is split once, under scales
+of its own, so that the real and the imaginary part of C are each as accurate as real products are.
+Cheaper ways are not. Three products (Karatsuba; BLAS's gemm3m, Higham 1992) and a single one of
+[Re A, Im A] bound the error by the larger part alone: where imaginary parts are 1e-5 of the real
+ones, they leave 1e-2 of the imaginary part of C wrong, these four 4e-7, the native product 3e-7.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.call import Array, Made
+from mixpert_py.runtime.complex_certificate import as_moduli
+from mixpert_py.runtime.trace import Reason
+
+
+class Way(NamedTuple):
+    """How a library's arrays are taken apart and put together.
+
+    split: complex x → its parts (2, *x.shape), contiguous. join: the products of parts, (2, 2, *s)
+    or (2, *s), and where C goes: an array of shape s, any strides.
+    """
+
+    xp: Any
+    split: Callable[[Any], Any]
+    join: Callable[[Any, Any], None]
+
+
+def is_complex(*operands: Any) -> bool:
+    """Whether any of some arrays is."""
+    return any(x.dtype.kind == "c" for x in operands)
+
+
+def widened(x: Any) -> Any:
+    """An array in float64, or complex128; itself if it is."""
+    return x.astype(np.complex128 if is_complex(x) else np.float64, copy=False)
+
+
+def multiply(
+    way: Way,
+    a: Any,
+    b: Any,
+    product: Callable[[Any, Any], Made | Reason],
+    *,
+    left: Any = None,
+    right: Any = None,
+    out: Any = None,
+) -> Made | Reason:
+    """A·B, at least one of them complex, by a product of real operands; or why that is not made.
+
+    a: (…, m, k), b: (…, k, n), float32, float64 or complex of these, any strides; stacks broadcast.
+    product: takes real operands likewise. left, right: parts of an operand, if they are known. out:
+    where the result goes, an array of its shape and type, any strides; it may overlap a and b. A
+    certificate of the parts becomes one of moduli.
+
+    NaN and Inf: parts of C are what the formulas above make of them.
+    """
+    depth = max(a.ndim, b.ndim)
+    if is_complex(a):
+        left = parts(way, a) if left is None else left
+        x = _lifted(left, depth - a.ndim + is_complex(b))
+    else:
+        x = a
+    if is_complex(b):
+        right = parts(way, b) if right is None else right
+        y = _lifted(right, depth - b.ndim)
+    else:
+        y = b
+    made = product(x, y)
+    if isinstance(made, Reason):
+        return made
+    count = is_complex(a) + is_complex(b)
+    if out is None:
+        out = way.xp.empty(made.value.shape[count:], np.result_type(a.dtype, b.dtype))
+    way.join(made.value, out)
+    if made.certificate is not None:
+        made = made._replace(certificate=as_moduli(way.xp, made.certificate, a, b))
+    return made.into(out)
+
+
+def parts(way: Way, x: Any) -> Any:
+    """The real and the imaginary part of x (…, rows, columns) as one array, (2, *x.shape).
+
+    A stack that repeats itself along an axis does so here, too.
+    """
+    once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.strides[:-2])
+    return way.xp.broadcast_to(way.split(x[once]), (2, *x.shape))
+
+
+def _lifted(both: Any, axes: int) -> Any:
+    """Parts with more axes of one before their stack's own."""
+    return both[(slice(None), *(None,) * axes)]
+
+
+def split(x: Array) -> Array:
+    """A NumPy array's parts; see `Way`."""
+    return np.stack([x.real, x.imag])
+
+
+def join(products: Array, out: Array) -> None:
+    """Products of parts, NumPy's, as one complex array; see `Way`."""
+    if products.ndim == out.ndim + 1:
+        out.real, out.imag = products
+        return
+    (rr, ri), (ir, ii) = products
+    with np.errstate(all="ignore"):
+        np.subtract(rr, ii, out=out.real)
+        np.add(ri, ir, out=out.imag)
+
+
+NUMPYS = Way(np, split, join)

@@ -1,0 +1,82 @@
+"""How much memory of the device a product takes besides its operands and its result.
+
+    W = P(A, m) + P(B, n) + S
+
+P(x, rows) is an operand of `rows` rows (A's) or columns (B's), packed into `count` slices whose
+elements take `size` bytes (1 of integers, 2 of FP16 and BF16, 4 of TF32), in bytes:
+
+    count · ⌈rows⌉8 · size · ⌈k⌉step  +  4 · rows · blocks  +  rows  +  32 KiB
+
+its slices, k padded to steps of 64 bytes, or to whole blocks; a scale for each block of k; a flag
+for each row; and what a tile may read past the end. Another rows · blocks where there are several
+blocks, which may be outliers; 8 · rows · (2 + count) where norms are measured. An operand whose
+rows are contiguous, and k long, takes a few bytes for each row and stretch of k while it is packed.
+S is what thread blocks that share the last tiles leave for one another: no more than 4 bytes ·
+accumulators · tile for each multiprocessor. For int8x6 of float32, W is 0.75 (mk + kn) · 4 bytes,
+and little more.
+"""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from mixpert_py.runtime.call import result_shape
+from mixpert_py.runtime.complex_product import is_complex
+from mixpert_py.runtime.cuda.gemm import scratch
+from mixpert_py.runtime.cuda.tile import Depth
+from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.packing import packed_bytes, pooled
+from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.scheme import Scheme
+
+
+def needs(
+    a: Form | None,
+    b: Form | None,
+    scheme: Scheme,
+    result: str,
+    batch: int,
+    m: int,
+    n: int,
+    device: int,
+    *,
+    rule: OutlierRule = "loss",
+    measure: bool = False,
+) -> int:
+    """W, as CuPy's memory pool counts it, of what is multiplied at a time.
+
+    a, b: None for an operand that is packed already, not for both. result: the type of the product,
+    of which a launch makes `batch` matrices (m, n). Allocates nothing.
+    """
+    forms = tuple(x for x in (a, b) if x is not None)
+    which: Literal["both", "left", "right"] = "both"
+    if len(forms) == 1:
+        which = "right" if a is None else "left"
+    packed = packed_bytes(scheme, which, forms, result, rule, measure, device)
+    k = forms[0].k
+    place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1], False)
+    depth = Depth(place.steps, place.blocks, place.steps_per_block)
+    shared = scratch(scheme, m, n, batch, depth, result == "float64", device)
+    return int(packed + pooled(shared))
+
+
+def besides(name: str, a: Any, b: Any, out: Any, left: Any = None, right: Any = None) -> int:
+    """Bytes of whole arrays that a product takes besides W: operands cast to float64, or the parts
+    of complex ones, and products of these.
+
+    a, b: arrays of any library. out: None where the product is an array of its own. left, right:
+    an operand that is packed already, parts and all.
+    """
+    size = math.prod(result_shape(a, b))
+    if name == "float64":
+        wide = 16 if is_complex(a, b) else 8
+        casts = sum(x.size * wide for x in (a, b) if x.dtype.itemsize < wide)
+        return int(casts) + (size * wide if casts or out is not None else 0)
+    if not is_complex(a, b):
+        return 0
+    split = ((a, left), (b, right))
+    parts = sum(x.size * x.dtype.itemsize for x, ready in split if is_complex(x) and ready is None)
+    real = np.result_type(a.dtype, b.dtype).itemsize // 2
+    return int(parts + 2 ** (is_complex(a) + is_complex(b)) * size * real)

@@ -1,0 +1,275 @@
+"""Products of Dask arrays: Dask's own blockwise graph, with our product at each pair of blocks.
+
+Nothing is computed here: a product of Dask arrays is one again, with the chunks, the dtype and the
+kind of blocks that the program's own call gives. What is in force here travels in the graph, since
+a worker has no context of ours. Dask is never imported but by who has such an array.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial, reduce
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, matmul_shape
+from mixpert_py.runtime.contraction import expand, read
+from mixpert_py.runtime.in_force import InForce, current, require_backend, use
+from mixpert_py.runtime.remote_trace import Origin, origin_of
+from mixpert_py.runtime.schemes import get
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Multiplies blocks, wherever a task of the graph runs, under what was in force for its site.
+
+    word: "matmul", "tensordot" or "einsum"; first: the argument before the blocks, if any. summed:
+    where in the result the axes stand, of length 1, that are summed over: the sum over blocks is
+    taken along them. origin: whose trace its calls belong to.
+    """
+
+    word: str
+    first: tuple[str, ...]
+    options: Mapping[str, Any]
+    summed: Index
+    force: InForce
+    site: str | None
+    origin: Origin | None
+
+    def __call__(self, *blocks: Any) -> Any:
+        trace = None if self.origin is None else self.origin.trace()
+        with use(replace(self.force, trace=trace)):
+            product = _functions()[self.word](*self.first, *blocks, site=self.site, **self.options)
+        if self.origin is not None and trace is not None:
+            self.origin.send(trace)
+        axes = range(product.ndim + len(self.summed))
+        return product[tuple(None if axis in self.summed else slice(None) for axis in axes)]
+
+
+def is_dask(*operands: Any) -> bool:
+    """Whether any operand is a Dask array."""
+    array = getattr(sys.modules.get("dask.array"), "Array", None)
+    return array is not None and any(isinstance(x, array) for x in operands)
+
+
+def product(call: Call, wish: Wish) -> Any | None:
+    """A product of matmul or dot, as a Dask array; None where the call is to run as it is.
+
+    Raises what the call raises, PlanError for an unknown scheme or backend.
+    """
+    if call.destination is not None or call.shape_of not in (matmul_shape, dot_shape):
+        return None
+    wanted = call.run()
+    arrays = _arrays(wanted, call.a, call.b)
+    if arrays is None or not _is_wished(wanted, arrays, wish):
+        return None
+    options = {} if wish.guarantee is None else {"guarantee": wish.guarantee}
+    if call.shape_of is matmul_shape:
+        made = _matmul(arrays, partial(_block, wish, "matmul", options=options), wanted)
+    else:
+        a, b = arrays
+        axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
+        made = _tensordot(arrays, axes, partial(_block, wish, "tensordot"), wanted)
+    return _kept(made, wish)
+
+
+def tensordot(native: Native, a: Any, b: Any, axes: Any, wish: Wish) -> Any | None:
+    """native(a, b, axes), a tensordot, as a Dask array; else as `product`."""
+    current().choice(wish.site)  # from here a warning of a stale plan finds the program's own line
+    wanted = native(a, b, axes)
+    arrays = _arrays(wanted, a, b)
+    if arrays is None or not _is_wished(wanted, arrays, wish):
+        return None
+    if isinstance(axes, int):
+        axes = range(arrays[0].ndim - axes, arrays[0].ndim), range(axes)
+    pairs = [
+        tuple(int(axis) % x.ndim for axis in np.atleast_1d(part))
+        for part, x in zip(axes, arrays, strict=True)
+    ]
+    block = partial(_block, wish, "tensordot")
+    return _kept(_tensordot(arrays, (pairs[0], pairs[1]), block, wanted), wish)
+
+
+def einsum(
+    native: Native, operands: Sequence[Any], options: Mapping[str, Any], wish: Wish
+) -> Any | None:
+    """native(*operands, **options), an einsum, as a Dask array; else as `product`."""
+    current().choice(wish.site)
+    wanted = native(*operands, **options)
+    subscripts, given = read(operands)
+    arrays = _arrays(wanted, *given)
+    if arrays is None or not _is_wished(wanted, arrays, wish) or len(arrays) < 2:
+        return None
+    terms = None if subscripts is None else expand(subscripts, tuple(x.ndim for x in arrays))
+    if terms is None or not options.keys() <= {"optimize", "dtype"}:
+        return None
+    # Dask may cut operands finer so that blocks of the result are no larger than theirs.
+    chunks = dict(zip(terms.output, wanted.chunks, strict=True))
+    arrays = tuple(
+        _cut(x, [chunks.get(letter) for letter in letters])
+        for x, letters in zip(arrays, terms.inputs, strict=True)
+    )
+    sums = "".join(sorted(set("".join(terms.inputs)) - set(terms.output)))
+    out = terms.output + sums
+    block = _block(
+        wish,
+        "einsum",
+        tuple(range(len(terms.output), len(out))),
+        first=(f"{','.join(terms.inputs)}->{terms.output}",),
+        options=dict(options),
+    )
+    numbers = [tuple(out.index(letter) for letter in letters) for letters in terms.inputs]
+    made = _blockwise(block, len(out), arrays, numbers, wanted)
+    return _kept(made.sum(axis=block.summed) if sums else made, wish)
+
+
+def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
+    """The operands as Dask arrays of NumPy's or CuPy's own; None where they, or the product that
+    the program makes, are anything else, or hold no floats.
+    """
+    import dask.array as da
+
+    if not is_dask(wanted) or wanted.dtype.kind not in "fc":
+        return None
+    arrays = tuple(da.asanyarray(x) for x in operands)
+    kinds = {np.ndarray, getattr(sys.modules.get("cupy"), "ndarray", np.ndarray)}
+    return arrays if all(type(x._meta) in kinds and x.ndim for x in arrays) else None
+
+
+def _is_wished(wanted: Any, arrays: Sequence[Any], wish: Wish) -> bool:
+    """Whether blocks may be other than the program's: by a scheme or a GPU; or be traced."""
+    force = current()
+    scheme = wish.scheme or force.choice(wish.site).scheme
+    backend = wish.backend or force.backend
+    if backend != "cuda":  # which is for each worker to have
+        require_backend(backend)
+    get(scheme or "native")
+    if force.trace is not None or scheme not in (None, "native"):
+        return True
+    unchosen = scheme is None and all(x.dtype == np.float32 for x in arrays)
+    return unchosen or wish.guarantee is not None or (scheme is None and backend is not None)
+
+
+def _block(
+    wish: Wish,
+    word: str,
+    summed: Index,
+    *,
+    first: tuple[str, ...] = (),
+    options: Mapping[str, Any] | None = None,
+) -> Block:
+    """What multiplies the blocks of a call of which so much is wished."""
+    force = current()
+    choice = force.choice(wish.site)
+    there = InForce(
+        wish.scheme or choice.scheme,
+        backend=wish.backend or force.backend,
+        workspace_limit=force.workspace_limit,
+        devices=force.devices,
+    )
+    length = wish.block or (choice.block if wish.scheme is None else None)
+    given = dict(options or {}) | ({} if length is None else {"block": length})
+    return Block(word, first, given, summed, there, wish.site, origin_of(force.trace))
+
+
+def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: Any) -> Any:
+    """As dask.array.matmul, which sums without joining blocks: they would take as much again."""
+    import dask.array as da
+
+    a, b = arrays
+    rows = a if a.ndim > 1 else a[np.newaxis, :]
+    columns = b if b.ndim > 1 else b[:, np.newaxis]
+    ndim = max(rows.ndim, columns.ndim)
+    rows = rows[(np.newaxis,) * (ndim - rows.ndim)]
+    columns = columns[(np.newaxis,) * (ndim - columns.ndim)]
+    stack = tuple(range(ndim - 2))
+    numbers = [(*stack, ndim - 2, ndim - 1), (*stack, ndim - 1, ndim)]
+    made = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
+    if made.shape[-2] == 1:
+        made = made.squeeze(-2)
+    else:
+        made = da.reduction(
+            made, _added, _added, axis=ndim - 1, dtype=made.dtype, concatenate=False
+        )
+    if a.ndim == 1:
+        made = made.squeeze(-2)
+    return made.squeeze(-1) if b.ndim == 1 else made
+
+
+def _tensordot(
+    arrays: Sequence[Any],
+    axes: tuple[Index, Index],
+    block: Callable[..., Block],
+    wanted: Any,
+) -> Any:
+    """As dask.array.tensordot: the sum over blocks is dask.array's own."""
+    a, b = arrays
+    left, right = axes
+    numbers = [list(range(a.ndim)), list(range(a.ndim, a.ndim + b.ndim))]
+    for i, j in zip(left, right, strict=True):
+        numbers[1][j] = numbers[0][i]
+    free = [number for number in numbers[1] if number >= a.ndim]
+    place = {number: at for at, number in enumerate((*numbers[0], *free))}
+    indices = [tuple(place[number] for number in some) for some in numbers]
+    made = block(tuple(sorted(left)), options={"axes": axes})
+    result = _blockwise(made, len(place), arrays, indices, wanted)
+    return result.sum(axis=made.summed) if left else result
+
+
+def _blockwise(
+    block: Block, ndim: int, arrays: Sequence[Any], indices: Sequence[Index], wanted: Any
+) -> Any:
+    """The products of all pairs of blocks that meet, an axis of `ndim` for each index."""
+    import dask.array as da
+    from dask.array.utils import meta_from_array
+
+    return da.blockwise(
+        block,
+        tuple(range(ndim)),
+        *[part for pair in zip(arrays, indices, strict=True) for part in pair],
+        token=f"mixpert-{block.word}",
+        adjust_chunks=dict.fromkeys(block.summed, 1),
+        dtype=wanted.dtype,
+        meta=meta_from_array(wanted._meta, ndim=ndim, dtype=wanted.dtype),
+        concatenate=False,
+    )
+
+
+def _added(blocks: Any, axis: Index, keepdims: bool) -> Any:
+    """The sum of blocks that have length 1 along the axis, in their order."""
+    total = reduce(np.add, blocks) if isinstance(blocks, list) else blocks
+    return total if keepdims else total.squeeze(axis[0])
+
+
+def _cut(x: Any, chunks: Sequence[tuple[int, ...] | None]) -> Any:
+    """A Dask array in the chunks that are given for some axes."""
+    finer = {
+        axis: wanted
+        for axis, (wanted, size) in enumerate(zip(chunks, x.shape, strict=True))
+        if wanted is not None and sum(wanted) == size and not math.isnan(size)
+    }
+    return x.rechunk(finer) if finer else x
+
+
+def _kept(made: Any, wish: Wish) -> Any:
+    """The product, which a run that is judged by it keeps; it is computed when it is looked at."""
+    trace = current().trace
+    if trace is not None and wish.site in trace.keep and 0 not in made.shape:
+        trace.keep_result(wish.site, made)
+    return made
+
+
+@cache
+def _functions() -> dict[str, Callable[..., Any]]:
+    """Ours by name. Imported here: they come by this file on their way to a product."""
+    from mixpert_py.runtime import dispatch, einsum, tensordot
+
+    return {
+        "matmul": dispatch.matmul,
+        "tensordot": tensordot.tensordot,
+        "einsum": einsum.einsum,
+    }

@@ -1,0 +1,68 @@
+"""Files that are believed only if nobody but this user could have written them.
+
+Such a file and its folder belong to the user, nobody else may write to them, and neither is a link.
+"""
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+FOLDER_MODE = 0o700
+WRITABLE_BY_OTHERS = 0o022
+
+
+def read(path: Path) -> bytes | None:
+    """The content of a file; None where there is none to be believed."""
+    try:
+        if not _is_ours(os.lstat(path.parent), stat.S_ISDIR):
+            return None
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not _is_ours(os.fstat(file.fileno()), stat.S_ISREG):
+                return None
+            return file.read()
+    except OSError:
+        return None
+
+
+def files(folder: Path) -> list[Path]:
+    """Those of a folder that `read` reads."""
+    try:
+        if not _is_ours(os.lstat(folder), stat.S_ISDIR):
+            return []
+        return [path for path in folder.iterdir() if _is_ours(path.lstat(), stat.S_ISREG)]
+    except OSError:
+        return []
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a file, for this user alone to read, and make its folder where there is none.
+
+    In one step: of writers at the same time, one is the last. Raises OSError where that cannot be
+    done, and where it would not be believed afterwards.
+    """
+    folder = path.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    if not _is_ours(os.lstat(folder), stat.S_ISDIR):
+        raise PermissionError(errno.EPERM, "others than you can write to this folder", str(folder))
+    # Not forced to the disk: what a power failure leaves half, who reads it has to know.
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _is_ours(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+    if not is_kind(status.st_mode):
+        return False
+    if not hasattr(os, "getuid"):  # owners and modes mean something on POSIX only
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & WRITABLE_BY_OTHERS
