@@ -4,6 +4,7 @@
     mixpert_py.install(["net"])       rewrite packages as they are imported
     %load_ext mixpert_py              in a notebook: rewrite the cells under %%mixpert
     mixpert_py.precision("int8x6")    one scheme for all products of a block
+    mixpert_py.on_gpu(devices="all")  all GPUs; workspace_limit=…, how much memory of each
     mixpert_py.matmul(a, b), dot …    one product; inner, tensordot, multi_dot, einsum as well
     mixpert_py.pack(b)                an operand packed once, for many products
     mixpert_py.observe(name, value)   a value that a tuner judges the program by
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.dispatch import dot, dot_method, matmul
     from mixpert_py.runtime.einsum import einsum
     from mixpert_py.runtime.fused import fused
-    from mixpert_py.runtime.in_force import precision
+    from mixpert_py.runtime.in_force import on_gpu, precision
     from mixpert_py.runtime.in_place import imatmul, target
     from mixpert_py.runtime.inner import inner
     from mixpert_py.runtime.kept import pack
@@ -54,6 +55,7 @@ __all__ = [
     "matmul",
     "multi_dot",
     "observe",
+    "on_gpu",
     "pack",
     "precision",
     "schemes",
@@ -79,6 +81,7 @@ _HOMES = {
     "matmul": "mixpert_py.runtime.dispatch",
     "multi_dot": "mixpert_py.runtime.multi_dot",
     "observe": "mixpert_py.observation",
+    "on_gpu": "mixpert_py.runtime.in_force",
     "pack": "mixpert_py.runtime.kept",
     "precision": "mixpert_py.runtime.in_force",
     "schemes": "mixpert_py.runtime.schemes",

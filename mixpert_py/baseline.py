@@ -94,6 +94,6 @@ def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
     if reference == NATIVE:
         return native.values
     dtypes = {dtype for site in native.result.sites.values() for dtype in site.dtypes}
-    if dtypes.isdisjoint({"float32", "float16"}):
+    if dtypes.isdisjoint({"float32", "float16", "complex64"}):
         return native.values
     return experiment.everywhere("float64").values

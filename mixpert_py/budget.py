@@ -23,7 +23,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
 
-NARROW = {"float32", "float16"}
+NARROW = {"float32", "float16", "complex64"}
 
 PlanOrPath = str | os.PathLike[str] | Plan
 Values = dict[str, npt.NDArray[Any]]

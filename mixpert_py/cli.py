@@ -17,6 +17,7 @@ from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
 from mixpert_py.errors import MixPertError
 from mixpert_py.file_commands import rewrite, unrewrite
+from mixpert_py.gpu_cluster import cluster
 from mixpert_py.plan_diff_command import plan_diff
 from mixpert_py.probe_command import probe
 from mixpert_py.program_command import ProgramCommand
@@ -252,4 +253,5 @@ cli.add_command(verify)
 cli.add_command(report)
 cli.add_command(tiles)
 cli.add_command(probe)
+cli.add_command(cluster)
 plan_group.add_command(plan_diff)

@@ -7,6 +7,7 @@ What counts there is how many slice products a tensor core would have to make.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from mixpert_py.runtime.call import is_wide, real_products
 from mixpert_py.runtime.schemes import get
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.noise import middle, time_noise
@@ -19,8 +20,10 @@ Cost = Callable[[str, SiteResult, str], float]
 def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
     """Multiply-adds on INT8 tensor cores that take as long as the site's calls under the scheme."""
     if scheme == "native":
-        scheme = "float64" if "float64" in trace.dtypes else "float32"
-    return get(scheme).cost * sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+        scheme = "float64" if is_wide(*trace.dtypes) else "float32"
+    products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+    volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+    return get(scheme).cost * products * volume
 
 
 class Clock:

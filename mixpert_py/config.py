@@ -170,6 +170,22 @@ def told_by_parent() -> str:
     return os.environ[_FROM_PARENT]
 
 
+def workspace_limit() -> int | None:
+    """Bytes that a product may take of a GPU besides operands and result; None: as many as needed.
+
+    MIXPERT_WORKSPACE_LIMIT, else `[tool.mixpert] workspace_limit` of the running program's project.
+    Raises PlanError for anything but a number, SourceError where pyproject.toml is wrong.
+    """
+    from mixpert_py import pyproject
+
+    named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
+    if named is None:
+        return pyproject.workspace_limit(str(_running_folder()))
+    if not named.isdecimal():
+        raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {named!r}: wanted a number of bytes")
+    return int(named)
+
+
 def look_up_plans() -> None:
     """Let the runtime find plans by itself, as a rewritten program needs it.
 
@@ -178,12 +194,17 @@ def look_up_plans() -> None:
     from mixpert_py.runtime import in_force
 
     if in_force.is_initial():
-        in_force.set_default(in_force.InForce(find_plan=find_plan))
+        limit = workspace_limit()
+        in_force.set_default(in_force.InForce(find_plan=find_plan, workspace_limit=limit))
 
 
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None where there is none."""
+    return _found(_running_folder() / f"{module}{SUFFIX}")
+
+
+def _running_folder() -> Path:
+    """Where the running file is."""
     running = getattr(sys.modules.get("__main__"), "__file__", None)
-    folder = Path(running).parent if running else Path.cwd()
-    return _found(folder / f"{module}{SUFFIX}")
+    return Path(running).parent if running else Path.cwd()

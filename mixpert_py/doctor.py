@@ -109,16 +109,20 @@ def _gpu(gpu: "Device | Absent") -> str:
 
 def _device_model(gpu: "Device | Absent") -> str:
     """Which one is in use, from where, and how old it is."""
+    from mixpert_py.runtime import own_files
     from mixpert_py.runtime.cuda.device import Absent
-    from mixpert_py.runtime.model import known_devices
+    from mixpert_py.runtime.model import STANDS_IN, known_devices
 
     if isinstance(gpu, Absent):
         return f"none in use; known are {', '.join(known_devices.names())}"
     try:
         model = known_devices.find(gpu.name)
     except DeviceError as error:
-        return f"{known_devices.STANDS_IN} stands in: {error} (`mixpert probe` makes one)"
+        return f"{STANDS_IN} stands in: {error} (`mixpert probe` makes one)"
     path = known_devices.path_of(gpu.name)
     days = (datetime.date.today() - model.date).days
     age = "of today" if days == 0 else f"{days} day{'s' * (days != 1)} old"
-    return f"{path if path.exists() else 'shipped'}, {model.origin}, {age}"
+    if path in own_files.files(path.parent):
+        return f"{path}, {model.origin}, {age}"
+    left = f"; {path} is left, others could have written it" if path.exists() else ""
+    return f"shipped, {model.origin}, {age}{left}"

@@ -1,21 +1,20 @@
 """Runs a program under plans, each run in a process of its own: the tuner's `measure`."""
 
-import json
 import marshal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
-from mixpert_py import gpu_use, launcher, printed, process, work_folder
+from mixpert_py import gpu_use, launcher, printed, work_folder
+from mixpert_py.comparison import Comparison
 from mixpert_py.errors import ProgramError, ShapeError
-from mixpert_py.judge import Judge
 from mixpert_py.launcher import Program
 from mixpert_py.plan import Plan, Site
 from mixpert_py.run import Run, Values
+from mixpert_py.run_folder import RunFolder
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.trials import TRIAL, Trials
 from mixpert_py.tuner.measurement import Measurement
@@ -28,25 +27,6 @@ from mixpert_py.written_file import WrittenFile
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What of a program is compared, and how.
-
-    variables: of the main module, asked for by the user; files: of numbers, which the program
-    writes; stdout: the numbers that it prints. Where it observes values itself, those are compared
-    too. Where there is none of all these: the variables `names`, else the results of the call sites
-    `sinks`; these in any case where `with_sinks`.
-    """
-
-    judge: Judge
-    variables: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    stdout: bool = False
-    names: tuple[str, ...] = ()
-    sinks: tuple[str, ...] = ()
-    with_sinks: bool = False
 
 
 class Experiment:
@@ -185,7 +165,6 @@ class Experiment:
         with tempfile.TemporaryDirectory(
             prefix=work_folder.PREFIX, ignore_cleanup_errors=True
         ) as folder:
-            (Path(folder) / "code.marshal").write_bytes(self._code)
             directory = self._work_folder.for_run(folder)
             job = Job(
                 folder,
@@ -207,24 +186,20 @@ class Experiment:
                 self._products(plan, scheme),
                 self._first is not None and not self._first.on_gpu,
             )
-            job_file = Path(folder) / "job.json"
-            # json and not msgspec: file names and arguments need not be valid Unicode.
-            job_file.write_text(json.dumps(msgspec.to_builtins(job)))
+            run_folder = RunFolder(Path(folder))
+            job_file = run_folder.write(self._code, job)
             files = [WrittenFile(name, directory) for name in comparison.files]
             before = None if self.slowest else work_folder.state(directory)
             limit = self._limit(shadowed=bool(levels))
             ended = self._workers.run(str(job_file), limit, warm=warm)
-            result = self._result(ended, Path(folder), limit)
+            result = run_folder.result(program.argv[0], ended, limit)
             if self.slowest:  # what the first run showed is not kept with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             if levels:  # a profile is asked for errors of products, not of the program
                 return Run(result)
-            values = {
-                name: np.load(Path(folder) / file, allow_pickle=False)
-                for name, file in result.values.items()
-            }
+            values = run_folder.values(result)
             for file in files:
                 values |= file.arrays()
             said = printed.text_in(Path(folder)) if comparison.stdout else ""
@@ -258,22 +233,3 @@ class Experiment:
         limit = max(LEAST_LIMIT, LIMIT_FACTOR * self.slowest)
         # A profile or an emulated run multiplies in NumPy what the program multiplied natively.
         return max(limit, FIRST_LIMIT) if shadowed or emulates(self.backend) else limit
-
-    def _result(self, ended: process.Ended, folder: Path, limit: float) -> Result:
-        name = self.program.argv[0]
-        said = ended.last_lines()
-        if ended.code is None:
-            how = f"still running after {limit:g} s, and was stopped"
-        elif ended.code < 0:
-            how = f"killed by signal {-ended.code}"
-        elif ended.code > 0:
-            how = f"ended with exit code {ended.code}"
-        elif not (folder / "result.json").exists():
-            how = "left before its end (os._exit?)"
-        else:
-            result = msgspec.json.decode((folder / "result.json").read_bytes(), type=Result)
-            if not result.missing:
-                return result
-            how = f"has no numeric value for {', '.join(result.missing)}"
-            said = ""
-        raise ProgramError(f"{name}: {how}" + (f"; its last lines:\n{said}" if said else ""))

@@ -5,10 +5,9 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Mapping, Sequence
-from os import close, fdopen, fsencode, pipe
 from typing import IO
 
-from mixpert_py import process
+from mixpert_py import job_socket, process
 
 # Only there do packets have bounds and does the other end's close count; on macOS, besides, a fork
 # must not multiply.
@@ -25,19 +24,7 @@ class ForkServer:
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            descriptor = theirs.fileno()
-            command = process.python("mixpert_py.warm_worker", str(descriptor), *modules)
-            server = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=dict(environment),
-                pass_fds=[descriptor],
-                start_new_session=True,
-            )
+        self._socket, server = job_socket.started("mixpert_py.warm_worker", modules, environment)
         self.close = weakref.finalize(self, _end, self._socket, server)
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
@@ -49,16 +36,12 @@ class ForkServer:
             return None
 
     def _fork(self, job_file: str) -> "Forked":
-        read_end, write_end = pipe()
-        stdout = fdopen(read_end, "rb")
+        stdout = job_socket.hand_over(self._socket, job_file)
         try:
-            socket.send_fds(self._socket, [fsencode(job_file)], [write_end])
             return Forked(self._socket, stdout)
         except BaseException:
             stdout.close()
             raise
-        finally:
-            close(write_end)
 
 
 class Forked:

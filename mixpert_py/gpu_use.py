@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mixpert_py import config
-from mixpert_py.runtime.call import FLOAT_NAMES
+from mixpert_py.runtime.call import PRECISION
 from mixpert_py.runtime.cuda import break_even, device
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.worker import Result, SiteResult
@@ -47,5 +47,5 @@ def products(site: SiteResult) -> list[tuple[int, int, int, str]]:
 
 
 def _products(site: SiteResult) -> Iterator[tuple[int, int, int, str]]:
-    dtypes = [dtype for dtype in site.dtypes if dtype in FLOAT_NAMES]
+    dtypes = [dtype for dtype in site.dtypes if dtype in PRECISION]
     return ((m, k, n, dtype) for m, k, n, _ in site.shapes for dtype in dtypes if m * k * n)

@@ -19,9 +19,9 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from mixpert_py import __version__, config
-from mixpert_py.code_cache import CodeCache
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.code_cache import CodeCache
 
 ALIAS = "_mixpert"  # how the name of the added import begins
 
@@ -58,8 +58,8 @@ def rewritten(
         for one in said:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         # A cell or a line of a shell is not met again. What the compiler warned of in a script,
-        # `python` says in every run.
-        if not said and os.path.isfile(file):
+        # `python` says in every run. And Python may be told to write no bytecode at all.
+        if not said and os.path.isfile(file) and not sys.dont_write_bytecode:
             kept.keep(place, state, payload)
     return InMemory(*marshal.loads(payload)) if payload else None
 

@@ -22,6 +22,8 @@ from mixpert_py.errors import SourceError
 from mixpert_py.runtime.in_force import InForce, set_default
 from mixpert_py.spawning import tell_spawned_children
 
+LOOK = 0.02  # seconds between two looks at a thread that is waited for
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -171,7 +173,21 @@ def execute(
 
 
 def wait_for_threads() -> None:
-    """Wait for the threads that `python` would wait for before it ends."""
+    """Wait for the threads that `python` would wait for before it ends.
+
+    Those of a pool that the program left open wait for work: `python` would tell them to end.
+    """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+            while thread.is_alive() and not _waits_for_work(thread):
+                thread.join(LOOK)
+
+
+def _waits_for_work(thread: threading.Thread) -> bool:
+    """Whether a thread is one of concurrent.futures' pools, and has nothing to do."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    queue = None if pools is None else pools._threads_queues.get(thread)
+    if pools is None or queue is None or not queue.empty():
+        return False
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is pools._worker.__code__

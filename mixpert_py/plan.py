@@ -10,7 +10,7 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import PlanError
-from mixpert_py.toml_lines import explained, line_of, shown
+from mixpert_py.toml_lines import explained, line_of, short, shown
 
 SCHEMA = 1
 MAX_BYTES = 1 << 20
@@ -106,7 +106,7 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{name}: not valid TOML: {error}") from None
+        raise PlanError(f"{name}: not valid TOML: {short(str(error))}") from None
     except RecursionError:
         raise PlanError(f"{name}: nested too deeply; a plan has tables and lists only") from None
     # The schema comes first: the keys of another version are unknown to this one.
@@ -122,10 +122,10 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
     for index, site in enumerate(plan.site):
         here = ["site", f"[{index}]"]
         if site.id in seen:
-            raise _refused(text, name, [*here, "id"], f"{site.id!r} stands twice")
+            raise _refused(text, name, [*here, "id"], f"{short(site.id)!r} stands twice")
         seen.add(site.id)
         if known is not None and site.scheme not in known:
-            what = f"unknown scheme {site.scheme!r}; known: {', '.join(known)}"
+            what = f"unknown scheme {short(site.scheme)!r}; known: {', '.join(known)}"
             raise _refused(text, name, [*here, "scheme"], what)
     return plan
 

@@ -2,24 +2,23 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import nan
 from typing import Any
 
-from mixpert_py import gpu_use, printed, tuned_plan
+from mixpert_py import gpu_use, tuned_plan
 from mixpert_py.ahead import Ahead
 from mixpert_py.baseline import Baseline, establish
 from mixpert_py.bench.machine import machine
 from mixpert_py.clock import Clock, Cost, int8_products
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.comparison import Comparison
+from mixpert_py.experiment import Experiment
 from mixpert_py.hold_out import HoldOut
-from mixpert_py.judge import Judge
 from mixpert_py.launcher import Program, named
 from mixpert_py.levels import lowered, require_place, rungs
 from mixpert_py.limits import Limits
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
+from mixpert_py.profiled_operator import profiled_operator, seen_edges
 from mixpert_py.resources import Resources, resources
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.trials import Trials
@@ -29,19 +28,20 @@ from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.tuner.search import tune
 from mixpert_py.wish import Wish
-from mixpert_py.worker import SINKS, SiteResult
-from mixpert_py.written_file import ENDINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """All that a search needs, and what its plan file is made with.
 
-    sites: of the program. earlier: entries of an earlier plan for them, by the ids of today. start:
-    site → scheme. predicted: whether times are predicted; device: the GPU that they are for, where
-    it is a certain one.
+    existing: an earlier plan. sites: of the program. earlier: that plan's entries for them, by the
+    ids of today. start: site → scheme. predicted: whether times are predicted; device: the GPU that
+    they are for, where it is a certain one.
     """
 
+    program: Program
+    wish: Wish
+    existing: Plan | None
     sites: Mapping[str, CallSite]
     earlier: Mapping[str, Site]
     experiment: Experiment
@@ -96,7 +96,12 @@ def prepare(
 ) -> Prepared | None:
     """Run a program natively and for its profile; None if it has no product, or calls none.
 
-    Arguments and errors as in `tuning.tune_program`.
+    existing: an earlier plan, whose locked sites keep their schemes. on_run: told what each run
+    is for before it starts. cost: predicts times; None: those of the wish's device, INT8 products
+    where its backend emulates, else measured ones. trials: where the runs are kept, and taken from
+    when it is resumed; the caller ends them when the plan is written.
+    Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
+    budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
     with named(program.argv[0], program.module):
         found = analyze(program.source, program.module)
@@ -116,7 +121,7 @@ def prepare(
     def experiment_with(program: Program, limits: Limits) -> Experiment:
         return Experiment(
             program,
-            comparison(program, limits, wish.compare, flow),
+            Comparison.of(program, limits, wish.compare, flow),
             backend=wish.backend,
             blocks={site: entry.block for site, entry in locked.items()},
             time_limit=wish.time_limit,
@@ -135,7 +140,7 @@ def prepare(
         return None
     clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
     operators = tuple(
-        _operator(sites[site], trace, clock, levels(), site in locked, wish.limits.scale)
+        profiled_operator(sites[site], trace, clock, levels(), site in locked, wish.limits.scale)
         for site, trace in baseline.profile.items()
         if site in sites
     )
@@ -149,13 +154,16 @@ def prepare(
     start = dict.fromkeys((operator.id for operator in operators), "native")
     start |= {site: entry.scheme for site, entry in locked.items() if site in start}
     return Prepared(
+        program,
+        wish,
+        existing,
         sites,
         earlier,
         experiment,
         baseline,
         clock,
         operators,
-        flow.edges | _seen(baseline.profile),
+        flow.edges | seen_edges(baseline.profile),
         rungs(wish, experiment.on_gpu),
         start,
         cost is not None,
@@ -212,58 +220,3 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
     """The entries of an earlier plan for these call sites, by the sites' ids of today."""
     found = {site: existing.find(site) for site in sites} if existing else {}
     return {site: entry for site, entry in found.items() if entry is not None}
-
-
-def comparison(
-    program: Program, limits: Limits, compare: tuple[str, ...], flow: Dependencies
-) -> Comparison:
-    """What of a program is compared: what the user named, else what its products reach.
-
-    compare: variables, files by their endings, `stdout` and `sinks`. Raises MixPertError for an
-    unknown criterion.
-    """
-    files = tuple(name for name in compare if name.endswith(ENDINGS))
-    no_variables = {*files, printed.NAME, SINKS}
-    return Comparison(
-        judge=Judge(limits, program.path),
-        variables=tuple(name for name in compare if name not in no_variables),
-        files=files,
-        stdout=printed.NAME in compare,
-        names=() if compare else flow.names,
-        sinks=flow.sinks if SINKS in compare or not compare else (),
-        with_sinks=SINKS in compare,
-    )
-
-
-def _operator(
-    site: CallSite,
-    trace: SiteResult,
-    clock: Clock,
-    levels: Iterable[str],
-    locked: bool,
-    sensitivity: float,
-) -> Operator:
-    return Operator(
-        id=site.id,
-        expression=site.expression,
-        line=site.line,
-        calls=trace.calls,
-        shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
-        seconds=clock.native.site_seconds.get(site.id, 0.0),
-        local_errors={
-            scheme: nan if error is None else error for scheme, error in trace.errors.items()
-        },
-        predicted=clock.predicted(site.id, levels),
-        locked=locked,
-        sensitivity=sensitivity,
-        sampled=trace.sampled,
-        spread=trace.spread,
-        cancellation=trace.cancellation,
-        transfer=trace.transfer,
-        fed_by=trace.fed_by,
-    )
-
-
-def _seen(profile: Mapping[str, SiteResult]) -> set[tuple[str, str]]:
-    """The edges that the profile saw: also those that nobody can know from the source."""
-    return {(before, site) for site, trace in profile.items() for before in trace.fed_by}

@@ -4,10 +4,9 @@ import socket
 import subprocess
 import weakref
 from collections.abc import Mapping, Sequence
-from os import close, fdopen, fsencode, pipe
 from typing import IO
 
-from mixpert_py import process
+from mixpert_py import job_socket, process
 
 READY = b"ready"  # what it says when a job is done and left nothing behind
 
@@ -45,33 +44,19 @@ class _Kept:
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self.stdout: IO[bytes] | None = None
         self.is_ready = False
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            descriptor = theirs.fileno()
-            self._process = subprocess.Popen(
-                process.python("mixpert_py.reused_worker", str(descriptor), *modules),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=dict(environment),
-                pass_fds=[descriptor],
-                start_new_session=True,
-            )
+        self._socket, self._process = job_socket.started(
+            "mixpert_py.reused_worker", modules, environment
+        )
         self.pid = self._process.pid
         self.close = weakref.finalize(self, _end, self._socket, self._process)
 
     def takes(self, job_file: str) -> bool:
         """Hand over a job; False if the process is gone."""
-        read_end, write_end = pipe()
-        self.stdout = fdopen(read_end, "rb")
         self.is_ready = False
         try:
-            socket.send_fds(self._socket, [fsencode(job_file)], [write_end])
+            self.stdout = job_socket.hand_over(self._socket, job_file)
         except OSError:
-            self.stdout.close()
             return False
-        finally:
-            close(write_end)
         return True
 
     def wait(self, timeout: float | None = None) -> int:

@@ -48,7 +48,13 @@ def run(
     """
     config.check_scheme(scheme)
     rewritten = launcher.compiled(program, hook.fuse)
-    force = InForce(scheme=scheme, plan=plan, trace=trace, find_plan=config.find_plan)
+    force = InForce(
+        scheme=scheme,
+        plan=plan,
+        trace=trace,
+        find_plan=config.find_plan,
+        workspace_limit=config.workspace_limit(),
+    )
     tracebacks.trim_in_threads()
     code = 0
     try:

@@ -34,7 +34,8 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         """Put in force what is to be, and return the rewritten script."""
         from mixpert_py import launcher  # which imports this file
 
-        set_default(InForce(self.scheme, self.plan, self.backend))
+        limit = config.workspace_limit()
+        set_default(InForce(self.scheme, self.plan, self.backend, workspace_limit=limit))
         if self.project is not None:
             ImportHook(folder=os.fsdecode(self.project)).install()
         return launcher.compiled(launcher.script(os.fsdecode(self.script)))

@@ -42,7 +42,8 @@ class Surroundings:
     def restore(self) -> bool:
         """Put back what a job may have changed; False where it left what cannot be put back.
 
-        Libraries that it imported stay, and what it has set in them.
+        Libraries that it imported stay, what it has set in them, and the memory that CuPy's pools
+        have of the driver: every job finds it, `warm_up` has asked for it already.
         """
         self._forget_modules()
         for name, entries in self._lists.items():
@@ -61,7 +62,6 @@ class Surroundings:
         in_force.set_default(in_force.INITIAL)
         seed_anew()
         gc.collect()  # arrays in cycles
-        _free_device_memory()
         in_use = _bytes_in_use()
         self._in_use = self._in_use or in_use
         grown = max(now - before for now, before in zip(in_use, self._in_use, strict=True))
@@ -134,10 +134,3 @@ def _bytes_in_use() -> tuple[int, int]:
     cupy = sys.modules.get("cupy")
     on_device = cupy.get_default_memory_pool().used_bytes() if cupy is not None else 0
     return pages * resource.getpagesize(), on_device
-
-
-def _free_device_memory() -> None:
-    cupy = sys.modules.get("cupy")
-    if cupy is not None:
-        cupy.get_default_memory_pool().free_all_blocks()
-        cupy.get_default_pinned_memory_pool().free_all_blocks()

@@ -122,9 +122,11 @@ def print_tiles(found: Mapping[str, Any]) -> None:
     """What `mixpert tiles` explains; see `tiles_command.explained`."""
     rows = found["tiles"]
     unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
-    time = f"kernel, {unit.name}"
-    columns = ("tile", "stages", "shared memory", "tiles", "waves", time)
+    reasons = (name.replace(" ", "\n", 1) for name in rows[0]["goes by"])
+    memory, time = "shared\nmemory", f"kernel,\n{unit.name}"
+    columns = ("tile", "stages", memory, "tiles", "waves", *reasons, time)
     table = _table(*columns, "", right=columns[1:])
+    table.columns[0].no_wrap = True
     for row in rows:
         table.add_row(
             f"{row['m']} × {row['n']}",
@@ -132,6 +134,7 @@ def print_tiles(found: Mapping[str, Any]) -> None:
             f"{row['shared memory'] / 1024:.0f} KiB",
             str(row["tiles"]),
             _waves(row),
+            *(f"{value:.2f}" for value in row["goes by"].values()),
             unit.number(row["seconds"]),
             "← taken" if row["chosen"] else "",
         )

@@ -7,6 +7,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
+LONGEST = 200  # characters of the file in a message
 # TOML without its spaces: strings, of several lines first; comments; signs; bare keys and values.
 TOKEN = re.compile(
     r"""
@@ -51,7 +52,12 @@ def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
 
 def shown(keys: list[str]) -> str:
     """Keys as people write them: `site[2].id`."""
-    return ".".join(keys).replace(".[", "[")
+    return short(".".join(keys).replace(".[", "["))
+
+
+def short(text: str) -> str:
+    """A text of the file's, for a message: what is in it may be of any length."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _places(text: str) -> Iterator[tuple[list[str], int]]:

@@ -134,6 +134,7 @@ def tune(
     """
     from mixpert_py import config, interrupts, launcher, limits, tables, tuning, tuning_record
     from mixpert_py import plan as plan_file
+    from mixpert_py.preparation import prepare
     from mixpert_py.runtime.in_force import emulates, require_backend
     from mixpert_py.trials import Trials, beside
     from mixpert_py.wish import Wish
@@ -189,7 +190,8 @@ def tune(
                 show(purpose)
 
             try:
-                tuned = tuning.tune_program(program, wish, existing, on_run, trials=trials)
+                prepared = prepare(program, wish, existing, on_run, trials=trials)
+                tuned = None if prepared is None else tuning.tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
                 return _interrupted()
         if tuned is None:

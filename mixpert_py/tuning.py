@@ -1,26 +1,21 @@
-"""`mixpert tune`: a program and a budget in, a plan out. Joins experiment, search and plan file.
+"""`mixpert tune` from the search on: a prepared program in, a plan out.
 
-Native runs, then one run that profiles every operator, then the search, then a verification in
-fresh processes, native and planned runs in turn.
+The search is followed by a verification in fresh processes, native and planned runs in turn.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mixpert_py import tuned_plan
 from mixpert_py.baseline import Baseline
-from mixpert_py.clock import Cost
 from mixpert_py.experiment import Experiment
-from mixpert_py.launcher import Program
 from mixpert_py.limits import Limits
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.plan import Plan, Site
-from mixpert_py.preparation import prepare
-from mixpert_py.trials import Trials
+from mixpert_py.preparation import Prepared
 from mixpert_py.tuner.noise import SMALLEST_GAIN
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.verification import PAIRS, Verification, summary, verify
-from mixpert_py.wish import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +43,11 @@ class Tuned:
         return self.outcome.lowered or not self.outcome.interrupted
 
 
-def tune_program(
-    program: Program,
-    wish: Wish,
-    existing: Plan | None = None,
-    on_run: Callable[[str], None] = lambda purpose: None,
-    cost: Cost | None = None,
-    trials: Trials | None = None,
-) -> Tuned | None:
-    """Tune a program; None if it has no product to tune, or calls none.
-
-    existing: an earlier plan, whose locked sites keep their schemes. on_run: told what each run
-    is for before it starts. cost: predicts times; None: those of the wish's device, INT8 products
-    where its backend emulates, else measured ones. trials: where the runs are kept, and taken from
-    when it is resumed; the caller ends them when the plan is written.
-    Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the budget
-    or a fresh process does not confirm the plan, MixPertError for an unknown criterion or a trials
-    file that is not ours to write.
+def tune_program(prepared: Prepared) -> Tuned:
+    """Search, and verify what is found. Raises BudgetError if a fresh process does not confirm it,
+    ProgramError if the program fails there.
     """
-    prepared = prepare(program, wish, existing, on_run, cost, trials)
-    if prepared is None:
-        return None
+    program, wish = prepared.program, prepared.wish
     experiment, predicted = prepared.experiment, prepared.predicted
     outcome = prepared.search(wish.limits.budget, wish.search)
     outcome, verification = _verified(experiment, prepared.baseline, outcome, predicted)
@@ -92,7 +71,7 @@ def tune_program(
         ),
         site=[
             *tuned_plan.sites(outcome, schemes, experiment.blocks, predicted=predicted),
-            *_kept(existing, prepared.earlier, prepared.sites),
+            *_kept(prepared.existing, prepared.earlier, prepared.sites),
         ],
     )
     held_error = held.error if held else None

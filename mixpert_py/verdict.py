@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from mixpert_py.baseline import FLOAT64, establish
+from mixpert_py.comparison import Comparison
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.experiment import Experiment
 from mixpert_py.launcher import Program, named
 from mixpert_py.limits import Limits
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
-from mixpert_py.preparation import comparison
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.tuned_plan import criteria
 from mixpert_py.tuner.noise import SMALLEST_GAIN
@@ -99,7 +99,7 @@ def verdict(
     compare = question.compare or _compared(plan.provenance.command)
     experiment = Experiment(
         program,
-        comparison(program, question.limits, compare, flow),
+        Comparison.of(program, question.limits, compare, flow),
         backend=question.backend,
         blocks={site: entry.block for site, entry in entries.items()},
         time_limit=question.time_limit,

@@ -1,6 +1,7 @@
 """Products made before a program's clock runs, so that no call site pays for what its first needs.
 
-On a GPU that is CUDA's own beginning and the kernels of every scheme, shape and dtype.
+On a GPU that is CUDA's own beginning, the kernels of every scheme, shape and dtype, and memory that
+CuPy's pool keeps for the next that asks: to ask the driver takes longer than many a product.
 """
 
 from collections.abc import Iterable
@@ -37,7 +38,6 @@ def on_gpu(products: Iterable[Product], moved: bool) -> None:
     for product in products:
         _make(*product, moved=moved)
     cupy.cuda.get_current_stream().synchronize()
-    cupy.get_default_memory_pool().free_all_blocks()
 
 
 @cache
@@ -45,10 +45,15 @@ def _make(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) -> No
     """Once a process. What fails here fails, or falls back, in the program as well."""
     import cupy
 
+    from mixpert_py.runtime.call import PRECISION
     from mixpert_py.runtime.dispatch import matmul
 
     xp: Any = np if moved else cupy
     draw = xp.random.default_rng(0)
     with suppress(Exception):
-        a, b = (draw.standard_normal(shape, dtype=dtype) for shape in ((m, k), (k, n)))
+        real = PRECISION.get(dtype, dtype)
+        a, b = (
+            draw.standard_normal(shape, dtype=real).astype(dtype, copy=False)
+            for shape in ((m, k), (k, n))
+        )
         matmul(a, b, scheme=scheme, backend="cuda")

@@ -116,7 +116,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
-        force = InForce(job.scheme, job.plan, job.backend, trace)
+        limit = config.workspace_limit()
+        force = InForce(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
         namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
     except SystemExit as stop:
         code = stop.code
@@ -131,7 +132,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         files = _saved(values, folder)
         if heard is not None:
             heard.keep(folder)
-        sites = {site: _site_result(record) for site, record in trace.sites.items()}
+        sites = {site: site_result(record) for site, record in trace.sites.items()}
         modules = _installed() if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
         result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
@@ -204,7 +205,8 @@ def _saved(values: dict[str, np.ndarray[Any, Any]], folder: Path) -> dict[str, s
     return files
 
 
-def _site_result(record: SiteTrace) -> SiteResult:
+def site_result(record: SiteTrace) -> SiteResult:
+    """A call site's trace, as it travels."""
     return SiteResult(
         record.calls,
         record.seconds,

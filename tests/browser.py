@@ -117,7 +117,7 @@ class Page:
             self.errors.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             url = params["request"]["url"]
-            if not url.startswith(("file:", "about:")):
+            if not url.startswith(("file:", "about:", "data:")):
                 self.errors.append(f"asked for {url}")
 
 

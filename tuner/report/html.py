@@ -3,7 +3,7 @@
 from html import escape
 from typing import Final
 
-VOID: Final = {"br", "meta"}
+VOID: Final = {"br", "img", "meta"}
 
 
 class Html(str):

@@ -1,0 +1,60 @@
+"""A project's pyproject.toml: where it is, and what it says of us."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mixpert_py.errors import SourceError
+
+PROJECT = "pyproject.toml"
+KEYS = frozenset({"exclude", "workspace_limit"})
+
+
+def folder_of(start: str) -> str:
+    """The project that a folder belongs to: where pyproject.toml is, there or above; else itself.
+
+    Nothing at or above the user's home is a project: a file left there would make all files one.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    folder = Path(os.path.realpath(start))
+    for place in (folder, *folder.parents):
+        if Path(home).is_relative_to(place):
+            break
+        if (place / PROJECT).is_file():
+            return str(place)
+    return str(folder)
+
+
+def workspace_limit(start: str) -> int | None:
+    """`[tool.mixpert] workspace_limit` of the project of a folder; None where nothing is said.
+
+    Raises SourceError where pyproject.toml is wrong.
+    """
+    path = Path(folder_of(start), PROJECT)
+    try:
+        if b"workspace_limit" not in path.read_bytes():
+            return None  # nearly always, and sooner than it is parsed
+    except OSError:
+        return None
+    limit = table(path).get("workspace_limit")
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise SourceError(f"{path}: [tool.mixpert] workspace_limit is a number of bytes")
+    return limit
+
+
+def table(path: Path) -> dict[str, Any]:
+    """What is ours in a project's file; nothing where there is no such file."""
+    import tomllib
+
+    try:
+        ours: Any = tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("mixpert", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise SourceError(f"{path}: {' '.join(str(error).split())}") from None
+    if not isinstance(ours, dict):
+        raise SourceError(f"{path}: [tool.mixpert] is a table")
+    if unknown := sorted(ours.keys() - KEYS):
+        known = ", ".join(map(repr, sorted(KEYS)))
+        raise SourceError(f"{path}: [tool.mixpert] has no {unknown[0]!r}; it has {known}")
+    return ours

@@ -1,0 +1,35 @@
+"""What operators take: measured, predicted, or guessed."""
+
+import pytest
+
+from mixpert_py.tuner.descent import Descent
+from mixpert_py.tuner.ladder import Ladder
+from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner.times import SAVED_BY_A_RUNG, Times
+
+A = Operator("a", seconds=9.0, predicted={"x6": 2.0})
+LADDER = Ladder((("native",), ("x6",), ("x3",)))
+
+
+@pytest.fixture
+def times() -> Times:
+    def measure(plan: object) -> Measurement:
+        return Measurement(8.0, 0.0, {"a": 8.0})
+
+    return Times(Descent(measure, [A], [], LADDER, 1.0, 0.0, None, {"a": "native"}))
+
+
+def test_the_profile_counts_until_runs_are_learned(times: Times) -> None:
+    assert times.seconds(A, "native") == 9.0
+    for seconds in (8.0, 1.0, 7.0):
+        times.learn({"a": "native", "elsewhere": "x6"}, {"a": seconds, "elsewhere": 1.0})
+    assert times.seconds(A, "native") == 7.0
+
+
+def test_predictions_count_for_what_was_not_run(times: Times) -> None:
+    assert times.seconds(A, "x6") == 2.0
+
+
+def test_a_rung_is_taken_to_save_its_part_where_nothing_is_known(times: Times) -> None:
+    assert times.seconds(A, "x3") == pytest.approx(8.0 * (1 - SAVED_BY_A_RUNG) ** 2)
