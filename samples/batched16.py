@@ -24,23 +24,41 @@ def inverted(xp, a, steps):
     return x
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=16384, help="number of blocks")
     parser.add_argument("--steps", type=int, default=10, help="of Newton's iteration")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return parser.parse_args(arguments)
 
+
+def problem(xp, options):
+    """The blocks, and 16 vectors for each."""
     rng = np.random.default_rng(options.seed)
     a = xp.asarray(blocks(options.size, rng))
-    vectors = xp.asarray(rng.standard_normal(a.shape).astype(np.float32))
+    return a, xp.asarray(rng.standard_normal(a.shape).astype(np.float32))
 
-    applied = inverted(xp, a, options.steps) @ vectors
+
+def work(xp, options, a, vectors):
+    return (inverted(xp, a, options.steps) @ vectors,)
+
+
+def report(xp, options, applied, a, vectors):
+    """Print how far the result is from float64's."""
     exact = xp.linalg.solve(a.astype(xp.float64), vectors.astype(xp.float64))
     error = abs(applied - exact)
     print(f"blocks         {options.size} of {SIDE} × {SIDE}")
     print(f"largest        {float(abs(exact).max()):.6f}")
     print(f"mean error     {float(error.mean()):.3e}")
     print(f"maximum error  {float(error.max()):.3e}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    a, vectors = problem(xp, options)
+    (applied,) = work(xp, options, a, vectors)
+    report(xp, options, applied, a, vectors)

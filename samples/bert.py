@@ -84,9 +84,10 @@ def one_token(xp, x, at, w, b):
     return normalized(y + combined(inner, w["down"]) + b["down"])
 
 
-def report(xp, hidden, x, w, b, count, checked):
+def report(xp, options, hidden, x, w, b):
     """Print how far a few tokens are from float64, and their least cosine similarity."""
-    length = len(x) // count
+    checked = np.random.default_rng(options.seed).integers(0, len(x), options.checked)
+    length = options.length
     x, w, b = x.astype(xp.float64), double(xp, w), double(xp, b)
     wanted = []
     for token in checked.tolist():
@@ -96,32 +97,42 @@ def report(xp, hidden, x, w, b, count, checked):
     off = abs(found - wanted)
     norms = xp.linalg.norm(found, axis=1) * xp.linalg.norm(wanted, axis=1)
     cosine = (found * wanted).sum(axis=1) / norms
+    print(f"tokens             {len(x)} in {options.size} sequences")
+    print(f"compared           {options.checked} tokens")
     print(f"largest deviation  {float(off.max()):.1e}")
     print(f"mean deviation     {float(off.mean()):.1e}")
     print(f"cosine similarity  {float(cosine.min()):.9f}")
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=16, help="number of sequences")
     parser.add_argument("--length", type=int, default=128, help="tokens of a sequence")
     parser.add_argument("--checked", type=int, default=16, help="tokens also done in float64")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return parser.parse_args(arguments)
 
+
+def problem(xp, options):
+    """The embedded tokens, matrices and biases."""
     rng = np.random.default_rng(options.seed)
     words = 0.04 * rng.standard_normal((WORDS, WIDTH))
     places = 0.02 * rng.standard_normal((options.length, WIDTH))
     text = rng.integers(0, WORDS, (options.size, options.length))
     tokens = (words[text] + places).reshape(-1, WIDTH)
-    embedded = normalized(xp.asarray(tokens, xp.float32))
-    w, b = parameters(xp, rng)
+    return normalized(xp.asarray(tokens, xp.float32)), *parameters(xp, rng)
 
-    hidden = layer(xp, embedded, w, b, options.size)
 
-    checked = rng.integers(0, len(embedded), options.checked)
-    print(f"tokens             {len(embedded)} in {options.size} sequences")
-    print(f"compared           {options.checked} tokens")
-    report(xp, hidden, embedded, w, b, options.size, checked)
+def work(xp, options, embedded, w, b):
+    return (layer(xp, embedded, w, b, options.size),)
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    embedded, w, b = problem(xp, options)
+    (hidden,) = work(xp, options, embedded, w, b)
+    report(xp, options, hidden, embedded, w, b)

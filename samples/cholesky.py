@@ -1,21 +1,22 @@
 """Blocked Cholesky factor of the covariance of a Gaussian process at scattered points."""
 
 import argparse
+import importlib
 
 import numpy as np
 
 
-def covariance(points, noise, length):
+def covariance(xp, points, noise, length):
     """Rational quadratic kernel of the points, plus the variance of each measurement's noise."""
-    kernel = np.subtract.outer(points / length, points / length)
-    np.square(kernel, out=kernel)
+    kernel = points[:, None] / length - points / length
+    xp.square(kernel, out=kernel)
     kernel += 1.0
-    np.reciprocal(kernel, out=kernel)
-    kernel[np.diag_indices_from(kernel)] += noise**2
+    xp.reciprocal(kernel, out=kernel)
+    kernel[xp.diag_indices_from(kernel)] += noise**2
     return kernel
 
 
-def factorize(matrix, block, strip):
+def factorize(xp, matrix, block, strip):
     """L with L Lᵀ = matrix, right-looking: blocks of columns, factored strip by strip.
 
     Above the diagonal blocks nothing is computed.
@@ -27,9 +28,9 @@ def factorize(matrix, block, strip):
 
         for start in range(left, right, strip):
             stop = min(start + strip, right)
-            corner = np.linalg.cholesky(a[start:stop, start:stop])
+            corner = xp.linalg.cholesky(a[start:stop, start:stop])
             # A corner is small and well conditioned: its inverse is as good as substitution.
-            column = np.matmul(a[stop:, start:stop], np.linalg.inv(corner).T)
+            column = xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)
             a[start:stop, start:stop] = corner
             a[stop:, start:stop] = column
             a[stop:, stop:right] -= column @ column[: right - stop].T
@@ -37,36 +38,57 @@ def factorize(matrix, block, strip):
         # Look-ahead: the block that is factored next comes first, then all the others.
         panel = a[right:, left:right]
         ahead = min(block, n - right)
-        a[right:, right : right + ahead] -= np.dot(panel, panel[:ahead].T)
+        a[right:, right : right + ahead] -= xp.dot(panel, panel[:ahead].T)
         for start in range(ahead, n - right, block):
             rest = panel[start:]
             a[right + start :, right + start : right + start + block] -= rest.dot(rest[:block].T)
-    return np.tril(a)
+    return xp.tril(a)
 
 
-def relative_residual(matrix, factor, rng):
+def relative_residual(xp, matrix, factor, rng):
     """‖A − L Lᵀ‖ / ‖A‖ as one random vector z sees it: ‖A z − L (Lᵀ z)‖ / ‖A z‖."""
-    z = rng.standard_normal(len(matrix))
-    expected = np.einsum("ij,j->i", matrix, z)
-    found = np.einsum("ij,j->i", factor, np.einsum("ij,i->j", factor, z))
-    return np.linalg.norm(expected - found) / np.linalg.norm(expected)
+    z = xp.asarray(rng.standard_normal(len(matrix)))
+    expected = xp.einsum("ij,j->i", matrix, z)
+    found = xp.einsum("ij,j->i", factor, xp.einsum("ij,i->j", factor, z))
+    return float(xp.linalg.norm(expected - found) / xp.linalg.norm(expected))
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4608, help="number of points")
     parser.add_argument("--block", type=int, default=768, help="columns in a block")
     parser.add_argument("--strip", type=int, default=192, help="columns in a strip")
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
+    return parser.parse_args(arguments)
 
+
+def problem(xp, options):
+    """The covariance."""
     rng = np.random.default_rng(options.seed)
     points = rng.uniform(0.0, 1000.0, options.size)
     noise = rng.uniform(0.4, 1.0, options.size)
-    matrix = covariance(points, noise, length=100.0)
+    points, noise = (xp.asarray(x, options.dtype) for x in (points, noise))
+    return (covariance(xp, points, noise, length=100.0),)
 
-    factor = factorize(matrix, options.block, options.strip)
 
+def work(xp, options, matrix):
+    return (factorize(xp, matrix, options.block, options.strip),)
+
+
+def report(xp, options, factor, matrix):
+    rng = np.random.default_rng(options.seed)
     print(f"points             {options.size}")
-    print(f"log-determinant    {2 * np.log(np.diagonal(factor)).sum():.6f}")
-    print(f"relative residual  {relative_residual(matrix, factor, rng):.1e}")
+    print(f"log-determinant    {2 * float(xp.log(xp.diagonal(factor)).sum()):.6f}")
+    print(f"relative residual  {relative_residual(xp, matrix, factor, rng):.1e}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    (matrix,) = problem(xp, options)
+    (factor,) = work(xp, options, matrix)
+    report(xp, options, factor, matrix)

@@ -38,14 +38,13 @@ def turned(state, by):
     return state.reshape(2**by, -1).T.reshape(state.shape)
 
 
-def run(xp, unitaries, qubits, by):
+def run(xp, parts, qubits, by):
     """Real and imaginary parts of |0…0⟩ after every unitary on the qubits that come first then."""
-    width = len(unitaries[0])
-    real = xp.zeros((width, 2**qubits // width), xp.float32)
+    width, dtype = len(parts[0][0]), parts[0][0].dtype
+    real = xp.zeros((width, 2**qubits // width), dtype)
     imaginary = xp.zeros_like(real)
     real[0, 0] = 1.0
-    for unitary in unitaries:
-        u, v = unitary.real.astype(xp.float32), unitary.imag.astype(xp.float32)
+    for u, v in parts:
         # (u + iv)(x + iy) = (ux − vy) + i(uy + vx)
         after = u @ real - xp.matmul(v, imaginary)
         imaginary = turned(xp.dot(u, imaginary) + v @ real, by)
@@ -64,35 +63,54 @@ def run_gate_by_gate(xp, layers, qubits, by):
     return state
 
 
-def report(xp, real, imaginary, wanted):
-    """Print the norm of the state, and how near it is to the wanted one."""
+def report(xp, options, real, imaginary, parts, layers):
+    """Print the norm of the state, and how near it is to that of the gates one by one."""
+    wanted = run_gate_by_gate(xp, layers, options.size, step(options))
     found = (real + 1j * imaginary.astype(xp.float64)).ravel()
     overlap = abs((wanted.conj() * found).sum())
+    print(f"qubits          {options.size}, {options.fused} of them in a unitary")
+    print(f"gates           {sum(map(len, layers))}, fused into {options.depth} unitaries")
     print(f"norm            {float(xp.linalg.norm(found)):.9f}")
     print(f"fidelity        {float(overlap**2):.9f}")
     print(f"relative error  {float(xp.linalg.norm(found - wanted)):.1e}")
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=19, help="number of qubits")
     parser.add_argument("--fused", type=int, default=8, help="qubits of a fused unitary")
     parser.add_argument("--depth", type=int, default=12, help="number of fused unitaries")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.fused > options.size:
         parser.error("--fused must be at most --size")
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return options
 
+
+def problem(xp, options):
+    """Real and imaginary parts of the unitaries, and the gates that they were fused from."""
     rng = np.random.default_rng(options.seed)
     layers = [bricks(xp, options.fused, 2, rng) for _ in range(options.depth)]
     unitaries = [fused(xp, gates, options.fused) for gates in layers]
-    step = options.fused // 2  # two unitaries in a row share half of their qubits
+    parts = [(u.real.astype(xp.float32), u.imag.astype(xp.float32)) for u in unitaries]
+    return parts, layers
 
-    real, imaginary = run(xp, unitaries, options.size, step)
 
-    wanted = run_gate_by_gate(xp, layers, options.size, step)
-    print(f"qubits          {options.size}, {options.fused} of them in a unitary")
-    print(f"gates           {sum(map(len, layers))}, fused into {options.depth} unitaries")
-    report(xp, real, imaginary, wanted)
+def work(xp, options, parts, layers):
+    return run(xp, parts, options.size, step(options))
+
+
+def step(options):
+    """By how many qubits a unitary is beside the one before: they share half of them."""
+    return options.fused // 2
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    parts, layers = problem(xp, options)
+    real, imaginary = work(xp, options, parts, layers)
+    report(xp, options, real, imaginary, parts, layers)

@@ -16,13 +16,13 @@ def markers(count, people, pairs, rng):
     return alleles
 
 
-def correlation(xp, alleles):
+def correlation(xp, alleles, dtype="float32"):
     """Custom correlation coefficient of all pairs of markers, (count, count, 2, 2) by alleles.
 
     How often alleles come together is counted over the people of whom both markers are known.
     """
-    known = (alleles >= 0).astype(xp.float32)
-    ones = xp.maximum(alleles, 0).astype(xp.float32)
+    known = (alleles >= 0).astype(dtype)
+    ones = xp.maximum(alleles, 0).astype(dtype)
 
     both = ones @ ones.T
     first = xp.matmul(ones, known.T)
@@ -42,26 +42,46 @@ def strongest(xp, strength, count):
     return [(int(place // len(strength)), int(place % len(strength))) for place in places]
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=512, help="number of markers")
     parser.add_argument("--people", type=int, default=32768, help="whose alleles are counted")
     parser.add_argument("--pairs", type=int, default=40, help="of markers that repeat another")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if 2 * options.pairs > options.size:
         parser.error("--pairs must be at most half of --size")
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return options
 
+
+def problem(xp, options):
+    """The alleles."""
     rng = np.random.default_rng(options.seed)
-    alleles = markers(options.size, options.people, options.pairs, rng)
-    coefficients = correlation(xp, xp.asarray(alleles))
-    strength = coefficients.max(axis=(2, 3))
+    return (xp.asarray(markers(options.size, options.people, options.pairs, rng)),)
 
+
+def work(xp, options, alleles):
+    return (correlation(xp, alleles, options.dtype),)
+
+
+def report(xp, options, coefficients, alleles):
+    """Print how strongly the markers go together that do so most, and whether these were meant."""
+    strength = coefficients.max(axis=(2, 3))
     found = strongest(xp, strength, options.pairs)
     planted = {(2 * i, 2 * i + 1) for i in range(options.pairs)}
     print(f"markers        {options.size}, {options.people} people")
     print(f"strongest      {float(strength[found[0]]):.6f}")
     print(f"weakest found  {float(strength[found[-1]]):.6f}")
     print(f"pairs found    {len(planted & set(found)) / options.pairs:.4f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    (alleles,) = problem(xp, options)
+    (coefficients,) = work(xp, options, alleles)
+    report(xp, options, coefficients, alleles)

@@ -54,32 +54,52 @@ def predict(xp, cross, inverse, weights):
     return cross @ weights, 1.0 - (explained**2).sum(axis=1)
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=2048, help="number of known mixtures")
     parser.add_argument("--asked", type=int, default=1024, help="number of mixtures held out")
     parser.add_argument("--channels", type=int, default=512, help="of each spectrum")
     parser.add_argument("--noise", type=float, default=0.01, help="of each measurement")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return parser.parse_args(arguments)
 
+
+def problem(xp, options):
+    """Spectra, the property, and its measurements; those of the known mixtures come first."""
     n = options.size
     spectra, truth, measured = mixtures(
         n + options.asked, options.channels, options.noise, np.random.default_rng(options.seed)
     )
     spectra /= 1.5 * np.sqrt(spectra[:n].var(axis=0).sum())
-    spectra, truth, measured = map(xp.asarray, (spectra, truth, measured))
+    return tuple(xp.asarray(x, options.dtype) for x in (spectra, truth, measured))
+
+
+def work(xp, options, spectra, truth, measured):
+    n = options.size
     known, asked = spectra[:n], spectra[n:]
-
-    covariance = kernel(xp, known, known) + options.noise**2 * xp.eye(n)
+    covariance = kernel(xp, known, known) + options.noise**2 * xp.eye(n, dtype=known.dtype)
     inverse, weights, likelihood = learn(xp, covariance, measured[:n])
-    mean, variance = predict(xp, kernel(xp, asked, known), inverse, weights)
+    return *predict(xp, kernel(xp, asked, known), inverse, weights), likelihood
 
+
+def report(xp, options, mean, variance, likelihood, spectra, truth, measured):
+    """Print how near the means are to the truth, and how often as near as they ought to be."""
+    n = options.size
     miss = mean - truth[n:]
     sure = abs(mean - measured[n:]) < 1.96 * xp.sqrt(variance + options.noise**2)
     print(f"mixtures known           {n}, {options.asked} held out")
     print(f"log marginal likelihood  {likelihood:.4f}")
     print(f"within 95 % intervals    {float(sure.mean()):.4f}")
     print(f"root mean square error   {float(xp.sqrt((miss**2).mean())):.6f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    spectra, truth, measured = problem(xp, options)
+    mean, variance, likelihood = work(xp, options, spectra, truth, measured)
+    report(xp, options, mean, variance, likelihood, spectra, truth, measured)

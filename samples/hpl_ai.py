@@ -14,12 +14,12 @@ def system(n, rng):
     return a, rng.uniform(-0.5, 0.5, n)
 
 
-def factorize(xp, matrix, block):
-    """Block LU without pivoting, in float32: L below the diagonal blocks, U above them.
+def factorize(xp, matrix, block, dtype="float32"):
+    """Block LU without pivoting: L below the diagonal blocks, U above them.
 
     In place of a diagonal block of U stands its inverse; those of L are identities.
     """
-    a = matrix.astype(xp.float32)
+    a = matrix.astype(dtype)
     n = len(a)
     for left in range(0, n, block):
         right = min(left + block, n)
@@ -32,7 +32,7 @@ def factorize(xp, matrix, block):
 
 
 def substitute(factors, block, r):
-    """L⁻¹ and then U⁻¹ applied to r, block by block in float32."""
+    """L⁻¹ and then U⁻¹ applied to r, block by block."""
     x = r.astype(factors.dtype)
     starts = range(0, len(x), block)
     for start in starts[1:]:
@@ -80,20 +80,40 @@ def refine(xp, a, b, precondition, most=20):
         x, steps = x + correction, [*steps, taken]
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=3072, help="number of unknowns")
     parser.add_argument("--block", type=int, default=256, help="columns in a block")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64"), default="float32", help="of the factors"
+    )
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return parser.parse_args(arguments)
 
-    a, b = map(xp.asarray, system(options.size, np.random.default_rng(options.seed)))
-    factors = factorize(xp, a, options.block)
-    x, residual, steps = refine(xp, a, b, lambda r: substitute(factors, options.block, r))
 
+def problem(xp, options):
+    """The matrix and the right side."""
+    return tuple(map(xp.asarray, system(options.size, np.random.default_rng(options.seed))))
+
+
+def work(xp, options, a, b):
+    factors = factorize(xp, a, options.block, options.dtype)
+    return refine(xp, a, b, lambda r: substitute(factors, options.block, r))
+
+
+def report(xp, options, x, residual, steps, a, b):
     print(f"unknowns         {options.size}")
     print(f"steps of GMRES   {sum(steps)}, restarted {max(len(steps) - 1, 0)} times")
     print(f"passed           {'yes' if residual < 16.0 else 'no'}")
     print(f"scaled residual  {residual:.4f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    a, b = problem(xp, options)
+    x, residual, steps = work(xp, options, a, b)
+    report(xp, options, x, residual, steps, a, b)

@@ -4,7 +4,6 @@ import argparse
 import importlib
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 
 def shifted(images):
@@ -21,37 +20,82 @@ def oriented_gradients(images, orientations=8):
     return np.concatenate(edges, axis=1).reshape(len(images), -1)
 
 
+def edges_of_digits(count):
+    """Of so many digits, each in nine shifts, the edges."""
+    from sklearn.datasets import load_digits
+
+    return oriented_gradients(shifted(load_digits().images[:count] / 16.0))
+
+
+def random_features(xp, rows, columns, rng):
+    """Rows (rows, columns), float32, whose variance falls off from component to component."""
+    strength = 1.0 / (1.0 + xp.arange(columns, dtype=xp.float32) / 8.0)
+    turn, _ = xp.linalg.qr(xp.asarray(rng.standard_normal((columns, columns), np.float32)))
+    amounts = xp.asarray(rng.standard_normal((rows, columns), np.float32))
+    return (amounts * strength) @ turn
+
+
 def subspace_iteration(xp, x, count, iterations, rng):
     """Orthonormal columns close to the leading right singular vectors of x, strongest first."""
-    basis, _ = xp.linalg.qr(xp.asarray(rng.standard_normal((x.shape[1], count))))
+    start = xp.asarray(rng.standard_normal((x.shape[1], count)), x.dtype)
+    basis, _ = xp.linalg.qr(start)
     for _ in range(iterations):
         scores = x @ basis
         basis, _ = xp.linalg.qr(xp.matmul(x.T, scores))
     return basis
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=1797, help="number of digits used, of 1797")
     parser.add_argument("--components", type=int, default=96)
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--random",
+        type=int,
+        nargs=2,
+        metavar=("ROWS", "COLUMNS"),
+        help="random data instead of digits",
+    )
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return parser.parse_args(arguments)
 
-    images = shifted(load_digits().images[: options.size] / 16.0)
-    features = xp.asarray(oriented_gradients(images))
+
+def problem(xp, options):
+    """The features, without their mean."""
+    if options.random is None:
+        features = edges_of_digits(options.size)
+    else:
+        features = random_features(xp, *options.random, np.random.default_rng(options.seed + 1))
+    features = xp.asarray(features, options.dtype)
     features -= features.mean(axis=0)
-    rng = np.random.default_rng(options.seed)
+    return (features,)
 
+
+def work(xp, options, features):
+    rng = np.random.default_rng(options.seed)
     components = subspace_iteration(xp, features, options.components, options.iterations, rng)
     projected = features.dot(components)
     explained = (projected**2).sum(axis=0) / (features**2).sum()
     rebuilt = xp.dot(projected, components.T)
     error = xp.linalg.norm(features - rebuilt) / xp.linalg.norm(features)
+    return explained, error, components, projected
 
+
+def report(xp, options, explained, error, components, projected, features):
     print(f"images                        {len(features)}")
     print(f"explained by first component  {float(explained[0]):.4f}")
     print(f"explained by all {len(explained):>3}          {float(explained.sum()):.4f}")
     print(f"reconstruction error          {float(error):.4f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    (features,) = problem(xp, options)
+    explained, error, components, projected = work(xp, options, features)
+    report(xp, options, explained, error, components, projected, features)

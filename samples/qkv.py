@@ -43,12 +43,15 @@ def one_token(xp, x, at, w_query, w_key, w_value):
     return xp.stack(scores), combined(x[at], w_value)
 
 
-def report(xp, scores, values, x, matrices, checked):
+def report(xp, options, scores, values, x, matrices):
     """Print how far scores and values of a few tokens are from float64."""
+    checked = np.random.default_rng(options.seed).integers(0, options.tokens, options.checked)
     x, matrices = x.astype(xp.float64), matrices.astype(xp.float64)
     exact = [one_token(xp, x, int(at), *matrices) for at in checked]
     wanted_scores, wanted_values = (xp.stack(part) for part in zip(*exact, strict=True))
     at = xp.asarray(checked)
+    print(f"tokens                    {options.tokens}, {options.size} wide")
+    print(f"compared                  {options.checked} queries")
     for name, found, wanted in (
         ("scores", scores[:, at].swapaxes(0, 1), wanted_scores),
         ("values", values[at], wanted_values),
@@ -57,25 +60,35 @@ def report(xp, scores, values, x, matrices, checked):
         print(f"relative error of {name}  {error:.1e}")
 
 
-if __name__ == "__main__":
+def parsed(arguments=None):
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4096, help=f"width, a multiple of {HEAD}")
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--checked", type=int, default=4, help="queries also done in float64")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.size % HEAD:
         parser.error(f"--size must be a multiple of {HEAD}")
-    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+    return options
 
+
+def problem(xp, options):
+    """The activations of the tokens, and the three matrices."""
     rng = np.random.default_rng(options.seed)
     activations = xp.asarray(rng.uniform(0.5, 2.5, (options.tokens, options.size)), xp.float32)
-    matrices = projections(xp, options.size, rng)
+    return activations, projections(xp, options.size, rng)
 
-    scores, values = attend(xp, activations, *matrices)
 
-    checked = rng.integers(0, options.tokens, options.checked)
-    print(f"tokens                    {options.tokens}, {options.size} wide")
-    print(f"compared                  {options.checked} queries")
-    report(xp, scores, values, activations, matrices, checked)
+def work(xp, options, activations, matrices):
+    return attend(xp, activations, *matrices)
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    activations, matrices = problem(xp, options)
+    scores, values = work(xp, options, activations, matrices)
+    report(xp, options, scores, values, activations, matrices)

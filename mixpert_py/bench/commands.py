@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from mixpert_py.bench.apps.command import bench_apps
+from mixpert_py.bench.soak.command import bench_soak
 from mixpert_py.errors import MixPertError
 from mixpert_py.program_command import TuningCommand
 
@@ -30,6 +32,10 @@ class Shape(click.ParamType[tuple[int, int, int]]):
 @click.group()
 def bench() -> None:
     """Measure what the README says about speed."""
+
+
+bench.add_command(bench_apps)
+bench.add_command(bench_soak)
 
 
 @bench.command("dispatch")
@@ -124,6 +130,39 @@ def bench_model(save: bool) -> None:
     _show({**machine.finish("model", found, save), "rows": len(found["rows"])})
 
 
+@bench.command("scaling")
+@click.option(
+    "--gpus",
+    "counts",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="N",
+    help="So many, several times; the first is compared with. Default: 1, 2, 4 of those here.",
+)
+@click.option("--size", default=16384, show_default=True, type=click.IntRange(1))
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
+@click.option("--save", is_flag=True, help="Keep the result beside the code.")
+def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -> int:
+    """The same products on each of 1, 2, 4 GPUs, a process each, copies of the host included.
+
+    Exit code 1 where an efficiency is below 0.85.
+    """
+    from mixpert_py import gpu_use
+    from mixpert_py.bench import machine, scaling
+
+    cupy = machine.gpu()
+    names = gpu_use.names("cuda")
+    counts = counts or tuple(count for count in (1, 2, 4) if count <= len(names))
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    result = scaling.measure(names, counts, size, rounds, say=say)
+    result = machine.finish("scaling", result, save, machine.device(cupy))
+    click.echo("\n".join(scaling.lines(result)))
+    return int(not result["met"])
+
+
 @bench.command("gemm")
 @click.option(
     "--suite",
@@ -164,6 +203,34 @@ def bench_gemm(
     run.check(wish)
     path = run.kept(suite) if save else Path(json_path) if json_path else None
     return run.run(wish, path, only, resume)
+
+
+@bench.command("papers")
+@click.option(
+    "--only", multiple=True, metavar="EXHIBIT|PAPER", help="These alone; `list` names all."
+)
+@click.option("--small", is_flag=True, help="Small sizes; without a GPU errors alone, in NumPy.")
+@click.option(
+    "--seconds", default=450.0, show_default=True, help="No exhibit begins after so many."
+)
+@click.option("--json", "json_path", metavar="FILE", help="Brought up to date by every exhibit.")
+@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
+@click.option("--html", metavar="FILE", help="Write all that FILE then has as a page.")
+def bench_papers(
+    only: tuple[str, ...],
+    small: bool,
+    seconds: float,
+    json_path: str | None,
+    save: bool,
+    html: str | None,
+) -> int:
+    """Tables and figures of five papers, measured on this GPU, beside their published numbers."""
+    if save and small:
+        raise click.UsageError("--save keeps results of full sizes, which --small does not make")
+    from mixpert_py.bench.papers import run
+
+    path = run.RESULT if save else Path(json_path) if json_path else None
+    return run.run(only, small, seconds, path, Path(html) if html else None)
 
 
 @bench.command("products")
@@ -218,8 +285,13 @@ def bench_readme(readme: str | None) -> None:
     """The README's tables and pictures, made from the results that --save keeps."""
     from mixpert_py import files
     from mixpert_py.bench import machine, predictions
+    from mixpert_py.bench.apps import pictures as apps_pictures
+    from mixpert_py.bench.apps import readme as apps_readme
+    from mixpert_py.bench.apps import run as apps
     from mixpert_py.bench.gemm import pictures
     from mixpert_py.bench.gemm import readme as gemm
+    from mixpert_py.bench.papers import run as papers
+    from mixpert_py.bench.soak import verdict as soak
 
     found = gemm.results()
     if not found:
@@ -228,6 +300,13 @@ def bench_readme(readme: str | None) -> None:
     model = machine.RESULTS / "model.json"
     if model.exists():
         parts["model"] = predictions.markdown(json.loads(model.read_text("utf-8")))
+    if papers.RESULT.exists():
+        parts["papers"] = papers.markdown(papers.read(papers.RESULT), papers.PAGE)
+    if soak.RESULT.exists():
+        parts["soak"] = soak.markdown(soak.read())
+    programs = apps.read(machine.RESULTS / apps.NAME)
+    if programs is not None:
+        parts["apps"] = apps_readme.part(programs)
     if readme is None:
         click.echo("\n".join(parts.values()), nl=False)
         return
@@ -237,6 +316,11 @@ def bench_readme(readme: str | None) -> None:
         sizes = found["sizes"]
         folder = path.parent / gemm.PICTURES
         pictures.draw(sizes["sections"], sizes["machine"]["device"], folder)
+    if programs is not None and programs["apps"]:
+        device = programs["machine"]["device"]
+        apps_pictures.draw(programs["apps"], device, path.parent / gemm.PICTURES)
+    if papers.RESULT.exists():
+        papers.write_page(papers.read(papers.RESULT), path.parent / papers.PAGE)
     files.replace(path, text.encode())
 
 

@@ -1,14 +1,15 @@
 """How well the time model predicts, and how well it chooses tiles: on the device.
 
 Every product is timed whole; then its kernel alone with every tile that fits. The tile that the
-model would choose is set against the quickest, and against one tile for all.
+model would choose is set against the quickest, as are those of models after two papers, and one
+tile for all.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,9 @@ from mixpert_py.bench import machine
 from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
 from mixpert_py.runtime.cuda.tile import Tile, candidates
 from mixpert_py.runtime.model import prediction
+from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.model.tile_choice import Wanted, choose
 from mixpert_py.runtime.probes.products import MOST_PROCESSES, compile_kernels
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -25,6 +28,12 @@ from mixpert_py.runtime.schemes import get
 ROUNDS = 5
 NEAR = 1.05  # of the quickest tile's time
 FIXED = 128, 64  # the one tile that every scheme has
+CHOICES = {
+    "chosen": "our model",
+    "legemm": "after LE-GEMM",
+    "egemm": "after EGEMM-TC",
+    "fixed": "one tile",
+}
 
 
 class Pair(NamedTuple):
@@ -82,8 +91,9 @@ def measure(
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Correlation of predicted and measured times and of their logarithms; the median error; the
-    share of pairs whose tile is near the quickest, for the model's choice and for one tile.
+    """Correlation of predicted and measured times and of their logarithms; the median error; by
+    choice of a tile, the share of pairs whose tile is near the quickest, and the mean of how many
+    times as long as the quickest it takes.
     """
     measured = np.array([row["measured"] for row in rows])
     predicted = np.array([row["predicted"] for row in rows])
@@ -94,8 +104,10 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "correlation of logarithms": float(np.corrcoef(np.log(measured), np.log(predicted))[0, 1]),
         "median error": float(np.median(errors)),
         "largest error": float(errors.max()),
-        "model's tile near the quickest": _near(rows, "chosen"),
-        "fixed tile near the quickest": _near(rows, "fixed"),
+        "near the quickest": {key: _near(rows, key) for key in CHOICES},
+        "times the quickest": {
+            key: geometric_mean(_times_the_quickest(row, key) for row in rows) for key in CHOICES
+        },
     }
 
 
@@ -106,33 +118,48 @@ def markdown(found: dict[str, Any]) -> str:
         square = row["m"] == row["k"] == row["n"]
         kinds["stacks" if row["batch"] > 1 else "n³" if square else "skewed"].append(row)
     lines = [
-        "| products | median error | largest | model's tile near the quickest | one tile |",
-        "| --- | --- | --- | --- | --- |",
+        "| products | median error | largest | tile of " + " | ".join(CHOICES.values()) + " |",
+        "| --- | --- | --- |" + " --- |" * len(CHOICES),
     ]
     for kind, rows in {**kinds, "all": found["rows"]}.items():
         it = summary(rows)
-        shares = (it["model's tile near the quickest"], it["fixed tile near the quickest"])
+        near, times = it["near the quickest"], it["times the quickest"]
         lines.append(
             f"| {kind} ({it['pairs']}) | {it['median error']:.1%} | {it['largest error']:.0%} | "
-            + " | ".join(f"{share:.0%} of them" for share in shares)
+            + " | ".join(f"{near[key]:.0%}, {times[key]:.2f}×" for key in CHOICES)
             + " |"
         )
     where = found["machine"]
     return (
         "\n".join(lines)
         + f"\n\nPredicted against measured times: correlation {found['correlation']:.4f}, of their "
-        f"logarithms {found['correlation of logarithms']:.4f}. Near: within 5 %. One tile: "
-        f"{FIXED[0]} × {FIXED[1]} for all. One {where['device']}, CuPy {where['cupy']}, "
+        f"logarithms {found['correlation of logarithms']:.4f}. Tiles: how many are within 5 % of "
+        f"the quickest, and the mean of their kernels' times over the quickest's; one tile: "
+        f"{FIXED[0]} × {FIXED[1]} for all; models after the papers: `mixpert tiles --model`. "
+        f"One {where['device']}, CuPy {where['cupy']}, "
         f"{where['date']}: `mixpert bench model --save`.\n"
     )
 
 
 def _near(rows: Sequence[dict[str, Any]], which: str) -> float:
-    def is_near(row: dict[str, Any]) -> bool:
-        times: dict[str, float] = row["tiles"]
-        return times[row[which]] <= NEAR * min(times.values())
+    return sum(_times_the_quickest(row, which) <= NEAR for row in rows) / len(rows)
 
-    return sum(map(is_near, rows)) / len(rows)
+
+def _times_the_quickest(row: dict[str, Any], which: str) -> float:
+    times: dict[str, float] = row["tiles"]
+    return times[row[which]] / min(times.values())
+
+
+def choices(times: KernelTimes, pair: Pair) -> dict[str, str]:
+    """The tile of a pair by every choice, as the results name it."""
+    scheme = _scheme(pair)
+    wanted = Wanted(scheme, pair.m, pair.n, pair.batch, depth_of(scheme, pair.k))
+    return {
+        "chosen": _name(choose("ours", times, wanted)),
+        "legemm": _name(choose("legemm", times, wanted)),
+        "egemm": _name(choose("egemm", times, wanted)),
+        "fixed": "{} × {}".format(*FIXED),
+    }
 
 
 def _row(cupy: Any, clock: Clock, pair: Pair) -> dict[str, Any]:
@@ -155,15 +182,13 @@ def _row(cupy: Any, clock: Clock, pair: Pair) -> dict[str, Any]:
 
     samples = in_turn(clock, {_name(tile): call(tile) for tile in tiles}, ROUNDS)
     predicted = prediction.product(times, scheme, pair.m, pair.k, pair.n, pair.batch)
-    best = times.best(scheme, pair.m, pair.n, pair.batch, depth, False)
     return {
         **pair._asdict(),
         "measured": median(sample.device for sample in whole),
         "predicted": predicted.seconds,
         "packing": predicted.packing,
         "kernel": predicted.kernel,
-        "chosen": _name(best),
-        "fixed": _name(next(tile for tile in tiles if (tile.m, tile.n) == FIXED)),
+        **choices(times, pair),
         "tiles": {name: median(sample.device for sample in some) for name, some in samples.items()},
     }
 

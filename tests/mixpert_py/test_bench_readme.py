@@ -15,6 +15,7 @@ from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
 from mixpert_py.bench.gemm.target import Target, once
 from mixpert_py.bench.machine import RESULTS
+from mixpert_py.bench.soak import verdict as soak
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 
@@ -138,9 +139,11 @@ def test_parts_are_put_where_the_marks_are() -> None:
 
 def test_the_readme_holds_what_the_kept_results_say() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
-    assert {name for _, name, _ in gemm_readme.MARKED.findall(text)} == {"gemm", "targets", "model"}
+    parts = {"gemm", "targets", "model", "apps", "papers", "soak"}
+    assert {name for _, name, _ in gemm_readme.MARKED.findall(text)} == parts
     model = json.loads((RESULTS / "model.json").read_text("utf-8"))
     parts = gemm_readme.parts(gemm_readme.results()) | {"model": predictions.markdown(model)}
+    parts["soak"] = soak.markdown(soak.read())
     assert gemm_readme.updated(text, parts) == text
     for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
         assert (ROOT / picture).is_file(), picture

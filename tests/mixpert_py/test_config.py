@@ -86,3 +86,28 @@ def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
     path.write_text(PLAN.format(site="m:f/matmul~1#0", scheme="int9"))
     with pytest.raises(PlanError, match="unknown scheme 'int9'"):
         config.load_plan(path)
+
+
+def test_where_the_workspace_limit_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    script, toml = tmp_path / "deep" / "p.py", tmp_path / "pyproject.toml"
+    script.write_text(
+        "import numpy as np, mixpert_py\n"
+        "mixpert_py.matmul(np.eye(2), np.eye(2))\n"
+        "from mixpert_py.runtime.in_force import current\n"
+        "print(current().workspace_limit)\n"
+    )
+    assert python(script) == "None\n"
+    toml.write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
+    assert python(script) == "4096\n"
+    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "77")
+    assert python(script) == "77\n"
+    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "7 GiB")
+    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in python(script)
+    monkeypatch.delenv("MIXPERT_WORKSPACE_LIMIT")
+    toml.write_text("[tool.mixpert]\nworkspace_limit = true\n")
+    assert "workspace_limit is a number of bytes" in python(script)
+    toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")
+    assert "has no 'workspace_limits'; it has 'exclude', 'workspace_limit'" in python(script)

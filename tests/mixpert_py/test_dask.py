@@ -15,10 +15,11 @@ import pytest
 from mixpert_py import config, dask_cluster, dask_job, launcher
 from mixpert_py.errors import MixPertError
 from mixpert_py.limits import Limit, Limits
-from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.tuning import Tuned
 from mixpert_py.wish import Wish
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.test_process import alive
+from tests.mixpert_py.tuned_program import tuned_program
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -73,9 +74,7 @@ WISH = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy")
 
 
 def tuned(program: launcher.Program, wish: Wish) -> Tuned:
-    found = tune_program(program, wish)
-    assert found is not None
-    return found
+    return tuned_program(program, wish)
 
 
 def test_it_finds_what_it_finds_here(address: str, folder: Path) -> None:

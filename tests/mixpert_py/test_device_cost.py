@@ -2,6 +2,7 @@
 
 import pytest
 
+from mixpert_py.clock import int8_products
 from mixpert_py.device_cost import DeviceCost
 from mixpert_py.errors import DeviceError
 from mixpert_py.worker import SiteResult
@@ -41,6 +42,20 @@ def test_a_cast_costs_a_float32_product() -> None:
     shape = (4096, 4096, 4096, 1)
     assert cost("float32", shape, dtype="float64") == cost("native", shape)
     assert cost("float32", shape, dtype="float64") != cost("native", shape, dtype="float64")
+
+
+def test_a_complex_product_costs_four_and_what_joins_them() -> None:
+    shape = (4096, 4096, 4096, 1)
+    for scheme in ("native", "int8x6"):
+        ratio = cost(scheme, shape, dtype="complex64") / cost(scheme, shape)
+        assert 3.8 < ratio < 4.4
+    assert cost("native", shape, dtype="complex128") < cost("native", shape, dtype="complex64")
+    a_little = (512, 512, 512, 1)  # pays the device, and not the host that launches so much
+    assert cost("int8x6", a_little, dtype="complex64") == cost(
+        "native", a_little, dtype="complex64"
+    )
+    counted = int8_products("s", site(shape, dtype="complex64"), "int8x6")
+    assert counted == 4 * int8_products("s", site(shape), "int8x6")
 
 
 def test_empty_products_cost_nothing() -> None:

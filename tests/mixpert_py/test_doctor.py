@@ -48,6 +48,8 @@ def test_the_device_model_in_use_and_its_age(
         assert said("device model") == f"{path}, {shipped.origin}, {age}"
     path.write_text("format = 3")
     assert "this version reads 1" in said("device model")
+    path.chmod(0o622)
+    assert said("device model").endswith(f"; {path} is left, others could have written it")
 
 
 def test_a_device_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:

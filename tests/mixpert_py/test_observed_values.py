@@ -13,10 +13,11 @@ from mixpert_py.limits import Limit, Limits
 from mixpert_py.trials import Trials
 from mixpert_py.tuned_plan import criteria
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.tuning import Tuned
 from mixpert_py.wish import Wish
 from mixpert_py.worker import SiteResult
 from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuned_program import tuned_program
 
 # Two products that nothing joins: each shows in a value of its own.
 APART = """\
@@ -44,9 +45,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tuned(limits: Limits, *compare: str, **more: object) -> Tuned:
     # Greedy: it tries every product by itself, whatever is predicted.
     wish = Wish(limits, compare, search="greedy", **more)  # type: ignore[arg-type]
-    found = tune_program(launcher.script("s.py"), wish, cost=float32_is_faster)
-    assert found is not None
-    return found
+    return tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
 
 
 def schemes(found: Tuned) -> dict[str, str]:
@@ -319,7 +318,7 @@ class Resumed:
         trials = Trials(Path("t.db"), resume=True, say=self.said.append)
         program, wish = launcher.script("s.py"), Wish(limits, search="greedy")
         with suppress(KeyboardInterrupt):
-            self.found = tune_program(
+            self.found = tuned_program(
                 program, wish, None, self.on_run, float32_is_faster, trials=trials
             )
 

@@ -102,6 +102,24 @@ def test_a_bad_id_says_what_an_id_looks_like() -> None:
         plan_file.loads('[[site]]\nid = "../x"\nscheme = "native"\n')
 
 
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LONG} = 1",
+        WHOLE.replace("int8x6", LONG),
+        WHOLE.replace("8f3a", "1" * 5000).replace("8f3b", "1" * 5000),
+        f"{LONG} = 1\n{LONG} = 1",
+    ],
+)
+def test_a_message_is_a_line_that_can_be_read(text: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        plan_file.loads(text, known=KNOWN)
+    assert len(str(caught.value)) < 500
+
+
 def test_a_newer_schema_says_which_one_is_read() -> None:
     with pytest.raises(PlanError, match="2; this version reads 1"):
         plan_file.loads("schema = 2\nfuture = true\n")

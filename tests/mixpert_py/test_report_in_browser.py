@@ -10,10 +10,10 @@ from mixpert_py.limits import Limit, Limits
 from mixpert_py.reported_program import reported_program
 from mixpert_py.tuner.report.page import page
 from mixpert_py.tuner.report.record import read
-from mixpert_py.tuning import tune_program
 from mixpert_py.tuning_record import record
 from mixpert_py.wish import Wish
 from tests import browser
+from tests.mixpert_py.tuned_program import tuned_program
 
 PROGRAM = """\
 import numpy as np
@@ -40,10 +40,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     script = folder / "m.py"
     script.write_text(PROGRAM)
-    tuned = tune_program(
+    tuned = tuned_program(
         launcher.script(str(script)), Wish(Limits(Limit(1e-3)), backend="reference")
     )
-    assert tuned is not None
     found = read(record(tuned, "m.mixpert.toml"), "m")
     (folder / "index.html").write_text(page(found, reported_program(found, tuned.plan, script)))
     return folder / "index.html"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mixpert_py import fork_server, launcher, reused_worker
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.comparison import Comparison
+from mixpert_py.experiment import Experiment
 from mixpert_py.judge import Judge
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.workers import Way, Workers

@@ -292,6 +292,16 @@ def test_the_second_run_rewrites_nothing(tmp_path: Path, mixpert: Mixpert) -> No
     assert said[0] > said[1] == said[2]
 
 
+def test_python_may_be_told_to_keep_no_code(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("import numpy as np\nprint((np.eye(2) @ np.eye(2)).sum())\n")
+    for told, kept in (("1", False), ("", True)):
+        done = mixpert(
+            "run", "s.py", PYTHONDONTWRITEBYTECODE=told, XDG_CACHE_HOME=str(tmp_path / "cache")
+        )
+        assert done.out == "2.0\n"
+        assert (tmp_path / "cache").exists() == kept
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_child_processes_run_the_rewritten_program(
     tmp_path: Path, mixpert: Mixpert, method: str
@@ -451,3 +461,15 @@ def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixper
     assert "12 %" in said.err
     (record,) = json.loads((tmp_path / "p.json").read_text())
     assert record["outliers"] == 1 / 8
+
+
+def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "p.py").write_text(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\nimport numpy as np\n\n"
+        "def work(i):\n    time.sleep(0.2)\n    print(i, (np.eye(2) @ np.eye(2)).sum())\n\n"
+        "pool = ThreadPoolExecutor(2)\nfor i in range(3):\n    pool.submit(work, i)\n"
+    )
+    said = mixpert("run", "--json", "p.json", "p.py")
+    assert (said.code, sorted(said.out.split())) == (0, ["0", "1", "2", *["2.0"] * 3])
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == 3

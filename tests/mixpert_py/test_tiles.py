@@ -31,6 +31,39 @@ def test_json(mixpert: Mixpert) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "taken", "headings"),
+    [
+        ("ours", "128 × 128", ()),
+        ("egemm", "128 × 192", ("op/byte", "/ compute")),
+        ("legemm", "128 × 192", ("a thread", "/ needed")),
+    ],
+)
+def test_a_papers_model(
+    mixpert: Mixpert, model: str, taken: str, headings: tuple[str, ...]
+) -> None:
+    arguments = ("2048", "2048", "2048", "--scheme", "int8x3", "--device", "h200")
+    done = mixpert("tiles", *arguments, "--model", model)
+    assert [line[:9] for line in done.out.splitlines() if "taken" in line] == [taken]
+    assert all(heading in done.out for heading in headings)
+    others = {"op/byte", "/ needed"} - set(headings)
+    assert not any(heading in done.out for heading in others)
+
+
+def test_a_papers_model_as_json(mixpert: Mixpert) -> None:
+    arguments = ("2048", "2048", "2048", "--scheme", "int8x3", "--device", "h200", "--json")
+    found = json.loads(mixpert("tiles", *arguments, "--model", "legemm").out)
+    assert found["model"] == "legemm"
+    chosen = next(row for row in found["tiles"] if row["chosen"])
+    assert found["kernel"] == chosen["seconds"] > min(row["seconds"] for row in found["tiles"])
+    assert found["seconds"] == pytest.approx(found["packing"] + found["kernel"])
+    # 176 tiles of 128 × 192, by blocks of 384 threads, on 132 multiprocessors.
+    assert chosen["goes by"] == {
+        "elements a thread": 128 * 192 / 384,
+        "threads / needed": pytest.approx(176 / 132),
+    }
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("8", "8", "8", "--scheme", "int9"), "unknown scheme 'int9'"),
@@ -38,6 +71,7 @@ def test_json(mixpert: Mixpert) -> None:
         (("8", "8", "8", "--device", "t4"), "compute capability 7.5"),
         (("8", "8", "8", "--device", "abacus"), "no device model is known for 'abacus'"),
         (("0", "8", "8"), "0 is not in the range"),
+        (("8", "8", "8", "--model", "best"), "'best' is not one of 'ours', 'egemm', 'legemm'"),
     ],
 )
 def test_what_cannot_be_explained(mixpert: Mixpert, arguments: tuple[str, ...], said: str) -> None:

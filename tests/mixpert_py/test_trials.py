@@ -23,10 +23,11 @@ from mixpert_py.limits import Limit, Limits
 from mixpert_py.run import Run
 from mixpert_py.trial_store import MOST_TUNINGS, SCHEMA, Store
 from mixpert_py.trials import TRIAL, Trials, beside, latest
-from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.tuning import Tuned
 from mixpert_py.wish import Wish
 from mixpert_py.worker import Result, SiteResult
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.tuned_program import tuned_program
 
 # Counts its runs, so that one that is made twice is seen: beside itself, for it runs in copies of
 # its working folder.
@@ -70,9 +71,7 @@ def tuned(
     trials: Trials, on_run: Callable[[str], None] = lambda purpose: None, budget: float = 1e-5
 ) -> Tuned:
     wish = Wish(Limits(Limit(budget)), backend="reference")
-    found = tune_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
-    assert found is not None
-    return found
+    return tuned_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
 
 
 class After:

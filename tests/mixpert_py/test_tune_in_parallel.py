@@ -18,11 +18,12 @@ from mixpert_py import config, fork_server, gpu_use, launcher, plan
 from mixpert_py.errors import MixPertError
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.trials import Trials
-from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.tuning import Tuned
 from mixpert_py.wish import Wish
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.test_process import alive
 from tests.mixpert_py.test_workers import FAULTS, PROGRAM, float32_is_faster
+from tests.mixpert_py.tuned_program import tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="reads processes from /proc")
 
@@ -53,9 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tuned(wish: Wish, trials: Trials | None = None) -> Tuned:
-    found = tune_program(launcher.script("s.py"), wish, trials=trials)
-    assert found is not None
-    return found
+    return tuned_program(launcher.script("s.py"), wish, trials=trials)
 
 
 def seen(folder: Path) -> list[list[str]]:
@@ -103,8 +102,7 @@ def test_a_fault_rejects_its_plan_only(fault: str, folder: Path) -> None:
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
     limit = 3.0 if word and "3 s" in word else 60.0
     wish = Wish(Limits(Limit(1e-4)), ("c",), time_limit=limit, search="exhaustive", workers=2)
-    found = tune_program(launcher.script("s.py"), wish, cost=float32_is_faster)
-    assert found is not None
+    found = tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in found.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     problems = [trial.measurement.problem or "" for trial in found.outcome.trials]

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config, launcher
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.comparison import Comparison
+from mixpert_py.experiment import Experiment
 from mixpert_py.judge import Judge
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuning import Tuned, tune_program
+from mixpert_py.tuning import Tuned
 from mixpert_py.wish import Wish
 from mixpert_py.workers import Way
 from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuned_program import tuned_program
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -24,9 +26,9 @@ PROGRAM = """\
 import cupy as cp
 draw = cp.random.default_rng(0)
 a, b = (draw.standard_normal((2048, 2048), dtype="{dtype}") for _ in range(2))
-for _ in range(10):
+for _ in range(100):
     c = a @ b
-for _ in range(10):
+for _ in range(100):
     d = cp.tanh(c / 50).dot(b)
 """
 INT8 = {name for rung in ladder("int8")[1:] for name in rung}
@@ -40,16 +42,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def tuned(text: str, wish: Wish) -> Tuned:
     Path("s.py").write_text(text)
-    found = tune_program(launcher.script("s.py"), wish)
-    assert found is not None
-    return found
+    return tuned_program(launcher.script("s.py"), wish)
 
 
 @pytest.mark.parametrize(("dtype", "budget"), [("float32", 1e-3), ("float64", 1e-5)])
 def test_products_of_cupy_are_lowered(dtype: str, budget: float) -> None:
     found = tuned(PROGRAM.format(dtype=dtype), Wish(Limits(Limit(budget))))
     assert not found.predicted
-    assert set(found.plan.schemes().values()) <= INT8
+    assert set(found.plan.schemes().values()) <= INT8, found.outcome.trials
     assert 0 < found.verification.error <= budget
     assert not found.reverted
     assert found.verification.lowered < found.verification.native_lowered
@@ -123,8 +123,9 @@ def test_a_process_is_used_again_until_a_job_breaks_it() -> None:
     assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
     assert first[0] not in pids
     assert len({row[2] for row in (first, *trials)}) == 6  # seeded apart
-    # What a job left in a cycle is not there any more, and the pool is empty but for libraries.
-    assert all(int(row[3]) < 1 << 20 for row in trials)
+    # What a job left in a cycle, 8 MB, is not there any more: only what libraries keep.
+    in_use = [int(row[3]) for row in trials]
+    assert max(in_use) - min(in_use) < 1 << 20, in_use
 
 
 def test_one_worker_for_each_gpu() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import launcher, work_folder
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.comparison import Comparison
+from mixpert_py.experiment import Experiment
 from mixpert_py.judge import Judge
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.work_folder import copy, state

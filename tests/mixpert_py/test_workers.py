@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from mixpert_py import fork_server, launcher
-from mixpert_py.experiment import Comparison, Experiment
+from mixpert_py.comparison import Comparison
+from mixpert_py.experiment import Experiment
 from mixpert_py.judge import Judge
 from mixpert_py.limits import Limit, Limits
 from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning import tune_program
 from mixpert_py.wish import Wish
 from mixpert_py.worker import SiteResult
+from tests.every_check import some
 from tests.mixpert_py.test_process import alive
+from tests.mixpert_py.tuned_program import tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="forks")
 
@@ -90,14 +92,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+# New processes are slower, and differ less from what a program is used to.
+CASES = [*((fault, "forked") for fault in FAULTS), *((fault, "new") for fault in some(FAULTS))]
+
+
+@pytest.mark.parametrize(("fault", "way"), CASES, indirect=["way"])
 def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> None:
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
     limit = 3.0 if word and "3 s" in word else 60.0
     wish = Wish(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
-    tuned = tune_program(launcher.script("s.py"), wish, cost=float32_is_faster)
-    assert tuned is not None
+    tuned = tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]

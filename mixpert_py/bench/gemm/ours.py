@@ -17,12 +17,15 @@ from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Trace
 
 
-def contender(name: str, block: int | None = None) -> Contender:
-    """A scheme as something to measure: `mixpert_py.matmul(a, b, scheme=name)`."""
+def contender(name: str, block: int | None = None, backend: str | None = None) -> Contender:
+    """A scheme as something to measure: `mixpert_py.matmul(a, b, scheme=name)`.
+
+    backend: what makes it, whether that pays or not.
+    """
 
     def prepare(a: Array, b: Array) -> Parts:
         def whole() -> Any:
-            return mixpert_py.matmul(a, b, scheme=name, block=block)
+            return mixpert_py.matmul(a, b, scheme=name, block=block, backend=backend)
 
         return Parts(whole, *_parts(a, b, name, block))
 

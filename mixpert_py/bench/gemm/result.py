@@ -49,7 +49,7 @@ class Result:
     def write(self) -> None:
         """The file, whole or not at all."""
         if self.path is not None:
-            text = json.dumps(_rounded(self.record), indent=1, ensure_ascii=False) + "\n"
+            text = json.dumps(rounded(self.record), indent=1, ensure_ascii=False) + "\n"
             files.replace(self.path, text.encode())
 
 
@@ -62,10 +62,10 @@ def read(path: Path) -> Record:
         raise MixPertError(f"{path}: not a result of `mixpert bench gemm`") from error
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Floats with the digits that a measurement has."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value

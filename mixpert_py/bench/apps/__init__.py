@@ -1,0 +1,1 @@
+"""`mixpert bench apps`: whole programs, natively and rewritten."""

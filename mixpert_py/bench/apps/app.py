@@ -1,0 +1,134 @@
+"""The applications that are measured: which sample, at what size, and what it is judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Size = Literal["small", "paper"]
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A sample as a benchmark.
+
+    figure: what begins the line in which it prints its own figure of merit. judged: how many of
+    the first values that its `work` returns are held against float64's. budget: of a program that
+    refines its values: errors below it are alike, and a tuned plan's has to be, whatever budget was
+    asked for. host: arguments with which it takes ten seconds or
+    more on the processor; empty: it is not measured there.
+    """
+
+    name: str
+    sample: str
+    figure: str
+    small: str
+    paper: str
+    judged: int = 1
+    budget: float | None = None
+    search: str = "predictive"
+    host: str = ""
+
+    def arguments(self, size: Size) -> tuple[str, ...]:
+        """The sample's command line."""
+        return tuple((self.small if size == "small" else self.paper).split())
+
+    def host_arguments(self, size: Size) -> tuple[str, ...]:
+        """The same of the NumPy program, which is in float64."""
+        return tuple((f"{self.small} --dtype float64" if size == "small" else self.host).split())
+
+
+APPS: Mapping[str, App] = {
+    app.name: app
+    for app in (
+        App(
+            "knn",
+            "knn",
+            "accuracy",
+            "--dtype float32 --size 300 --asked 128 --width 64 --kinds 8",
+            "--dtype float32 --size 16384 --asked 16384 --width 4096",
+            host="--size 12288 --asked 12288 --width 40960 --neighbours 3",
+        ),
+        App(
+            "kmeans",
+            "kmeans",
+            "inertia",
+            "--dtype float32 --size 512 --width 64 --clusters 16",
+            "--dtype float32 --size 65536 --width 2048 --clusters 4096",
+            judged=2,
+        ),
+        App(
+            "mlp",
+            "perceptron",
+            "relative error",
+            "--size 128 --width 64 --classes 16",
+            "--size 16384 --width 8192 --classes 1024",
+        ),
+        App(
+            "cholesky",
+            "cholesky",
+            "relative residual",
+            "--dtype float32 --size 96 --block 48 --strip 24",
+            "--dtype float32 --size 40960 --block 2048 --strip 512",
+            host="--size 32768 --block 4096 --strip 1024",
+        ),
+        App(
+            "hpl-ai",
+            "hpl_ai",
+            "scaled residual",
+            "--size 96 --block 32",
+            "--size 32768 --block 1024",
+            # What refinement is for: of the solution no less is asked than of a float64 one.
+            budget=1e-12,
+            # From the errors of products nobody can predict that refinement takes them away.
+            search="greedy",
+        ),
+        App(
+            "comet",
+            "comet",
+            "pairs found",
+            "--size 64 --people 1024 --pairs 8",
+            "--size 4096 --people 65536 --pairs 200",
+        ),
+        App(
+            "bert",
+            "bert",
+            "largest deviation",
+            "--size 1 --length 8 --checked 1",
+            "--size 64 --length 512",
+        ),
+        App(
+            "qkv",
+            "qkv",
+            "relative error of scores",
+            "--size 256 --tokens 32",
+            "--size 8192 --tokens 4096",
+            judged=2,
+        ),
+        App(
+            "pca",
+            "pca",
+            "reconstruction error",
+            "--dtype float32 --random 256 64 --components 8 --iterations 4",
+            "--dtype float32 --random 131072 4096 --components 512",
+            judged=2,
+            host="--random 32768 8192 --components 1024 --iterations 6",
+        ),
+        App(
+            "gp",
+            "gp",
+            "root mean square error",
+            "--dtype float32 --noise 1 --size 128 --asked 64 --channels 64",
+            "--dtype float32 --noise 1 --size 16384 --asked 32768",
+            host="--noise 0.1 --size 16384 --asked 8192",
+        ),
+        App(
+            "circuit",
+            "circuit",
+            "relative error",
+            "--size 8 --fused 4 --depth 2",
+            "--size 26 --fused 11",
+            judged=2,
+        ),
+        App("batched16", "batched16", "maximum error", "--size 4 --steps 6", "--size 262144"),
+    )
+}

@@ -1,0 +1,51 @@
+"""A NumPy program on the processor against the same, rewritten: arrays move to the GPU and back."""
+
+from pathlib import Path
+from time import perf_counter
+
+from mixpert_py.bench.apps import modes, tuned
+from mixpert_py.bench.apps.app import App
+from mixpert_py.bench.apps.measure import Place, Record, failure
+from mixpert_py.bench.apps.program import Sample
+from mixpert_py.bench.apps.runs import Runs, site_records
+from mixpert_py.runtime.in_force import use
+from mixpert_py.runtime.trace import Trace
+
+ROUNDS = 3
+
+
+def measure(
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, place: Place
+) -> Record:
+    """The record of one program: seconds natively and under a plan within the budget, its error.
+
+    The native run, in float64, is what errors are measured against; it is long, and made once.
+    """
+    begin = perf_counter()
+    record: Record = {"name": app.name, "arguments": list(arguments), "budget": budget}
+    try:
+        with use(modes.NATIVE):
+            problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
+            values, native = place.timer(problem.work)
+        runs = Runs(app, problem, place.timer, values[: app.judged])
+        record["native"], record["native_figure"] = native.wall, runs.figure(values)
+        outcome, trials = tuned.search(runs, budget, place.backend, natives=1)
+        force = modes.under(outcome.plan, place.backend)
+        walls = []
+        for _ in range(ROUNDS):
+            values, times = runs.once(force)
+            walls.append(times.wall)
+        record |= {
+            "rewritten": sorted(walls)[ROUNDS // 2],
+            "error": runs.error(values),
+            "figure": runs.figure(values),
+            "trials": trials,
+            "plan": dict(outcome.plan),
+        }
+        record["speedup"] = record["native"] / record["rewritten"]
+        traced = modes.under(outcome.plan, place.backend, Trace())
+        record["sites"] = site_records(runs.traced(traced)[2])
+    except Exception as error:
+        record |= failure(error)
+    record["seconds"] = perf_counter() - begin
+    return record

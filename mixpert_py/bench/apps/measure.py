@@ -1,0 +1,173 @@
+"""One application: its work natively, in TF32, faithful and under a tuned plan, in turn."""
+
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from types import ModuleType
+from typing import Any
+
+from mixpert_py.bench.apps import modes, tuned
+from mixpert_py.bench.apps.app import App
+from mixpert_py.bench.apps.program import Sample
+from mixpert_py.bench.apps.runs import Runs, Values, site_records
+from mixpert_py.bench.apps.timer import Timer, Times
+from mixpert_py.bench.timing import summary
+from mixpert_py.runtime.in_force import InForce, emulates, use
+from mixpert_py.runtime.trace import Trace
+from mixpert_py.tuner.outcome import Outcome
+
+ROUNDS = 5
+LONG = 12.0  # seconds of rounds after which there are no more than LEAST
+LEAST = 3
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A way to run the program. around: what else has to hold, TF32 say."""
+
+    name: str
+    force: InForce
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where programs run. xp: whose arrays; backend: None for a GPU, or "reference"."""
+
+    xp: ModuleType
+    timer: Timer
+    backend: str | None
+
+
+def measure(
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, place: Place
+) -> Record:
+    """The record of one application: {"modes": [one a mode], "tuned": …}.
+
+    budget: of the tuned plan's error. What fails says so in its own place: a mode, the tuner, or,
+    where nothing could be measured, the whole record.
+    """
+    begin = perf_counter()
+    record: Record = {
+        "name": app.name,
+        "arguments": list(arguments),
+        "budget": budget,
+        "alike_below": app.budget or 0.0,
+        "modes": [],
+    }
+    try:
+        with use(modes.NATIVE):
+            problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
+            record["problem_seconds"] = perf_counter() - begin
+            runs = Runs.of(app, problem, place.timer)
+        ways = [
+            Mode(modes.FP32, modes.NATIVE),
+            Mode(modes.TF32, modes.NATIVE, lambda: modes.tensor_float(place.xp)),
+            Mode(modes.FAITHFUL, _faithful(runs, place.backend)),
+        ]
+        plan = _tuned(record, runs, app.budget or budget, place.backend)
+        if plan is not None:
+            ways.append(Mode(modes.TUNED, modes.under(plan, place.backend)))
+        record["modes"] = _in_turn(runs, ways)
+    except Exception as error:
+        record |= failure(error)
+    record["seconds"] = perf_counter() - begin
+    return record
+
+
+def failure(error: BaseException) -> Record:
+    """What went wrong, in one line and at length."""
+    lines = str(error).strip().splitlines() or [""]
+    return {
+        "failed": f"{type(error).__name__}: {lines[0]}",
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+def _faithful(runs: Runs, backend: str | None) -> InForce:
+    """What a rewritten program does on a GPU without a plan; where it is emulated, by a plan."""
+    if not emulates(backend):
+        return InForce(backend=backend)
+    _, _, sites = runs.traced(replace(modes.NATIVE, trace=Trace()))
+    schemes = {
+        site: "faithful" if found.dtypes.keys() == {"float32"} else "native"
+        for site, found in sites.items()
+    }
+    return modes.under(schemes, backend)
+
+
+def _tuned(
+    record: Record, runs: Runs, budget: float, backend: str | None
+) -> Mapping[str, str] | None:
+    """The tuner's plan, its course in the record; None where it failed."""
+    begin = perf_counter()
+    try:
+        outcome, trials = tuned.search(runs, budget, backend)
+    except Exception as error:
+        record["tuned"] = {"budget": budget, **failure(error)}
+        return None
+    record["tuned"] = {
+        "budget": budget,
+        "seconds": perf_counter() - begin,
+        "trials": trials,
+        "error": outcome.best.error,
+        "sites": _verdicts(outcome),
+    }
+    return outcome.plan
+
+
+def _verdicts(outcome: Outcome) -> list[Record]:
+    return [
+        {
+            "id": verdict.operator.id,
+            "expression": verdict.operator.expression,
+            "scheme": verdict.after,
+            "before": verdict.seconds_before,
+            "after": verdict.seconds_after,
+            "stopped": str(verdict.reason),
+            "detail": verdict.detail,
+            "local_errors": dict(verdict.operator.local_errors),
+        }
+        for verdict in outcome.verdicts
+    ]
+
+
+def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
+    """Every mode's times, error and figure; one that fails leaves the others."""
+    records: list[Record] = [{"name": mode.name} for mode in ways]
+    times: list[list[Times]] = [[] for _ in ways]
+    begin = perf_counter()
+    for turn in range(1 + ROUNDS):  # the first shows the error, and is not timed
+        if turn > LEAST and perf_counter() - begin > LONG:
+            break
+        for mode, record, taken in zip(ways, records, times, strict=True):
+            if "failed" in record:
+                continue
+            try:
+                with mode.around():
+                    values, one = runs.once(mode.force)
+                if turn:
+                    taken.append(one)
+                else:
+                    record |= _judged(runs, mode, values)
+            except Exception as error:
+                record |= failure(error)
+    for record, taken in zip(records, times, strict=True):
+        if taken and "failed" not in record:
+            record["device"] = summary([one.device for one in taken])
+            record["wall"] = summary([one.wall for one in taken])
+    return records
+
+
+def _judged(runs: Runs, mode: Mode, values: Values) -> Record:
+    """Error and figure of a mode, and what its products did in a run of their own."""
+    record = {"error": runs.error(values), "figure": runs.figure(values)}
+    del values
+    with mode.around():
+        sites = runs.traced(replace(mode.force, trace=Trace()))[2]
+    return {**record, "sites": site_records(sites)}

@@ -1,0 +1,64 @@
+"""One application in a process of its own, so that a crash costs no other its result."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixpert_py import config
+from mixpert_py import process as child
+from mixpert_py.bench import machine
+from mixpert_py.bench.apps.app import APPS
+from mixpert_py.bench.apps.host import measure as measure_host
+from mixpert_py.bench.apps.measure import Place, Record, measure
+from mixpert_py.bench.apps.timer import DeviceTimer, on_host
+
+LIMIT = 240.0  # seconds that one may take
+
+
+def apart(wish: dict[str, Any]) -> Record:
+    """The record of one application. wish: as `made` takes it, ready for JSON."""
+    with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
+        output = Path(folder) / "record.json"
+        command = child.python("mixpert_py.bench.apps.process", json.dumps(wish), str(output))
+        ended = child.run(command, config.child_environment(), LIMIT)
+        if output.exists():
+            record: Record = json.loads(output.read_text("utf-8"))
+            return record
+    how = (
+        f"exit code {ended.code}" if ended.code is not None else f"still running after {LIMIT:g} s"
+    )
+    last = ended.last_lines(1)
+    return {
+        "name": wish["app"],
+        "budget": wish["budget"],
+        "failed": f"{how}: {last}",
+        "traceback": ended.tail,
+    }
+
+
+def made(wish: dict[str, Any]) -> Record:
+    """Measures in this process. wish: app, size, samples, budget, backend, and
+    host: whether it is the NumPy program."""
+    app, samples = APPS[wish["app"]], Path(wish["samples"])
+    size, budget, backend = wish["size"], wish["budget"], wish["backend"]
+    if wish["host"]:
+        arguments = app.host_arguments(size)
+        return measure_host(app, arguments, samples, budget, Place(np, on_host, backend))
+    return measure(app, app.arguments(size), samples, budget, place(backend))
+
+
+def place(backend: str | None) -> Place:
+    """Raises DeviceError where a GPU is wanted and there is none."""
+    if backend is not None:
+        return Place(np, on_host, backend)
+    cupy = machine.gpu()
+    return Place(cupy, DeviceTimer(cupy), None)
+
+
+def main(wish: str, output: str) -> None:
+    """The process: measure, write the record."""
+    record = made(json.loads(wish))
+    Path(output).write_text(json.dumps(record), "utf-8")

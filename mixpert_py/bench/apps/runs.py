@@ -1,0 +1,74 @@
+"""Runs of one problem: its values, how far off they are, and what its products did."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+from typing import Any
+
+from mixpert_py.bench.apps.app import App
+from mixpert_py.bench.apps.modes import NATIVE
+from mixpert_py.bench.apps.program import Problem
+from mixpert_py.bench.apps.timer import Timer, Times
+from mixpert_py.bench.arrays import Array
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.worker import SiteResult, site_result
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Makes and judges runs. reference: the judged values of the float64 run of the program."""
+
+    app: App
+    problem: Problem
+    timer: Timer
+    reference: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, app: App, problem: Problem, timer: Timer) -> "Runs":
+        """Runs the program in float64 first."""
+        wide = problem.wide()
+        with use(NATIVE):
+            values = wide.work()
+        return cls(app, problem, timer, values[: app.judged])
+
+    def once(self, force: InForce) -> tuple[Values, Times]:
+        """One run of the work. Raises what it raises."""
+        with use(force):
+            return self.timer(self.problem.work)
+
+    def traced(self, force: InForce) -> tuple[Values, Times, dict[str, SiteResult]]:
+        """The same, and what its products did; `force` has a trace, which makes it slower."""
+        values, times = self.once(force)
+        assert force.trace is not None
+        return values, times, {site: site_result(x) for site, x in force.trace.sites.items()}
+
+    def error(self, values: Values) -> float:
+        """The largest relative Frobenius error of the judged values; NaN is larger than any."""
+        xp, errors = self.problem.xp, []
+        for exact, found in zip(self.reference, values, strict=False):
+            size = float(xp.linalg.norm(exact))
+            errors.append(float(xp.linalg.norm(found - exact)) / size if size else nan)
+        return nan if any(error != error for error in errors) else max(errors)
+
+    def figure(self, values: Values) -> float:
+        """The program's own figure of merit."""
+        with use(NATIVE):
+            return self.problem.figure(self.app.figure, values)
+
+
+def site_records(sites: Mapping[str, SiteResult]) -> list[dict[str, Any]]:
+    """What products did, for a reader of the results."""
+    return [
+        {
+            "id": site,
+            "calls": found.calls,
+            "shapes": [list(shape) for shape in found.shapes[:8]],
+            "dtypes": found.dtypes,
+            "seconds": found.seconds,
+            "schemes": found.schemes,
+            "reasons": found.reasons,
+        }
+        for site, found in sites.items()
+    ]

@@ -1,0 +1,104 @@
+"""Results of `mixpert bench apps` as tables, for a terminal and for the README."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mixpert_py.bench.apps import modes
+from mixpert_py.bench.apps.summary import geometric_mean, modes_of, speedup, targets
+from mixpert_py.bench.gemm.tables import Rows
+
+Record = dict[str, Any]
+
+COLUMNS = (
+    "",
+    "FP32, ms",
+    "TF32",
+    "faithful",
+    "tuned",
+    *("error FP32", "TF32", "faithful", "tuned"),
+)
+HOST = ("on the host", "NumPy, s", "rewritten, s", "×", "error", "figure", "figure")
+TARGETS = ("geometric mean of", "measured", "wanted", "")
+OTHERS = (modes.TF32, modes.FAITHFUL, modes.TUNED)
+
+
+def rows(records: Sequence[Record]) -> Rows:
+    """A row an application: milliseconds on the device, speed-ups, errors."""
+    table = []
+    for record in records:
+        found = modes_of(record)
+        if modes.FP32 not in found:
+            table.append([record["name"], _why(record, modes.FP32)])
+            continue
+        table.append(
+            [
+                record["name"],
+                f"{1e3 * found[modes.FP32]['device']['median']:.3g}",
+                *(_times(record, mode) for mode in OTHERS),
+                *(_error(found.get(mode)) for mode in (modes.FP32, *OTHERS)),
+            ]
+        )
+    means = [_mean(records, mode) for mode in OTHERS]
+    return [*table, ["geometric mean", "", *means]] if table else []
+
+
+def host_rows(records: Sequence[Record]) -> Rows:
+    """A row a NumPy program."""
+    return [
+        [record["name"], record["failed"]]
+        if "failed" in record
+        else [
+            record["name"],
+            f"{record['native']:.1f}",
+            f"{record['rewritten']:.2f}",
+            f"{record['speedup']:.1f}",
+            f"{record['error']:.1e}",
+            *(f"{record[name]:.4g}" for name in ("native_figure", "figure")),
+        ]
+        for record in records
+    ]
+
+
+def target_rows(result: Mapping[str, Any]) -> Rows:
+    """Every target that something was measured for."""
+    return [
+        [
+            row["what"],
+            f"{row['measured']:.2f} ×",
+            f"≥ {row['wanted']:g} ×",
+            "met" if row["met"] else "missed",
+        ]
+        for row in targets(result["apps"], result["host"])
+    ]
+
+
+def failures(result: Mapping[str, Any]) -> list[str]:
+    """A line for everything that failed."""
+    said = []
+    for record in (*result["apps"], *result["host"]):
+        parts = [record, record.get("tuned", {}), *record.get("modes", [])]
+        names = ["", "tuning", *(mode["name"] for mode in record.get("modes", []))]
+        for name, part in zip(names, parts, strict=True):
+            if "failed" in part:
+                said.append(": ".join(filter(None, (record["name"], name, part["failed"]))))
+    return said
+
+
+def _times(record: Record, mode: str) -> str:
+    factor = speedup(record, mode)
+    return "failed" if factor is None else f"{factor:.2f}×"
+
+
+def _mean(records: Sequence[Record], mode: str) -> str:
+    mean = geometric_mean(f for record in records if (f := speedup(record, mode)) is not None)
+    return "–" if math.isnan(mean) else f"{mean:.2f}×"
+
+
+def _error(mode: Record | None) -> str:
+    return "–" if mode is None else f"{mode['error']:.1e}"
+
+
+def _why(record: Record, mode: str) -> str:
+    told = [m.get("failed") for m in record.get("modes", []) if m["name"] == mode]
+    return str(record.get("failed") or next(iter(told), "not measured"))

@@ -1,0 +1,101 @@
+"""The tuner on a program that stays in this process: its inputs are drawn once, its work rerun."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+
+from mixpert_py.bench.apps import modes
+from mixpert_py.bench.apps.runs import Runs
+from mixpert_py.clock import Clock, int8_products
+from mixpert_py.errors import MixPertError
+from mixpert_py.profiled_operator import profiled_operator, seen_edges
+from mixpert_py.runtime.in_force import InForce, emulates
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.runtime.trace import Trace
+from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.search import tune
+from mixpert_py.worker import SiteResult
+
+LADDER = "int8"
+NATIVE_RUNS = 3
+SHARE = 0.01  # of the time in products: what takes less stays native
+
+
+@dataclass(slots=True, eq=False)
+class Trials:
+    """Measures plans of one program. warm: the site and scheme pairs that ran before."""
+
+    runs: Runs
+    backend: str | None
+    warm: set[tuple[str, str]]
+    count: int = 0
+
+    def __call__(self, plan: Mapping[str, str], /) -> Measurement:
+        """One trial, after one that loads the kernels; what fails is a measurement, too."""
+        self.count += 1
+        try:
+            if not self.warm.issuperset(plan.items()):
+                self.runs.once(modes.under(plan, self.backend))
+                self.warm.update(plan.items())
+            return self._measured(plan)
+        except (ArithmeticError, MemoryError, MixPertError, RuntimeError, ValueError) as error:
+            return Measurement(0.0, nan, {}, f"{type(error).__name__}: {error}")
+
+    def _measured(self, plan: Mapping[str, str]) -> Measurement:
+        values, times, sites = self.runs.traced(modes.under(plan, self.backend, Trace()))
+        not_taken = {
+            site
+            for site, scheme in plan.items()
+            if site in sites and scheme not in sites[site].schemes
+        }
+        return Measurement(
+            times.wall,
+            self.runs.error(values),
+            {site: found.seconds for site, found in sites.items()},
+            not_taken=frozenset(not_taken),
+        )
+
+
+def profile(runs: Runs, backend: str | None, levels: tuple[str, ...]) -> dict[str, SiteResult]:
+    """What each level would make of every product's operands."""
+    return runs.traced(InForce(scheme="native", backend=backend, trace=Trace(levels)))[2]
+
+
+def search(
+    runs: Runs, budget: float, backend: str | None, natives: int = NATIVE_RUNS
+) -> tuple[Outcome, int]:
+    """The plan within a budget, and how many plans were tried. natives: runs without any."""
+    sample, app = runs.problem.sample, runs.app
+    rungs = ladder(LADDER)
+    levels = tuple(name for rung in rungs[1:] for name in rung)
+    native = dict.fromkeys(sample.sites, "native")
+    trials = Trials(runs, backend, set(native.items()))
+    unlowered = [trials(native) for _ in range(natives)]
+    found = profile(runs, backend, levels)
+    clock = Clock(unlowered, found, int8_products if emulates(backend) else None)
+    seconds = clock.native.site_seconds
+    least = SHARE * sum(seconds.values())
+    operators = [
+        profiled_operator(
+            sample.sites[site], trace, clock, levels, seconds.get(site, 0.0) < least, 1.0
+        )
+        for site, trace in found.items()
+        if site in sample.sites
+    ]
+
+    def measure(plan: Mapping[str, str], /) -> Measurement:
+        if set(plan.values()) == {"native"}:
+            return clock.native
+        return clock(trials(plan), plan)
+
+    outcome = tune(
+        measure,
+        operators,
+        sample.edges | seen_edges(found),
+        rungs,
+        budget,
+        noise=clock.noise,
+        search=app.search,
+    )
+    return outcome, trials.count - natives

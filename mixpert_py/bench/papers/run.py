@@ -1,0 +1,189 @@
+"""What `mixpert bench papers` does: exhibits one after the other, into a file, a page, a table."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+
+from mixpert_py import files
+from mixpert_py.bench import machine
+from mixpert_py.bench.gemm import tables
+from mixpert_py.bench.gemm.result import rounded
+from mixpert_py.bench.gemm.sizes import said
+from mixpert_py.bench.papers import egemm, legemm, markidis, mixpert, raihan
+from mixpert_py.bench.papers import page as pages
+from mixpert_py.bench.papers import place as places
+from mixpert_py.bench.papers.exhibit import Exhibit, Missing, Paper, Published
+from mixpert_py.bench.papers.place import Place
+from mixpert_py.errors import MixPertError, PlanError
+
+PAPERS: tuple[Paper, ...] = (
+    mixpert.PAPER,
+    egemm.PAPER,
+    legemm.PAPER,
+    markidis.PAPER,
+    raihan.PAPER,
+)
+EXHIBITS = {exhibit.id: exhibit for paper in PAPERS for exhibit in paper.exhibits}
+RESULT = machine.RESULTS / "papers.json"
+PAGE = "docs/papers.html"  # beside the README
+SUMMARY = ("paper", "what", "published", "here")
+
+Record = dict[str, Any]
+
+
+def chosen(only: Collection[str]) -> list[Exhibit]:
+    """Exhibits by their id, or by their paper; all where none is named. Raises PlanError."""
+    named = {paper.name: paper.exhibits for paper in PAPERS}
+    named |= {id_: (exhibit,) for id_, exhibit in EXHIBITS.items()}
+    for word in only:
+        if word not in named:
+            raise PlanError(f"unknown exhibit or paper {word!r}; `--only list` names them")
+    wanted = {exhibit.id for word in only or EXHIBITS for exhibit in named[word]}
+    return [exhibit for id_, exhibit in EXHIBITS.items() if id_ in wanted]
+
+
+def run(
+    only: Collection[str], small: bool, seconds: float, path: Path | None, html: Path | None
+) -> int:
+    """Measure, write after every exhibit, print; the exit code, 1 where an exhibit failed.
+
+    Raises PlanError on unknown exhibits, DeviceError without a GPU unless it is a small run,
+    MixPertError where `path` holds something else.
+    """
+    if "list" in only:
+        click.echo("\n".join(EXHIBITS))
+        return 0
+    exhibits = chosen(only)
+    end = perf_counter() + seconds
+    record = read(path) if path is not None and path.exists() else {"exhibits": {}}
+    place = choose(small)
+    found = record["exhibits"]
+
+    def keep(id_: str, entry: Record) -> None:
+        found[id_] = entry
+        if path is not None:
+            files.replace(path, dumps(record).encode())
+
+    measure(exhibits, place, end, keep)
+    if html is not None:
+        write_page(record, html)
+    tables.show(SUMMARY, summary(found))
+    return int(any("failed" in found[exhibit.id] for exhibit in exhibits))
+
+
+def choose(small: bool) -> Place:
+    """The GPU; without one, in a small run, the reference backend."""
+    start = perf_counter()
+    try:
+        place = places.on_gpu(small)
+    except MixPertError:
+        if not small:
+            raise
+        return places.without_gpu()
+    click.echo(f"kernels compiled: {perf_counter() - start:.1f} s", err=True)
+    return place
+
+
+def measure(
+    exhibits: Sequence[Exhibit],
+    place: Place,
+    end: float,
+    keep: Callable[[str, Record], None],
+) -> None:
+    """Every exhibit in turn; one that fails leaves the others. end: from when on none begins."""
+    for exhibit in exhibits:
+        start = perf_counter()
+        entry = one(exhibit, place, start > end)
+        spent = perf_counter() - start
+        keep(exhibit.id, entry)
+        why = entry.get("failed") or entry.get("missing")
+        click.echo(f"{exhibit.id}: {why or f'{spent:.1f} s'}", err=True)
+
+
+def one(exhibit: Exhibit, place: Place, late: bool = False) -> Record:
+    """An exhibit's entry: rows and where they were measured, or why there are none."""
+    if exhibit.gpu and place.clock is None:
+        return {"missing": "this needs a GPU, and none is here"}
+    if late:
+        return {"missing": "the time given was over"}
+    try:
+        found = exhibit.measure(place)
+    except Exception as error:  # the exhibits after it are measured all the same
+        return {"failed": said(error)}
+    if isinstance(found, Missing):
+        return {"missing": found.why}
+    told = {"where": found.where or place.where, "note": found.note, "rows": found.rows}
+    return dict(rounded(told))
+
+
+def read(path: Path) -> Record:
+    """A result from its file. Raises MixPertError where it is none."""
+    try:
+        loaded: Record = json.loads(path.read_text("utf-8"))
+        return {"exhibits": dict(loaded["exhibits"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise MixPertError(f"{path}: not a result of `mixpert bench papers`") from error
+
+
+def dumps(record: Record) -> str:
+    """The file: a line a row, so that a change shows where it is."""
+    entries = []
+    for id_, entry in record["exhibits"].items():
+        fields = [f"{_json(key)}: {_json(v)}" for key, v in entry.items() if key != "rows"]
+        if "rows" in entry:
+            rows = ",\n   ".join(map(_json, entry["rows"]))
+            fields.append(f'"rows": [\n   {rows}]')
+        entries.append(f" {_json(id_)}: {{\n  " + ",\n  ".join(fields) + "}")
+    return '{"exhibits": {\n' + ",\n".join(entries) + "}}\n"
+
+
+def summarized(found: Mapping[str, Record]) -> list[Exhibit]:
+    """The exhibits that have both published numbers and rows with a headline."""
+    return [
+        exhibit
+        for id_, exhibit in EXHIBITS.items()
+        if exhibit.headline and exhibit.published and "rows" in found.get(id_, {})
+    ]
+
+
+def summary(found: Mapping[str, Record]) -> list[list[str]]:
+    """A line for each of those."""
+    lines = []
+    for exhibit in summarized(found):
+        assert exhibit.headline is not None
+        paper = next(paper for paper in PAPERS if exhibit in paper.exhibits)
+        told = "; ".join(map(_told, exhibit.published))
+        here = exhibit.headline(found[exhibit.id]["rows"])
+        lines.append([paper.title, exhibit.title, told, here])
+    return lines
+
+
+def write_page(record: Record, path: Path) -> None:
+    """The page of a result, into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.replace(path, pages.page(PAPERS, record).encode())
+
+
+def markdown(record: Record, page: str) -> str:
+    """The README's part. page: where the page lies, as a link."""
+    found = record["exhibits"]
+    shown = [found[exhibit.id] for exhibit in summarized(found)]
+    where = dict.fromkeys(entry["where"] for entry in shown)
+    return (
+        f"{tables.markdown(SUMMARY, summary(found))}\n\n"
+        f"All tables and figures that can be measured on this device: [{page}]({page}). "
+        f"\\* quoted, not checked against the paper. {' '.join(where)} "
+        "Measured by `mixpert bench papers --save`.\n"
+    )
+
+
+def _told(number: Published) -> str:
+    return f"{number.what} {number.value}{'' if number.confirmed else ' *'}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

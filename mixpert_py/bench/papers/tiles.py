@@ -1,0 +1,93 @@
+"""What the choice of a tile gains, and the stages of its ring in shared memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import geometric_mean
+
+from mixpert_py.bench.device_clock import timing
+from mixpert_py.bench.papers.columns import kept, where
+from mixpert_py.bench.papers.exhibit import Column, Found, Missing, Row
+from mixpert_py.bench.papers.place import RANGES, Place
+from mixpert_py.runtime.cuda.event_clock import in_turn
+from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+
+PIPELINED = "legemm"
+SIZES = (2048, 4096, 8192)
+LEAST = 1  # stage: what is copied is waited for; kernels of floating-point slices can do with that
+
+TILES = (
+    *(Column("name", "product"), Column("m", "m"), Column("k", "k"), Column("n", "n")),
+    *(Column("batch", "of them"), Column("chosen", "model's tile")),
+    Column("times", "× one tile for all", ".2f"),
+    Column("theirs", "by LE-GEMM's model", ".2f"),
+    Column("best", "of the quickest", ".1%"),
+)
+STAGES = Column("stages", "stages")
+GAIN = Column("times", "× one stage", ".3f")
+
+
+def tiles(place: Place) -> Found | Missing:
+    """Kernels by the model's tile, beside one tile for all and the quickest: `bench model`."""
+    found = kept("model")
+    if found is None:
+        return Missing("`mixpert bench model --save` makes these rows; it has not been run")
+    rows = []
+    for row in found["rows"]:
+        times, own = row["tiles"], row["tiles"][row["chosen"]]
+        told = {key: row[key] for key in ("m", "k", "n", "batch", "chosen")}
+        gains = {"times": times[row["fixed"]] / own, "best": min(times.values()) / own}
+        if "legemm" in row:  # older results have no tile by the paper's own model
+            gains["theirs"] = times[row["fixed"]] / times[row["legemm"]]
+        rows.append({"name": row["scheme"], **told, **gains})
+    return Found(rows, where(found["machine"]))
+
+
+def tiles_headline(rows: Sequence[Row]) -> str:
+    """The mean gain, and the largest."""
+    gains = [row["times"] for row in rows]
+    return (
+        f"the model's tile {geometric_mean(gains):.2f}× one tile for all, up to {max(gains):.2f}×"
+    )
+
+
+def pipeline(place: Place) -> Found:
+    """The kernel alone, as it is and with fewer stages: copies run that many steps ahead."""
+    from mixpert_py.runtime.cuda.gemm import gemm, kernel_times
+    from mixpert_py.runtime.packing import by_columns, by_rows, pack
+
+    assert place.clock is not None
+    scheme = get(PIPELINED)
+    assert isinstance(scheme, Scheme)
+    kernels = kernel_times(place.xp.cuda.Device().id)
+    rows: list[Row] = []
+    for n in place.sizes(SIZES):
+        a, b = place.uniform(RANGES["[-1, 1)"], n, n, n)
+        left, right = pack(by_rows(a), by_columns(b), scheme)
+        out = place.xp.empty((n, n), "float32")
+        tile = kernels.best(scheme, n, n, 1, depth_of(scheme, n), False)
+        size = tile.shared // tile.stages
+        call = partial(gemm, left, right, scheme, out)
+        calls = {
+            str(few): partial(call, tile=replace(tile, stages=few, shared=few * size))
+            for few in range(LEAST, tile.stages + 1)
+        }
+        samples = in_turn(place.clock, calls, place.rounds)
+        seconds = {int(few): timing(taken)["median"] for few, taken in samples.items()}
+        rows += [
+            {"name": f"N = {n}", "tile": f"{tile.m} × {tile.n}", "stages": few, "seconds": spent}
+            | {"times": seconds[LEAST] / spent}
+            for few, spent in seconds.items()
+        ]
+    return Found(
+        rows, note="With one stage no copy runs while products are made of the one before."
+    )
+
+
+def pipeline_headline(rows: Sequence[Row]) -> str:
+    """The gain of all stages, by size."""
+    most = max(row["stages"] for row in rows)
+    said = [f"{row['times']:.2f}× at {row['name']}" for row in rows if row["stages"] == most]
+    return f"{most} stages instead of one: {', '.join(said)}"

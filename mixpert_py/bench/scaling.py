@@ -1,0 +1,100 @@
+"""Weak scaling: a product of Dask arrays of NumPy blocks, on one GPU, two, four, the same for each.
+
+Each worker has its own rows of A, as blocks in its host memory, and a copy of B before the clock
+runs. What is timed is the product alone: tasks sent, blocks moved to the GPU, multiplied, and C's
+blocks moved back to host memory, where they stay.
+"""
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from mixpert_py import gpu_cluster
+from mixpert_py.bench.timing import summary
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.dispatch import matmul
+
+BLOCKS = 4  # of A, each worker
+WANTED = 0.85  # of the speed of one GPU, for each of several
+
+Result = dict[str, Any]
+
+
+def measure(
+    names: Sequence[str],
+    counts: Sequence[int],
+    size: int,
+    rounds: int,
+    *,
+    scheme: str = "int8x6",
+    backend: str = "cuda",
+    say: Callable[[str], None],
+) -> Result:
+    """Seconds of BLOCKS products (size, size) × (size, size) on each worker, by their number.
+
+    names: the GPUs, as CUDA calls them; counts: how many to take, the first the one that the
+    others are compared with. efficiency: its time over theirs. Raises DeviceError where there are
+    too few GPUs.
+    """
+    if max(counts) > len(names):
+        raise DeviceError(f"{max(counts)} GPUs were asked for, and there are {len(names)}")
+    rows: list[Result] = []
+    for count in counts:
+        say(f"{count} × {BLOCKS} products of {size}³ …")
+        took = summary(_times(names[:count], size, rounds, scheme, backend))
+        efficiency = rows[0]["seconds"]["median"] / took["median"] if rows else 1.0
+        rate = 2e-12 * count * BLOCKS * size**3 / took["median"]
+        rows.append({"gpus": count, "seconds": took, "tflops": rate, "efficiency": efficiency})
+    met = all(row["efficiency"] >= WANTED for row in rows)
+    asked = {"scheme": scheme, "size": size, "blocks": BLOCKS, "wanted": WANTED, "met": met}
+    return {**asked, "rows": rows}
+
+
+def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: str) -> list[float]:
+    import dask.array as da
+    from distributed import Client, futures_of, wait
+
+    generator = da.random.default_rng(0)
+
+    def normal(blocks: int) -> Any:
+        shape = blocks * size, size
+        return generator.standard_normal(shape, chunks=(size, size), dtype="float32")
+
+    with gpu_cluster.start(names) as cluster, Client(cluster) as client:
+        client.wait_for_workers(len(names))
+        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        a = da.concatenate([client.persist(normal(BLOCKS), workers=[each]) for each in workers])
+        b = client.persist(normal(1), workers=workers[:1])
+        wait([a, b])
+        client.replicate(futures_of(b))
+        times = []
+        for turn in range(rounds + 1):
+            # By another name: of the same product Dask would keep the blocks that it has.
+            rows = client.persist(a.map_blocks(_itself, turn, dtype=a.dtype))
+            wait(rows)
+            start = perf_counter()
+            c = client.persist(matmul(rows, b, scheme=scheme, backend=backend))
+            done, _ = wait(c)
+            elapsed = perf_counter() - start
+            for future in done:
+                if future.status == "error":
+                    future.result()  # raises what the worker raised
+            del rows, c, done, future
+            if turn:  # in the first, kernels are compiled
+                times.append(elapsed)
+        return times
+
+
+def _itself(block: Any, turn: int) -> Any:
+    return block
+
+
+def lines(result: Result) -> list[str]:
+    """The result as a table for people."""
+    head = f"{result['scheme']}, {result['blocks']} products of {result['size']}³ on each GPU"
+    made = [head, "GPUs   seconds  TFLOP/s  efficiency"]
+    for row in result["rows"]:
+        median, rate = row["seconds"]["median"], row["tflops"]
+        made.append(f"{row['gpus']:4}  {median:8.3f}  {rate:7.0f}  {row['efficiency']:10.2f}")
+    verdict = "met" if result["met"] else "missed"
+    return [*made, f"wanted: efficiency of {result['wanted']} or more: {verdict}"]

@@ -1,0 +1,1 @@
+"""`mixpert bench soak`: gates that a release has to pass, each a command of its own."""

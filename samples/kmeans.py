@@ -1,0 +1,79 @@
+"""Lloyd's k-means on random points of many kinds."""
+
+import argparse
+import importlib
+
+import numpy as np
+
+
+def clustered(xp, count, width, kinds, spread, rng):
+    """Points (count, width) around random centres, one for each of so many kinds, and their kinds.
+
+    spread: of the points of a kind, where that of the centres is 1.
+    """
+    centres = xp.asarray(rng.standard_normal((kinds, width), np.float32))
+    kind = xp.asarray(rng.integers(0, kinds, count))
+    around = xp.asarray(rng.standard_normal((count, width), np.float32))
+    return centres[kind] + spread * around, kind
+
+
+def squared_distances(xp, points, centres):
+    """‖point − centre‖² for every pair, from one product."""
+    cross = xp.dot(points, centres.T)
+    return (points**2).sum(axis=1)[:, None] - 2.0 * cross + (centres**2).sum(axis=1)
+
+
+def means(xp, points, nearest, centres):
+    """The mean of each cluster, or its old centre if nothing is nearest to it."""
+    members = xp.zeros((len(points), len(centres)), points.dtype)
+    members[xp.arange(len(points)), nearest] = 1.0
+    counts = members.sum(axis=0)[:, None]
+    totals = members.T @ points
+    return xp.where(counts > 0, totals / xp.maximum(counts, 1.0), centres)
+
+
+def parsed(arguments=None):
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=8192, help="number of points")
+    parser.add_argument("--width", type=int, default=256, help="coordinates of a point")
+    parser.add_argument("--clusters", type=int, default=128, help="as many as there are kinds")
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
+    return parser.parse_args(arguments)
+
+
+def problem(xp, options):
+    """The points, and a first centre near to those of each kind."""
+    rng = np.random.default_rng(options.seed)
+    points, kinds = clustered(xp, options.size, options.width, options.clusters, 1.0, rng)
+    order = xp.argsort(kinds)
+    first = order[xp.searchsorted(kinds[order], xp.arange(options.clusters))]
+    points = points.astype(options.dtype)
+    return points, points[first], kinds
+
+
+def work(xp, options, points, centres, kinds):
+    for _ in range(options.iterations):
+        nearest = squared_distances(xp, points, centres).argmin(axis=1)
+        centres = means(xp, points, nearest, centres)
+    distances = squared_distances(xp, points, centres)
+    return distances.min(axis=1), centres, distances.argmin(axis=1)
+
+
+def report(xp, options, distances, centres, nearest, points, first, kinds):
+    """Print how near the points are to their centres, and how many have that of their kind."""
+    print(f"points    {options.size}, {options.width} coordinates each")
+    print(f"inertia   {float(distances.sum()):.6e}")
+    print(f"accuracy  {float((nearest == kinds).mean()):.4f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    points, first, kinds = problem(xp, options)
+    distances, centres, nearest = work(xp, options, points, first, kinds)
+    report(xp, options, distances, centres, nearest, points, first, kinds)

@@ -1,0 +1,78 @@
+"""Random points of many kinds, told apart by the kinds of their nearest neighbours."""
+
+import argparse
+import importlib
+
+import numpy as np
+
+
+def clustered(xp, count, width, kinds, spread, rng):
+    """Points (count, width) around random centres, one for each of so many kinds, and their kinds.
+
+    spread: of the points of a kind, where that of the centres is 1.
+    """
+    centres = xp.asarray(rng.standard_normal((kinds, width), np.float32))
+    kind = xp.asarray(rng.integers(0, kinds, count))
+    around = xp.asarray(rng.standard_normal((count, width), np.float32))
+    return centres[kind] + spread * around, kind
+
+
+def nearest(xp, asked, known, count):
+    """Squared distances (asked, count) to the nearest known points, and their places."""
+    cross = asked @ known.T
+    distances = (asked**2).sum(axis=1)[:, None] - 2.0 * cross + (known**2).sum(axis=1)
+    rows, near, places = xp.arange(len(asked)), [], []
+    for _ in range(count):
+        place = distances.argmin(axis=1)
+        near.append(distances[rows, place])
+        places.append(place)
+        distances[rows, place] = xp.inf
+    return xp.stack(near, axis=1), xp.stack(places, axis=1)
+
+
+def parsed(arguments=None):
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=4096, help="number of known points")
+    parser.add_argument("--asked", type=int, default=2048, help="number of points to tell apart")
+    parser.add_argument("--width", type=int, default=512, help="coordinates of a point")
+    parser.add_argument("--kinds", type=int, default=64)
+    parser.add_argument("--neighbours", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
+    return parser.parse_args(arguments)
+
+
+def problem(xp, options):
+    """Points, the known ones first, and their kinds."""
+    rng = np.random.default_rng(options.seed)
+    count = options.size + options.asked
+    spread = 0.7 * options.width**0.25  # so that some neighbours are of another kind
+    points, kinds = clustered(xp, count, options.width, options.kinds, spread, rng)
+    return points.astype(options.dtype), kinds
+
+
+def work(xp, options, points, kinds):
+    return nearest(xp, points[options.size :], points[: options.size], options.neighbours)
+
+
+def report(xp, options, distances, places, points, kinds):
+    """Print how many of the asked points have their own kind for most of their neighbours."""
+    found = kinds[places]
+    votes = (found[:, :, None] == found[:, None, :]).sum(axis=2)
+    elected = found[xp.arange(len(found)), votes.argmax(axis=1)]
+    right = (elected == kinds[options.size :]).mean()
+    print(f"known points   {options.size}, {options.width} coordinates each")
+    print(f"asked points   {options.asked}")
+    print(f"mean distance  {float(xp.sqrt(xp.maximum(distances, 0.0)).mean()):.6f}")
+    print(f"accuracy       {float(right):.4f}")
+
+
+if __name__ == "__main__":
+    options = parsed()
+    xp = importlib.import_module("cupy" if options.gpu else "numpy")
+
+    points, kinds = problem(xp, options)
+    distances, places = work(xp, options, points, kinds)
+    report(xp, options, distances, places, points, kinds)

@@ -1,0 +1,196 @@
+"""What the README's section on security says, where that can be seen cheaply."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import gpu_cluster
+from tests.mixpert_py.command import IMPORTABLE, ROOT
+from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, WATCHED
+
+TEXT = (ROOT / "README.md").read_text("utf-8")
+SECTION = TEXT.partition("\n## Security\n")[2].partition("\n## ")[0]
+
+PLAN = """\
+[provenance]
+source = "canary_module.py"
+command = "mixpert tune canary_module.py --criterion canary_module:f --compare canary_module.py"
+
+[[criterion]]
+name = "x"
+metric = "canary_module:f"
+budget = 1.0
+
+[[site]]
+id = "canary_module:f/matmul~145133#0"
+scheme = "int8x6"
+"""
+COMMANDS = {
+    "plan show m.mixpert.toml": 0,
+    "plan validate m.mixpert.toml": 0,
+    "plan diff m.mixpert.toml m.mixpert.toml": 0,
+    "report m.mixpert.toml --html page": 2,  # there are no trials
+    "doctor": 0,
+    "tiles 256 256 256": 0,
+    "probe --only clock": 2,  # there is no GPU
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name in SHADOWED:
+        (tmp_path / f"{name}.py").write_text(CANARY)
+    (tmp_path / "m.mixpert.toml").write_text(PLAN)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_that_look_at_plans_and_machines_run_nothing(project: Path, command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, *command.split()],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE, "CUDA_VISIBLE_DEVICES": ""},
+    )
+    ran = [line for line in done.stdout.splitlines() if line.startswith("RUN")]
+    assert not [line for line in ran if "canary" in line or str(project) in line]
+    assert not (project / "canary").exists()
+    assert "Traceback" not in done.stderr
+    assert done.returncode == COMMANDS[command], done.stderr
+
+
+def test_a_report_runs_nothing_of_the_program(project: Path) -> None:
+    """Of one that has been tuned before it became what it is."""
+    script = project / "m.py"
+    script.write_text("import numpy as np\na = np.eye(30)\nb = a @ a\nc = np.dot(b, a)\n")
+    (project / "m.mixpert.toml").unlink()
+    environment = {**os.environ, "PYTHONPATH": IMPORTABLE}
+    empty = project / "empty"
+    empty.mkdir()
+    shutil.copy(script, empty)
+    tune = "tune", "m.py", "--error", "1e-3", "--backend", "reference", "-o", "m.mixpert.toml"
+    command = [sys.executable, "-m", "mixpert_py", *tune]
+    subprocess.run(command, cwd=empty, env=environment, check=True, capture_output=True)
+    for path in empty.glob("m.mixpert.*"):
+        shutil.copy(path, project)
+    script.write_text(f"import canary_module\n{CANARY}{script.read_text()}")
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, "report", "m.mixpert.toml", "--html", "page"],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (project / "page" / "index.html").exists()
+    assert "RUN" not in done.stdout
+    assert not (project / "canary").exists()
+
+
+def calls(path: Path) -> Iterator[str]:
+    """What a file calls by name: `exec`, `pickle.loads`."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+RUNNING = {
+    "exec": {
+        "mixpert_py/launcher.py",  # a program
+        "mixpert_py/spawned_main.py",  # in a child that it spawned
+        "mixpert_py/notebook.py",  # a cell
+        "mixpert_py/bench/apps/program.py",
+        "mixpert_py/bench/soak/cold_start.py",
+    },
+    "eval": {"mixpert_py/notebook.py"},
+    "marshal.loads": {
+        "mixpert_py/in_memory.py",  # of the cache
+        "mixpert_py/worker.py",  # of a run's folder
+    },
+    "pickle.loads": {"runtime/remote_trace.py"},  # of Dask's workers
+    "pickle.load": set(),
+    "os.system": set(),
+}
+
+
+def own_files() -> list[Path]:
+    return [
+        path
+        for part in ("mixpert_py", "passes", "runtime", "tuner")
+        for path in (ROOT / part).rglob("*.py")
+        if not (
+            part == "mixpert_py"
+            and path.relative_to(ROOT).parts[1] in ("passes", "runtime", "tuner")
+        )
+    ]
+
+
+@pytest.mark.parametrize("function", RUNNING)
+def test_code_is_run_and_unpickled_in_few_places(function: str) -> None:
+    found = {str(p.relative_to(ROOT)) for p in own_files() if function in set(calls(p))}
+    assert found == RUNNING[function]
+
+
+def test_nothing_listens_but_dask_and_no_array_is_unpickled() -> None:
+    for path in own_files():
+        text = path.read_text()
+        assert "AF_INET" not in text, path
+        assert "allow_pickle=True" not in text, path
+        assert "shell=True" not in text, path
+        named = {name.rpartition(".")[2] for name in calls(path) if "socket" in name.lower()}
+        assert not named & {"bind", "listen", "create_server"}, path
+
+
+def test_environment_variables_are_named() -> None:
+    variables = set()
+    for name in ("config.py", "cli.py"):
+        for node in ast.walk(ast.parse((ROOT / "mixpert_py" / name).read_bytes())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                variables |= set(re.findall(r"^[A-Z]+(?:_[A-Z]+)+$", node.value))
+    assert {"MIXPERT_PLAN", "OMP_NUM_THREADS", "XDG_CACHE_HOME"} < variables
+    missing = {name for name in variables if f"`{name}`" not in SECTION}
+    assert not missing
+
+
+def test_commands_are_named_on_one_side_or_the_other() -> None:
+    from mixpert_py.cli import cli
+
+    for name in cli.commands:
+        if name not in ("bench", "cluster"):
+            assert re.search(rf"`(mixpert )?{name}`", SECTION), name
+
+
+def test_a_cluster_listens_on_this_machine_only() -> None:
+    """Whoever can connect to a worker can run code in it."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    code = (
+        "import psutil, distributed\n"
+        "from mixpert_py import gpu_cluster\n"
+        "if __name__ == '__main__':\n"
+        "    with gpu_cluster.start(['0']) as cluster, distributed.Client(cluster) as client:\n"
+        "        client.wait_for_workers(1)\n"
+        "        here = psutil.Process()\n"
+        "        for process in [here, *here.children(recursive=True)]:\n"
+        "            for one in process.net_connections():\n"
+        "                if one.status == 'LISTEN':\n"
+        "                    print('LISTENS', one.laddr.ip)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+    )
+    addresses = re.findall(r"LISTENS (\S+)", done.stdout)
+    assert len(addresses) > 2, done.stderr
+    assert set(addresses) == {gpu_cluster.HOST}
