@@ -7,26 +7,12 @@ from typing import Any
 import click
 
 from mixpert_py.bench.apps.command import bench_apps
+from mixpert_py.bench.gemm.command import bench_gemm
+from mixpert_py.bench.papers.command import bench_papers
+from mixpert_py.bench.products.command import bench_products
 from mixpert_py.bench.soak.command import bench_soak
 from mixpert_py.errors import MixPertError
 from mixpert_py.program_command import TuningCommand
-
-
-class Shape(click.ParamType[tuple[int, int, int]]):
-    """m, k, n, written as one number or three with an x between them."""
-
-    name = "shape"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int, int]:
-        try:
-            sizes = [int(part) for part in str(value).split("x")]
-        except ValueError:
-            sizes = []
-        if len(sizes) not in (1, 3) or min(sizes, default=0) < 1:
-            self.fail(f"{value!r} is no N or MxKxN")
-        return sizes[0], sizes[len(sizes) // 2], sizes[-1]
 
 
 @click.group()
@@ -34,8 +20,8 @@ def bench() -> None:
     """Measure what the README says about speed."""
 
 
-bench.add_command(bench_apps)
-bench.add_command(bench_soak)
+for command in (bench_apps, bench_gemm, bench_papers, bench_products, bench_soak):
+    bench.add_command(command)
 
 
 @bench.command("dispatch")
@@ -161,122 +147,6 @@ def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -
     result = machine.finish("scaling", result, save, machine.device(cupy))
     click.echo("\n".join(scaling.lines(result)))
     return int(not result["met"])
-
-
-@bench.command("gemm")
-@click.option(
-    "--suite",
-    type=click.Choice(["sizes", "targets"]),
-    default="sizes",
-    show_default=True,
-    help="sizes: schemes and cuBLAS over sizes and input families; targets: what is to be reached.",
-)
-@click.option("--size", "shapes", type=Shape(), multiple=True, metavar="N|MxKxN")
-@click.option("--scheme", "schemes", multiple=True, metavar="NAME")
-@click.option("--mode", "modes", multiple=True, metavar="NAME", help="A mode of cuBLAS.")
-@click.option("--family", "families", multiple=True, metavar="NAME", help="Of operands.")
-@click.option("--error-size", default=2048, show_default=True, help="Where families are judged.")
-@click.option("--samples", default=20, show_default=True, type=click.IntRange(2))
-@click.option(
-    "--only", multiple=True, metavar="WORD", help="Sections that begin so; `list` names all."
-)
-@click.option("--resume", is_flag=True, help="Keep the sections that FILE has already.")
-@click.option("--json", "json_path", metavar="FILE", help="Written after every section.")
-@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
-def bench_gemm(
-    suite: str,
-    shapes: tuple[tuple[int, int, int], ...],
-    schemes: tuple[str, ...],
-    modes: tuple[str, ...],
-    families: tuple[str, ...],
-    error_size: int,
-    samples: int,
-    only: tuple[str, ...],
-    resume: bool,
-    json_path: str | None,
-    save: bool,
-) -> int:
-    """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
-    from mixpert_py.bench.gemm import run
-
-    wish = run.Wish(suite, shapes, schemes, modes, families, error_size, samples)
-    run.check(wish)
-    path = run.kept(suite) if save else Path(json_path) if json_path else None
-    return run.run(wish, path, only, resume)
-
-
-@bench.command("papers")
-@click.option(
-    "--only", multiple=True, metavar="EXHIBIT|PAPER", help="These alone; `list` names all."
-)
-@click.option("--small", is_flag=True, help="Small sizes; without a GPU errors alone, in NumPy.")
-@click.option(
-    "--seconds", default=450.0, show_default=True, help="No exhibit begins after so many."
-)
-@click.option("--json", "json_path", metavar="FILE", help="Brought up to date by every exhibit.")
-@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
-@click.option("--html", metavar="FILE", help="Write all that FILE then has as a page.")
-def bench_papers(
-    only: tuple[str, ...],
-    small: bool,
-    seconds: float,
-    json_path: str | None,
-    save: bool,
-    html: str | None,
-) -> int:
-    """Tables and figures of five papers, measured on this GPU, beside their published numbers."""
-    if save and small:
-        raise click.UsageError("--save keeps results of full sizes, which --small does not make")
-    from mixpert_py.bench.papers import run
-
-    path = run.RESULT if save else Path(json_path) if json_path else None
-    return run.run(only, small, seconds, path, Path(html) if html else None)
-
-
-@bench.command("products")
-@click.option(
-    "--backend", type=click.Choice(["cuda", "reference"]), default="cuda", show_default=True
-)
-@click.option("--count", default=10_000, show_default=True, help="Products in all.")
-@click.option("--seconds", default=540.0, show_default=True, help="At most, in this call.")
-@click.option("--largest", default=4096, show_default=True, type=click.IntRange(1))
-@click.option("--state", "state_path", metavar="FILE", help="Go on where FILE says.")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1))
-@click.option("--seed", type=click.IntRange(0), help="This product alone, failed or not.")
-def bench_products(
-    backend: str,
-    count: int,
-    seconds: float,
-    largest: int,
-    state_path: str | None,
-    workers: int,
-    seed: int | None,
-) -> int:
-    """Random products, each held against what its scheme states; exit code 1 if one fails.
-
-    Shapes at and beside multiples of tiles, every layout in memory, family of operands, type and
-    scheme; NaN, Inf and overflow now and then. Against FP64: the certificate, what slices lost, and
-    what was made of them.
-    """
-    from mixpert_py.bench.products import backend as backends
-    from mixpert_py.bench.products import case, examine, sweep
-
-    path = Path(state_path) if state_path else None
-    state = sweep.load(path, backend, largest)
-    backends.backend(backend)
-    if seed is not None:
-        ran, failures = examine.examine_seed(backend, seed, largest)
-        click.echo(case.draw(seed, largest))
-        click.echo(f"ran {ran}: {'; '.join(failures) or 'holds'}")
-        return int(bool(failures))
-    judge = sweep.one_by_one(backend, largest, workers)
-    sweep.sweep(judge, state, count, seconds, path, click.echo)
-    click.echo(
-        f"{state.next} of {count} products in {state.seconds:.0f} s, {len(state.failures)} failed"
-    )
-    for name, times in sorted(state.ran.items(), key=lambda item: -item[1]):
-        click.echo(f"{times:6} {name}")
-    return int(bool(state.failures))
 
 
 @bench.command("readme")
