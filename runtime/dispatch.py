@@ -166,6 +166,9 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
     trace = force.trace
     if trace is not None and (trace.levels or wish.site in trace.keep):
         call = call._replace(addend=None)  # it looks at products themselves
+    if trace is not None:
+        for operand in (call.a, call.b):
+            wait_for(operand)  # what makes them is none of the product's time
     start = perf_counter()
     outcome = make(call, choice, backend, wish, traced=trace is not None)
     made = outcome if isinstance(outcome, Made) else None

@@ -147,7 +147,7 @@ def test_packing_goes_in_parts_where_memory_is_short(gpu: FakeGpu) -> None:
 @pytest.mark.parametrize("where", ["parts", "packing"])
 def test_no_memory_has_a_reason(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     def none_left(x: Any) -> Any:
-        raise OutOfMemoryError
+        raise OutOfMemoryError(1, 1)
 
     a = there(40, 40)
     if where == "packing":

@@ -479,3 +479,20 @@ def test_outliers_are_counted_past_the_clock_and_not_at_every_call(
     assert len(asked) == 4  # calls 1, 2, 3 and 5
     assert trace.sites["s"].outliers == 0.5
     assert trace.sites["s"].seconds < 0.05
+
+
+def test_the_clock_starts_when_the_operands_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [np.eye(2), np.eye(2)]
+
+    def wait(x: Any) -> bool:
+        if late and x is late[0]:
+            sleep(0.05)
+            late.pop(0)
+        return True
+
+    monkeypatch.setattr(dispatch, "wait_for", wait)
+    trace = Trace()
+    with use(InForce(trace=trace)):
+        matmul(*late, site="s")
+    assert not late
+    assert trace.sites["s"].seconds < 0.05

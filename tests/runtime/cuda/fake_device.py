@@ -32,7 +32,12 @@ from mixpert_py.runtime.packing.operand import Form
 
 
 class OutOfMemoryError(MemoryError):
-    """As cupy.cuda.memory's."""
+    """As cupy.cuda.memory's, which cannot be made without sizes."""
+
+    def __init__(self, size: int, total: int) -> None:
+        super().__init__(
+            f"Out of memory allocating {size} bytes (allocated so far: {total} bytes)."
+        )
 
 
 class CUDARuntimeError(RuntimeError):
@@ -380,7 +385,7 @@ class FakeGpu:
         length = scheme.lengths(x.k)[1]
         place = layout(splitter, x.batch, x.rows, x.k, length, measure)
         if place.bytes > (self.memory if within is None else within):
-            raise OutOfMemoryError("Out of memory allocating")
+            raise OutOfMemoryError(place.bytes, self.held)
         addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
         return packed._replace(origin=packed, memory=Memory(self, place.bytes))

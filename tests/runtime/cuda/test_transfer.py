@@ -17,7 +17,7 @@ from mixpert_py.runtime.cuda.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, ndarray
 
 
 @pytest.fixture
@@ -82,6 +82,22 @@ def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
     assert len(gpu.launches) > 2
     gpu.memory = float("inf")
     np.testing.assert_array_equal(result, there(a, b))
+
+
+@pytest.mark.parametrize("status", [2, 1])
+def test_no_page_locked_memory_is_no_memory(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    def allocate(size: int) -> Any:
+        raise CUDARuntimeError(status)
+
+    monkeypatch.setattr(sys.modules["cupy"].cuda, "alloc_pinned_memory", allocate)
+    a, b = normal(40, 50), normal(50, 300, seed=1)
+    if status == 2:
+        assert transfer.make(a, b, "int8x6") is Reason.MEMORY
+    else:
+        with pytest.raises(CUDARuntimeError):
+            transfer.make(a, b, "int8x6")
 
 
 def test_no_memory_has_a_reason(gpu: FakeGpu) -> None:
