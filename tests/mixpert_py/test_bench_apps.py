@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.bench import machine
 from mixpert_py.bench.apps import modes, process, run, tables, tuned
 from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
@@ -312,3 +313,24 @@ class TestCommand:
         assert len(run.chosen([])) == len(APPS)
         with pytest.raises(PlanError):
             run.chosen(["knn", "chess"])
+
+
+@pytest.mark.parametrize(
+    ("backend", "only", "times"),
+    [(None, ("knn", "gp"), 2), (None, ("knn",), 1), ("reference", ("knn", "gp"), 1)],
+)
+def test_several_are_rehearsed_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, backend: str | None, only: tuple[str, ...], times: int
+) -> None:
+    asked: list[str] = []
+
+    def apart(wish: dict[str, Any]) -> dict[str, Any]:
+        asked.append(wish["app"])
+        return {"name": wish["app"], "budget": 1.0, "failed": f"{len(asked)}", "traceback": ""}
+
+    monkeypatch.setattr(run, "apart", apart)
+    monkeypatch.setattr(run, "place", lambda backend: SimpleNamespace(xp=None))
+    monkeypatch.setattr(machine, "device", lambda xp: {"device": "a GPU"})
+    assert run.run(run.Wish("small", 1.0, "samples", backend), only, None) == 1
+    assert sorted(asked) == sorted(only * times)
+    assert asked[-len(only) :] == list(only)  # what counts comes last, one after the other
