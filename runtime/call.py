@@ -1,6 +1,7 @@
 """A product as the program wrote it, what was wished for it, and what was made of it."""
 
 import math
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -128,6 +129,12 @@ class Made(NamedTuple):
     def into(self, value: Any) -> "Made":
         """The same product, in another array."""
         return self._replace(value=value)
+
+
+def is_dask(*operands: Any) -> bool:
+    """Whether any operand is a Dask array."""
+    array = getattr(sys.modules.get("dask.array"), "Array", None)
+    return array is not None and any(isinstance(x, array) for x in operands)
 
 
 def matmul_shape(a: Any, b: Any) -> Shape | Reason:

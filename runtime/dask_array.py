@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, matmul_shape
+from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask, matmul_shape
 from mixpert_py.runtime.contraction import expand, read
 from mixpert_py.runtime.in_force import InForce, current, require_backend, use
 from mixpert_py.runtime.remote_trace import Origin, origin_of
@@ -48,12 +48,6 @@ class Block:
             self.origin.send(trace)
         axes = range(product.ndim + len(self.summed))
         return product[tuple(None if axis in self.summed else slice(None) for axis in axes)]
-
-
-def is_dask(*operands: Any) -> bool:
-    """Whether any operand is a Dask array."""
-    array = getattr(sys.modules.get("dask.array"), "Array", None)
-    return array is not None and any(isinstance(x, array) for x in operands)
 
 
 def product(call: Call, wish: Wish) -> Any | None:

@@ -21,12 +21,11 @@ from mixpert_py.runtime.call import (
     Native,
     Wish,
     dot_shape,
+    is_dask,
     matmul_shape,
     name_of,
 )
 from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host, wait_for
-from mixpert_py.runtime.dask_array import is_dask
-from mixpert_py.runtime.dask_array import product as dask_product
 from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
 from mixpert_py.runtime.kept import Kept, unpacked
 from mixpert_py.runtime.route import make
@@ -155,8 +154,11 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
             choice = Choice(choice.scheme, wish.block)
     else:
         choice = _wished(wish.scheme, wish.block)
-    if is_dask(call.a, call.b) and (lazy := dask_product(call, wish)) is not None:
-        return lazy, None
+    if is_dask(call.a, call.b):
+        from mixpert_py.runtime import dask_array
+
+        if (lazy := dask_array.product(call, wish)) is not None:
+            return lazy, None
     backend = wish.backend or force.backend
     if backend is not None:
         require_backend(backend)

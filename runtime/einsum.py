@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import PRECISION, Native, Wish, is_wide, name_of
+from mixpert_py.runtime.call import PRECISION, Native, Wish, is_dask, is_wide, name_of
 from mixpert_py.runtime.contraction import Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.cuda.foreign import on_host
-from mixpert_py.runtime.dask_array import einsum as dask_einsum
-from mixpert_py.runtime.dask_array import is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.pair import Pair
@@ -51,8 +49,11 @@ def einsum(
     if scheme is None and backend is None and passes(site) and _stay(operands):
         return native(*operands, **options)
     wish = Wish(scheme, block, backend, site)
-    if is_dask(*operands) and (lazy := dask_einsum(native, operands, options, wish)) is not None:
-        return lazy
+    if is_dask(*operands):
+        from mixpert_py.runtime import dask_array
+
+        if (lazy := dask_array.einsum(native, operands, options, wish)) is not None:
+            return lazy
 
     def whole(*_: Any) -> Any:
         return native(*operands, **options)

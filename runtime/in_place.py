@@ -11,9 +11,8 @@ from typing import Any
 
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish, matmul_shape
+from mixpert_py.runtime.call import Call, Native, Wish, is_dask, matmul_shape
 from mixpert_py.runtime.cuda.foreign import may_be_on_device
-from mixpert_py.runtime.dask_array import is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import not_rearranged

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape
-from mixpert_py.runtime.dask_array import is_dask
-from mixpert_py.runtime.dask_array import tensordot as dask_tensordot
+from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.rearranged import are_arrays, dtype_reason, not_rearranged, rearranged
@@ -44,8 +42,11 @@ def tensordot(
     ):
         return native(a, b, axes)
     wish = Wish(scheme, block, backend, site)
-    if is_dask(a, b) and (lazy := dask_tensordot(native, a, b, axes, wish)) is not None:
-        return lazy
+    if is_dask(a, b):
+        from mixpert_py.runtime import dask_array
+
+        if (lazy := dask_array.tensordot(native, a, b, axes, wish)) is not None:
+            return lazy
     pairs = _pairs(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(pairs, Reason):
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)

@@ -59,7 +59,15 @@ def test_a_rewritten_program_starts_without_device_models_and_kernels() -> None:
     )
     loaded = set(ended.stdout.split())
     assert "mixpert_py.runtime.route" in loaded
-    late = ("model.", "cuda.product", "cuda.gemm", "cuda.backend", "packing", "probes")
+    late = (
+        "model.",
+        "cuda.product",
+        "cuda.gemm",
+        "cuda.backend",
+        "dask_array",
+        "packing",
+        "probes",
+    )
     found = [x for x in loaded if x.startswith(tuple(f"mixpert_py.runtime.{y}" for y in late))]
     assert not found
     assert not loaded & {"cupy", "numba", "libcst", "dask", "sqlite3", "asyncio"}

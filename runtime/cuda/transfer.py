@@ -282,7 +282,7 @@ def moved_bytes(
 def _refused(xp: Any, reason: Reason) -> Reason:
     """The reason, but for one that a smaller B may not have."""
     if reason is Reason.MEMORY:
-        raise xp.cuda.memory.OutOfMemoryError
+        raise xp.cuda.memory.OutOfMemoryError(0, 0)
     return reason
 
 

@@ -35,7 +35,7 @@ class Failing(FakeGpu):
     def _allocate(self) -> None:
         self.allocations += 1
         if self.fails(self.allocations):
-            raise OutOfMemoryError
+            raise OutOfMemoryError(1, self.held)
 
 
 class Allocator:

@@ -51,9 +51,9 @@ def soak_products(
     workers: int,
     save: bool,
 ) -> int:
-    """Random products against FP64, none beyond its bound; see `mixpert bench products`.
+    """Random products against FP64.
 
-    FILE may be that command's.
+    None is further off than its scheme states. FILE may be that of `mixpert bench products`.
     """
     from mixpert_py.bench.products import sweep
     from mixpert_py.bench.soak import products
@@ -75,9 +75,9 @@ def soak_products(
 def soak_load(
     backend: str, seconds: float, window: float, state_path: str | None, save: bool
 ) -> int:
-    """Full load: as fast at the end as at the beginning, with the same memory.
+    """As fast after minutes of full load.
 
-    With FILE a verdict on this stretch and those before.
+    With the same memory, too. With FILE a verdict on this stretch and those before.
     """
     from mixpert_py.bench.soak import load
 
@@ -113,7 +113,10 @@ def soak_threads(
     largest: int | None,
     save: bool,
 ) -> int:
-    """Threads that multiply at the same time: the bits of products made one after the other."""
+    """Threads that multiply at once.
+
+    Every product has the bits of the same made alone.
+    """
     from mixpert_py.bench.products import backend as backends
     from mixpert_py.bench.soak import threads as gate
 
@@ -129,7 +132,10 @@ def soak_threads(
 @click.option("--size", default=768, show_default=True, type=click.IntRange(1))
 @SAVE
 def soak_streams(streams: int, rounds: int, size: int, save: bool) -> int:
-    """On a GPU: operands that are written late, on several streams; no product is of old ones."""
+    """Operands written late on streams (GPU).
+
+    No product is of what they were before.
+    """
     from mixpert_py.bench.soak import streams as gate
 
     return _end(gate.gate(machine.gpu(), streams, rounds, size), save)
@@ -139,7 +145,10 @@ def soak_streams(streams: int, rounds: int, size: int, save: bool) -> int:
 @click.option("--size", default=1024, show_default=True, type=click.IntRange(1))
 @SAVE
 def soak_memory(size: int, save: bool) -> int:
-    """On a GPU: every allocation fails once; a right product or a MemoryError, nothing leaks."""
+    """Allocations that fail (GPU).
+
+    Every one once: a right product or a MemoryError, and nothing leaks.
+    """
     from mixpert_py.bench.soak import memory
 
     cupy = machine.gpu()
@@ -153,7 +162,10 @@ def soak_memory(size: int, save: bool) -> int:
 @click.option("--seed", default=1, show_default=True)
 @SAVE
 def soak_plans(count: int, seconds: float, seed: int, save: bool) -> int:
-    """Mutated plan files: each is a plan, or an error of one line that says what is wrong."""
+    """Mutated plan files.
+
+    Each is a plan, or an error of one line that says what is wrong.
+    """
     from mixpert_py.bench.soak import plans
 
     return _end(plans.gate(count, seconds, seed, _say), save)
@@ -162,7 +174,10 @@ def soak_plans(count: int, seconds: float, seed: int, save: bool) -> int:
 @bench_soak.command("planted")
 @SAVE
 def soak_planted(save: bool) -> int:
-    """Files planted in the caches are not taken, whoever could have written them."""
+    """Files planted in the caches.
+
+    What another user could have written is not taken.
+    """
     from mixpert_py.bench.soak import planted
 
     return _end(planted.gate(), save)
@@ -174,7 +189,10 @@ def soak_planted(save: bool) -> int:
 @click.option("--seconds", default=500.0, show_default=True, help="At most.")
 @SAVE
 def soak_cold(backend: str, processes: int, seconds: float, save: bool) -> int:
-    """Processes that start at once with empty caches: no error, no broken file."""
+    """Cold starts of many processes at once.
+
+    No error, no broken file in the caches.
+    """
     from mixpert_py.bench.soak import cold
 
     _require(backend)
