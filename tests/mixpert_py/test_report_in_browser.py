@@ -106,7 +106,7 @@ def test_a_point_and_its_plan_are_joined(shown: browser.Page) -> None:
     assert shown.evaluate("location.hash") == "#trial-2"
     names = "[...document.querySelectorAll('.pointed')].map(e => e.dataset.trial)"
     shown.evaluate(
-        "document.querySelector('.point').dispatchEvent("
+        "document.querySelector(\".point[data-trial='1']\").dispatchEvent("
         "new MouseEvent('mouseover', {bubbles: true}))"
     )
     assert shown.evaluate(names) == ["1", "1"]
