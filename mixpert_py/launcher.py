@@ -173,14 +173,17 @@ def execute(
 
 
 def wait_for_threads() -> None:
-    """Wait for the threads that `python` would wait for before it ends.
+    """Wait for the threads that `python` would wait for before it ends, and those they begin.
 
     Those of a pool that the program left open wait for work: `python` would tell them to end.
     """
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            while thread.is_alive() and not _waits_for_work(thread):
-                thread.join(LOOK)
+    while busy := next(filter(_is_busy, threading.enumerate()), None):
+        busy.join(LOOK)
+
+
+def _is_busy(thread: threading.Thread) -> bool:
+    is_awaited = thread is not threading.current_thread() and not thread.daemon
+    return is_awaited and not _waits_for_work(thread)
 
 
 def _waits_for_work(thread: threading.Thread) -> bool:

@@ -1,4 +1,4 @@
-"""A random quantum circuit, its gates fused into unitaries of many qubits, in real products."""
+"""A random quantum circuit, its gates fused into unitaries of many qubits."""
 
 import argparse
 import importlib
@@ -38,18 +38,14 @@ def turned(state, by):
     return state.reshape(2**by, -1).T.reshape(state.shape)
 
 
-def run(xp, parts, qubits, by):
-    """Real and imaginary parts of |0…0⟩ after every unitary on the qubits that come first then."""
-    width, dtype = len(parts[0][0]), parts[0][0].dtype
-    real = xp.zeros((width, 2**qubits // width), dtype)
-    imaginary = xp.zeros_like(real)
-    real[0, 0] = 1.0
-    for u, v in parts:
-        # (u + iv)(x + iy) = (ux − vy) + i(uy + vx)
-        after = u @ real - xp.matmul(v, imaginary)
-        imaginary = turned(xp.dot(u, imaginary) + v @ real, by)
-        real = turned(after, by)
-    return real, imaginary
+def run(xp, unitaries, qubits, by):
+    """|0…0⟩ after every unitary on the qubits that come first then, one row a state of these."""
+    width = len(unitaries[0])
+    state = xp.zeros((width, 2**qubits // width), unitaries[0].dtype)
+    state[0, 0] = 1
+    for unitary in unitaries:
+        state = turned(unitary @ state, by)
+    return state
 
 
 def run_gate_by_gate(xp, layers, qubits, by):
@@ -63,13 +59,13 @@ def run_gate_by_gate(xp, layers, qubits, by):
     return state
 
 
-def report(xp, options, real, imaginary, parts, layers):
+def report(xp, options, state, unitaries, layers):
     """Print the norm of the state, and how near it is to that of the gates one by one."""
     wanted = run_gate_by_gate(xp, layers, options.size, step(options))
-    found = (real + 1j * imaginary.astype(xp.float64)).ravel()
+    found = state.ravel().astype(xp.complex128)
     overlap = abs((wanted.conj() * found).sum())
     print(f"qubits          {options.size}, {options.fused} of them in a unitary")
-    print(f"gates           {sum(map(len, layers))}, fused into {options.depth} unitaries")
+    print(f"gates           {sum(map(len, layers))}, fused into {len(unitaries)} unitaries")
     print(f"norm            {float(xp.linalg.norm(found)):.9f}")
     print(f"fidelity        {float(overlap**2):.9f}")
     print(f"relative error  {float(xp.linalg.norm(found - wanted)):.1e}")
@@ -90,16 +86,15 @@ def parsed(arguments=None):
 
 
 def problem(xp, options):
-    """Real and imaginary parts of the unitaries, and the gates that they were fused from."""
+    """The unitaries in complex64, and the gates that they were fused from."""
     rng = np.random.default_rng(options.seed)
     layers = [bricks(xp, options.fused, 2, rng) for _ in range(options.depth)]
-    unitaries = [fused(xp, gates, options.fused) for gates in layers]
-    parts = [(u.real.astype(xp.float32), u.imag.astype(xp.float32)) for u in unitaries]
-    return parts, layers
+    unitaries = [fused(xp, gates, options.fused).astype(xp.complex64) for gates in layers]
+    return unitaries, layers
 
 
-def work(xp, options, parts, layers):
-    return run(xp, parts, options.size, step(options))
+def work(xp, options, unitaries, layers):
+    return (run(xp, unitaries, options.size, step(options)),)
 
 
 def step(options):
@@ -111,6 +106,6 @@ if __name__ == "__main__":
     options = parsed()
     xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
-    parts, layers = problem(xp, options)
-    real, imaginary = work(xp, options, parts, layers)
-    report(xp, options, real, imaginary, parts, layers)
+    unitaries, layers = problem(xp, options)
+    (state,) = work(xp, options, unitaries, layers)
+    report(xp, options, state, unitaries, layers)

@@ -71,11 +71,31 @@ def namespace(source: Any) -> ModuleType:
     return getattr(source, "xp", np)
 
 
+def parts(x: Array) -> tuple[Array, ...]:
+    """The real and the imaginary part of a complex array, as views; a real one itself."""
+    return (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+
+
+def of_parts(*parts: Array) -> Array:
+    """A complex array of its real and imaginary part, float32 or float64; a lone part itself.
+
+    Not real + 1j * imaginary, by which Inf in one part puts NaN into the other.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    real, imaginary = parts
+    whole = real.astype(np.result_type(real.dtype, np.complex64))
+    whole.imag = imaginary
+    return whole
+
+
 def wide(x: Array) -> Array:
-    """x in float64, every value as it is.
+    """x in float64, or complex128, every value as it is.
 
     CuPy compiles with -ftz=true, so its own cast would take float32's subnormals for zeros.
     """
+    if x.dtype.kind == "c":
+        return of_parts(*map(wide, parts(x)))
     if isinstance(x, (np.ndarray, np.generic)) or x.dtype != np.float32:
         return x.astype(np.float64)
     return _cast("float32 x", "float64 y", "cvt.f64.f32", "=d", "f")(x)

@@ -1,4 +1,4 @@
-"""`mixpert bench`: a command for every number in the README."""
+"""`mixpert bench`: a command for every number in the README and in docs/measured.md."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from mixpert_py.bench.gemm.command import bench_gemm
 from mixpert_py.bench.papers.command import bench_papers
 from mixpert_py.bench.products.command import bench_products
 from mixpert_py.bench.soak.command import bench_soak
-from mixpert_py.errors import MixPertError
 from mixpert_py.program_command import TuningCommand
 
 
@@ -150,48 +149,21 @@ def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -
 
 
 @bench.command("readme")
-@click.option("--into", "readme", metavar="README", help="Put them there; pictures beside it.")
-def bench_readme(readme: str | None) -> None:
+@click.option(
+    "--into",
+    "path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="README",
+    help="Put them there and into docs/measured.md beside it, where their marks are.",
+)
+def bench_readme(path: Path | None) -> None:
     """The README's tables and pictures, made from the results that --save keeps."""
-    from mixpert_py import files
-    from mixpert_py.bench import machine, predictions
-    from mixpert_py.bench.apps import pictures as apps_pictures
-    from mixpert_py.bench.apps import readme as apps_readme
-    from mixpert_py.bench.apps import run as apps
-    from mixpert_py.bench.gemm import pictures
-    from mixpert_py.bench.gemm import readme as gemm
-    from mixpert_py.bench.papers import run as papers
-    from mixpert_py.bench.soak import verdict as soak
+    from mixpert_py.bench import readme
 
-    found = gemm.results()
-    if not found:
-        raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
-    parts = gemm.parts(found)
-    model = machine.RESULTS / "model.json"
-    if model.exists():
-        parts["model"] = predictions.markdown(json.loads(model.read_text("utf-8")))
-    if papers.RESULT.exists():
-        parts["papers"] = papers.markdown(papers.read(papers.RESULT), papers.PAGE)
-    if soak.RESULT.exists():
-        parts["soak"] = soak.markdown(soak.read())
-    programs = apps.read(machine.RESULTS / apps.NAME)
-    if programs is not None:
-        parts["apps"] = apps_readme.part(programs)
-    if readme is None:
-        click.echo("\n".join(parts.values()), nl=False)
-        return
-    path = Path(readme)
-    text = gemm.updated(path.read_text("utf-8"), parts)
-    if "sizes" in found:
-        sizes = found["sizes"]
-        folder = path.parent / gemm.PICTURES
-        pictures.draw(sizes["sections"], sizes["machine"]["device"], folder)
-    if programs is not None and programs["apps"]:
-        device = programs["machine"]["device"]
-        apps_pictures.draw(programs["apps"], device, path.parent / gemm.PICTURES)
-    if papers.RESULT.exists():
-        papers.write_page(papers.read(papers.RESULT), path.parent / papers.PAGE)
-    files.replace(path, text.encode())
+    if path is None:
+        click.echo("\n".join(readme.parts().values()), nl=False)
+    else:
+        readme.update(path)
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ model would choose is set against the quickest, as are those of models after two
 tile for all.
 """
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,6 +26,7 @@ from mixpert_py.runtime.probes.products import MOST_PROCESSES, compile_kernels
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 
+RESULT = machine.RESULTS / "model.json"
 ROUNDS = 5
 NEAR = 1.05  # of the quickest tile's time
 FIXED = 128, 64  # the one tile that every scheme has
@@ -111,8 +113,13 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def part() -> str | None:
+    """The table of the kept result; None where none is kept."""
+    return markdown(json.loads(RESULT.read_text("utf-8"))) if RESULT.exists() else None
+
+
 def markdown(found: dict[str, Any]) -> str:
-    """The README's table."""
+    """A row a kind of products, and what they add up to."""
     kinds: dict[str, list[dict[str, Any]]] = {"n³": [], "skewed": [], "stacks": []}
     for row in found["rows"]:
         square = row["m"] == row["k"] == row["n"]

@@ -1,59 +1,65 @@
-"""The README's table of measurements, made from the committed results."""
+"""The parts of the README, and of docs/measured.md, that are made from the kept results."""
 
-import json
-from typing import Any
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from mixpert_py.bench.machine import RESULTS
+from mixpert_py import files
+from mixpert_py.bench import host, predictions
+from mixpert_py.bench.apps import readme as apps
+from mixpert_py.bench.gemm import readme as gemm
+from mixpert_py.bench.papers import run as papers
+from mixpert_py.bench.soak import verdict as soak
+from mixpert_py.errors import MixPertError
+
+DOCS = "docs"  # beside the README: pictures, and the page of long tables
+MEASURED = "measured.md"
+MARKED = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# name of a mark → its Markdown, None where no result is kept; given the link to DOCS
+PARTS: Mapping[str, Callable[[str], str | None]] = {
+    "gemm": gemm.sizes_part,
+    "apps": apps.kept_part,
+    "papers": papers.part,
+    "host": lambda docs: host.part(),
+    "targets": lambda docs: gemm.targets_part(),
+    "model": lambda docs: predictions.part(),
+    "soak": lambda docs: soak.part(),
+}
+# what those parts link to, written into DOCS
+LINKED: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw, papers.draw)
 
 
-def table() -> str:
-    """The table in Markdown, one row a benchmark."""
-    rows = ["| what | native | MixPert-Py | |", "|---|---|---|---|"]
-    program = _load("cholesky")
-    before, after = (program["rows"][name]["median"] for name in ("native", "plan"))
-    rows.append(
-        f"| `mixpert bench program {program['program']}` (float64, budget 1e-5, "
-        f"{_lowered(program)}) | {before:.2f} s | {after:.2f} s | "
-        f"{program['speedup']['median']:.2f}× as fast "
-        f"({program['speedup']['lower']:.2f}–{program['speedup']['upper']:.2f}) |"
+def parts(docs: str = DOCS) -> dict[str, str]:
+    """Every part of which a result is kept, by name. Raises MixPertError where there is none."""
+    made = {name: part for name, make in PARTS.items() if (part := make(docs)) is not None}
+    if not made:
+        raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
+    return made
+
+
+def update(readme: Path) -> None:
+    """Put each part between its marks, in the README or in docs/measured.md beside it, and what
+    they link to into docs/. Raises MixPertError, and changes nothing, where a part has no mark.
+    """
+    docs = readme.parent / DOCS
+    pages = [page for page in (readme, docs / MEASURED) if page == readme or page.exists()]
+    texts = {page: page.read_text("utf-8") for page in pages}
+    made = {page: parts(os.path.relpath(docs, page.parent)) for page in pages}
+    marked = {name for text in texts.values() for _, name, _ in MARKED.findall(text)}
+    missing = made[readme].keys() - marked
+    if missing:
+        raise MixPertError(f"no <!-- bench {min(missing)} --> … <!-- end --> to put a part into")
+    for write in LINKED:
+        write(docs)
+    for page, text in texts.items():
+        files.replace(page, filled(text, made[page]).encode())
+
+
+def filled(text: str, made: Mapping[str, str]) -> str:
+    """A page with its marked parts replaced by those that were made."""
+    return MARKED.sub(
+        lambda match: f"{match[1]}{made[match[2]]}{match[3]}" if match[2] in made else match[0],
+        text,
     )
-    calls = _load("dispatch")
-    native, ours = list(calls["rows"].values())[:2]
-    rows.append(
-        f"| `mixpert bench dispatch` (8 × 8, no plan) | {native['median']:.2f} µs | "
-        f"{ours['median']:.2f} µs | {calls['overhead']['np.matmul']:.2f} µs more |"
-    )
-    emulated = _load("reference")
-    native, ours = list(emulated["rows"].values())[:2]
-    rows.append(
-        f"| `mixpert bench reference` (int8x6 emulated in NumPy, {emulated['size']}³ float32) | "
-        f"{1e3 * native['median']:.0f} ms, error {native['error']:.1e} | "
-        f"{1e3 * ours['median']:.0f} ms, error {ours['error']:.1e} | "
-        f"{ours['ratio']:.1f}× as long |"
-    )
-    return "\n".join(rows)
-
-
-def where() -> str:
-    """The machine of the measurements, in words."""
-    machine = _load("cholesky")["machine"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}, "
-        f"NumPy {machine['numpy']}, {machine['date']}"
-    )
-
-
-def _load(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
-    return loaded
-
-
-def _lowered(program: dict[str, Any]) -> str:
-    schemes = list(program["schemes"].values())
-    return f"{sum(s != 'native' for s in schemes)} of {len(schemes)} products in float32"
-
-
-if __name__ == "__main__":
-    print(table())
-    print()
-    print(where())

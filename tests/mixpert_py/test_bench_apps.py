@@ -110,6 +110,18 @@ class TestOne:
         assert found[modes.TUNED]["figure"] == pytest.approx(trace, rel=1e-4)
         assert 1e-6 < found[modes.TUNED]["error"] <= 1e-4
 
+    def test_every_mode_of_complex_products(self) -> None:
+        arguments = APPS["circuit"].arguments("small")
+        record = measure(APPS["circuit"], arguments, SAMPLES, 1e-4, place())
+        found = by_mode(record)
+        (site,) = found[modes.FAITHFUL]["sites"]
+        assert site["dtypes"].keys() == {"complex64"}
+        assert site["schemes"].keys() == {"faithful"}
+        assert 1e-9 < found[modes.FAITHFUL]["error"] < 1e-6
+        (site,) = found[modes.TUNED]["sites"]
+        assert site["schemes"].keys() == {"int8x3"}
+        assert 1e-6 < found[modes.TUNED]["error"] <= 1e-4
+
     def test_the_tuner(self, folder: Path) -> None:
         tuning = measure(app(), (), folder, 1e-6, place())["tuned"]
         (site,) = tuning["sites"]
@@ -209,6 +221,19 @@ class TestSample:
         x, (y,), more = wide.inputs
         assert (x.dtype, y.dtype, more) == (np.float64, np.float64, {"n": 3})
         assert wide.options.dtype == "float64"
+
+    def test_wide_of_complex_inputs(self) -> None:
+        problem = Sample.load(SAMPLES / "circuit.py").problem(
+            np, APPS["circuit"].arguments("small")
+        )
+        assert {u.dtype for u in problem.inputs[0]} == {np.dtype(np.complex64)}
+        unitaries, layers = problem.wide().inputs
+        assert {u.dtype for u in unitaries} == {np.dtype(np.complex128)}
+        np.testing.assert_array_equal(unitaries, problem.inputs[0])
+        with use(modes.NATIVE):
+            (state,) = problem.wide().work()
+        assert state.dtype == np.complex128
+        assert [len(gates) for gates in layers] == [len(gates) for gates in problem.inputs[1]]
 
     def test_the_figure_is_the_line_that_begins_so(self, folder: Path) -> None:
         problem = Sample.load(folder / "product.py").problem(np, ())

@@ -1,15 +1,15 @@
 """What `mixpert bench apps` prints and draws, from a result that nobody measured."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mixpert_py.bench import machine
 from mixpert_py.bench.apps import modes, pictures, readme, run, summary, tables
-from mixpert_py.bench.gemm.readme import updated
-from mixpert_py.bench.machine import RESULTS
-from tests.mixpert_py.command import ROOT
+from mixpert_py.bench.readme import filled
 from tests.mixpert_py.test_bench_readme import MACHINE
 
 NAMES = (modes.FP32, modes.TF32, modes.FAITHFUL, modes.TUNED)
@@ -107,7 +107,7 @@ def test_a_failed_mode_is_named() -> None:
 
 
 def test_the_part_of_the_readme() -> None:
-    made = readme.part(result())
+    made = readme.part(result(), "docs")
     assert "| knn | 80 | 4.00× | 4.00× | 8.00× | 1.0e-06 | 1.0e-03 | 1.0e-07 | 5.0e-05 |" in made
     assert "| geometric mean |  | 2.83× | 2.83× | 4.00× |" in made
     assert "| gp | 30.0 | 1.50 | 20.0 | 1.0e-06 | 0.5 | 0.25 |" in made
@@ -116,9 +116,9 @@ def test_the_part_of_the_readme() -> None:
     assert "tuned for 1e-05." in made
     assert "| NumPy programs, the slowest | 10.00 × | ≥ 8 × | met |" in made
     assert 'srcset="docs/apps-speed-dark.svg"' in made
-    assert "apps-speed" not in readme.part({**result(), "apps": []})
+    assert "apps-speed" not in readme.part({**result(), "apps": []}, "docs")
     text = "<!-- bench apps -->\nold\n<!-- end -->\n"
-    assert updated(text, {"apps": made}) == f"<!-- bench apps -->\n{made}<!-- end -->\n"
+    assert filled(text, {"apps": made}) == f"<!-- bench apps -->\n{made}<!-- end -->\n"
 
 
 def test_pictures(tmp_path: Path) -> None:
@@ -139,12 +139,18 @@ def test_pictures(tmp_path: Path) -> None:
     assert again[0].read_text("utf-8") == light
 
 
-def test_the_readme_holds_what_the_kept_result_says() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    kept = run.read(RESULTS / run.NAME)
-    made = {} if kept is None else {"apps": readme.part(kept)}
-    assert "<!-- bench apps -->" in text
-    assert updated(text, made) == text
+def test_what_is_kept_has_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(machine, "RESULTS", tmp_path)
+    assert readme.kept_part("docs") is None
+    readme.draw(tmp_path / "docs")
+    assert not (tmp_path / "docs").exists()
+    run.write(result(), tmp_path / run.NAME)
+    kept = readme.kept_part("docs")
+    assert kept == readme.part(result(), "docs")
+    readme.draw(tmp_path / "docs")
+    for picture in re.findall(r'(?:src|srcset)="(.*?)"', kept):
+        assert (tmp_path / picture).is_file(), picture
 
 
 def test_a_result_of_another_device_is_replaced(tmp_path: Path) -> None:

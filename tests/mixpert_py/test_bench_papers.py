@@ -357,6 +357,20 @@ def test_the_readmes_part(small_results: dict[str, Any]) -> None:
     assert "The reference backend" in lines[-1]
 
 
+def test_what_is_kept_has_a_part_and_a_page(
+    small_results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "RESULT", tmp_path / "papers.json")
+    assert run.part("docs") is None
+    run.draw(tmp_path)
+    assert not (tmp_path / run.PAGE).exists()
+    record = {"exhibits": small_results}
+    run.RESULT.write_text(run.dumps(record), "utf-8")
+    assert run.part("docs") == run.markdown(record, "docs/papers.html")
+    run.draw(tmp_path)
+    assert (tmp_path / run.PAGE).read_text("utf-8") == page(run.PAPERS, run.read(run.RESULT))
+
+
 def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference: Place) -> None:
     places = {"A": np.arange(256), "B": np.arange(128), "C": np.arange(128)}
     record = {FRAGMENT: {name: x.reshape(32, -1).tolist() for name, x in places.items()}}
@@ -374,8 +388,8 @@ def test_what_is_kept_is_shown() -> None:
         pytest.skip("nothing is kept yet")
     record = run.read(run.RESULT)
     assert not any("failed" in entry for entry in record["exhibits"].values())
-    assert run.markdown(record, run.PAGE) in (ROOT / "README.md").read_text("utf-8")
-    assert (ROOT / run.PAGE).read_text("utf-8") == page(run.PAPERS, record)
+    assert run.part("docs") in (ROOT / "README.md").read_text("utf-8")
+    assert (ROOT / "docs" / run.PAGE).read_text("utf-8") == page(run.PAPERS, record)
 
 
 @pytest.mark.gpu

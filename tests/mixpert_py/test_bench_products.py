@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.bench.arrays import Array, Numbers
+from mixpert_py.bench.arrays import Array, Numbers, narrow, of_parts, parts, wide
 from mixpert_py.bench.families import FAMILIES
+from mixpert_py.bench.products import case as product_case
 from mixpert_py.bench.products import examine as product_examine
 from mixpert_py.bench.products import slices as product_slices
 from mixpert_py.bench.products import sweep as products
@@ -21,6 +22,7 @@ from mixpert_py.bench.products.examine import Outcome
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime import reference
+from mixpert_py.runtime.call import PRECISION
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
 from tests.mixpert_py.command import Mixpert
@@ -59,6 +61,23 @@ class TestNumbers:
             assert a.dtype == b.dtype == np.float64
 
 
+class TestParts:
+    def test_each_holds_what_it_did(self) -> None:
+        real = np.array([[1.0, np.inf, np.nan, 2.0**-140]])
+        imaginary = np.array([[np.inf, 1.0, -0.0, 2.0**-149]])
+        for letter in "FD":
+            whole = narrow(of_parts(real, imaginary), np.dtype(letter))
+            assert whole.dtype == letter
+            for x in (whole, wide(whole)):
+                for part, given in zip(parts(x), (real, imaginary), strict=True):
+                    np.testing.assert_array_equal(part, given)
+            assert wide(whole).dtype == np.complex128
+
+    def test_a_real_array_is_its_own(self) -> None:
+        (part,) = parts(np.ones(3))
+        assert of_parts(part) is part
+
+
 class TestCase:
     def test_everything_is_drawn(self) -> None:
         cases = [draw(seed) for seed in range(3000)]
@@ -66,9 +85,14 @@ class TestCase:
         assert {one.family for one in cases} == set(FAMILIES)
         assert {one.left.layout for one in cases} == set(LAYOUTS)
         assert {one.special for one in cases} == {"", "not finite", "overflow"}
+        types = ("float32", "float64", "complex64", "complex128")
         assert {(one.left.dtype, one.right.dtype) for one in cases} == {
-            (a, b) for a in ("float32", "float64") for b in ("float32", "float64")
+            (a, b) for a in types for b in types
         }
+        complex_ones = [one for one in cases if max(one.left.parts, one.right.parts) == 2]
+        assert len(complex_ones) == pytest.approx(len(cases) / 8, rel=0.15)
+        assert {one.special for one in complex_ones} == {"", "not finite", "overflow"}
+        assert {one.way for one in complex_ones} == {"", "left kept", "right kept", "out"}
         assert {one.way for one in cases} == {"", "left kept", "right kept", "out"}
         assert any(one.block for one in cases)
         assert any(one.left.stack != one.right.stack for one in cases)
@@ -88,6 +112,35 @@ class TestCase:
     def test_a_seed_makes_the_same_operands(self) -> None:
         for one, other in zip(operands(draw(5, 64), np), operands(draw(5, 64), np), strict=True):
             np.testing.assert_array_equal(one, other)
+
+    def test_complex_operands_change_no_other_draw(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = [draw(seed, 64) for seed in range(100)]
+        monkeypatch.setattr(product_case, "_complex_sides", lambda seed: (False, False))
+        for one, plain in ((one, draw(one.seed, 64)) for one in found):
+            left, right = (
+                replace(side, dtype=PRECISION[side.dtype]) for side in (one.left, one.right)
+            )
+            assert replace(one, left=left, right=right) == plain
+
+    def test_complex_operands_have_two_parts_of_their_family(self) -> None:
+        sizes = set()
+        for seed in range(1, 9):
+            (a, b), (real, _) = (
+                operands(case(seed=seed, left=replace(PLAIN, dtype=name)), np)
+                for name in ("complex64", "float32")
+            )
+            assert (a.dtype, b.dtype) == (np.complex64, np.float32)
+            np.testing.assert_array_equal(a.real, real)
+            assert abs(np.corrcoef(a.real.ravel(), a.imag.ravel())[0, 1]) < 0.1
+            sizes.add(round(np.log2(a.imag.std() / a.real.std())))
+        assert sizes == {0, -17}
+
+    def test_complex_operands_that_are_not_finite(self) -> None:
+        _, b = operands(case(right=replace(PLAIN, dtype="complex128"), special="not finite"), np)
+        assert b.dtype == np.complex128
+        for part in parts(b):
+            assert 0 < np.count_nonzero(~np.isfinite(part)) <= 3
+        assert (np.isfinite(b.real) != np.isfinite(b.imag)).any()
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_layouts_hold_the_same_matrices(self, layout: str) -> None:
@@ -137,6 +190,12 @@ class Broken(Backend):
             value = value.astype(np.float16)
         elif self.fault == "crash":
             raise MixPertError("crash\nand more")
+        elif self.fault == "imaginary" and value.dtype.kind == "c":
+            value.imag *= 1 - 1e-6
+        elif self.fault == "last place" and value.dtype.kind == "c":
+            value[3, 4] = np.nextafter(value[3, 4].real, np.float32(0)) + 1j * value[3, 4].imag
+        elif self.fault == "a part's contents" and value.dtype.kind == "c":
+            value.imag[np.isnan(value.imag)] = np.inf
         elif self.fault == "no certificate":
             return replace(made, certificate=None)
         return replace(made, value=value)
@@ -173,6 +232,50 @@ class TestCheck:
     def test_what_is_wrong_is_found(self, fault: str, said: str) -> None:
         _, failures = product_examine.examine(Broken("reference", np, fault), case())
         assert any(said in failure for failure in failures), failures
+
+    @pytest.mark.parametrize("pair", ["FF", "DD", "Fd", "fF", "dD"])
+    @pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV", "fp16x3", "bf16x6", "faithful"])
+    @pytest.mark.parametrize("special", ["", "not finite", "overflow"])
+    def test_complex_products_hold(self, scheme: str, special: Any, pair: str) -> None:
+        left, right = (replace(PLAIN, dtype=np.dtype(letter).name) for letter in pair)
+        for seed, family in ((1, "normal"), (2, "spread 4")):
+            one = case(scheme, family, seed=seed, left=left, right=right, special=special)
+            assert product_examine.examine(REFERENCE, one) == (scheme, [])
+
+    @pytest.mark.parametrize(
+        ("fault", "special", "said"),
+        [
+            ("an element", "", "certificate: 1 elements beyond the bound, [3, 4] is ("),
+            ("rounding", "", "1 elements differ from what the parts make"),
+            ("last place", "", "1 elements differ from what the parts make"),
+            ("imaginary", "", "elements differ from what the parts make"),
+            ("lost", "not finite", "NaN and Inf: "),
+            ("a part's contents", "not finite", "NaN and Inf: "),
+            ("norms", "", "of parts: residual of A is no upper bound in 20 rows"),
+            ("no certificate", "", "there is no certificate"),
+        ],
+    )
+    def test_what_is_wrong_with_a_complex_product_is_found(
+        self, fault: str, special: Any, said: str
+    ) -> None:
+        side = replace(PLAIN, dtype="complex64")
+        one = case(left=side, right=side, special=special)
+        _, failures = product_examine.examine(Broken("reference", np, fault), one)
+        assert any(said in failure for failure in failures), failures
+
+    @pytest.mark.parametrize("special", ["", "not finite"])
+    def test_native_complex_products_are_judged_as_such(self, special: Any) -> None:
+        class Native(Backend):
+            def product(
+                self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
+            ) -> Made:
+                return Made(a @ b * (1 + (scheme == "int8x1") * 1e-4), "native", "", None)
+
+        side = replace(PLAIN, dtype="complex64")
+        for scheme, wrong in (("int8x6", False), ("int8x1", True)):
+            one = case(scheme, left=side, right=side, special=special)
+            _, failures = product_examine.examine(Native("reference", np), one)
+            assert [failure.split(":")[0] for failure in failures] == ["native"] * wrong, failures
 
     def test_values_that_are_not_finite_are_looked_for(self) -> None:
         broken = Broken("reference", np, "lost")

@@ -1,21 +1,21 @@
-"""Tables and pictures of `mixpert bench gemm`, made from a result that nobody measured."""
+"""The parts of README.md and docs/measured.md; those of `mixpert bench gemm` in detail, made from
+a result that nobody measured.
+"""
 
 import importlib.util
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from mixpert_py.bench import predictions
+from mixpert_py.bench import host, readme
+from mixpert_py.bench.commands import bench
 from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import readme as gemm_readme
 from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
 from mixpert_py.bench.gemm.target import Target, once
-from mixpert_py.bench.machine import RESULTS
-from mixpert_py.bench.soak import verdict as soak
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 
@@ -95,8 +95,9 @@ def test_points_of_the_plane() -> None:
 
 
 def test_tables() -> None:
-    made = gemm_readme.parts(suites())
-    lines = made["gemm"].splitlines()
+    made = suites()
+    lines = gemm_readme.sizes_markdown(made["sizes"], ".").splitlines()
+    assert lines[0] == "![Speed over size](./gemm-speed.svg)"
     assert "|  | 4096³ | 8192³ | error at 8192³ | grades |" in lines
     assert "| int8x6 | 260 (5.1×) | 280 (5.5×) | 1.0e-06 | BC |" in lines
     assert "| int8x3 | 500 (9.8×) | 520 (10.2×) | 9.8e-05 | – |" in lines
@@ -108,7 +109,9 @@ def test_tables() -> None:
         "One NVIDIA H200, driver for CUDA 13.0, CUDA 13.0, cuBLAS 13.1.0, CuPy 14.2.0, 2026-11-21. "
         "cuBLAS BF16x9 is not offered: CUBLAS_STATUS_NOT_SUPPORTED."
     )
-    assert "| int8x6 over cuBLAS FP32 | 8192³ | 5.5 × | ≥ 5.3 × | met |" in made["targets"]
+    assert "| int8x6 over cuBLAS FP32 | 8192³ | 5.5 × | ≥ 5.3 × | met |" in (
+        gemm_readme.targets_markdown(made["targets"])
+    )
 
 
 def test_speeds_alone(tmp_path: Path) -> None:
@@ -116,7 +119,7 @@ def test_speeds_alone(tmp_path: Path) -> None:
     found = suites()
     speeds = {name: rows for name, rows in sections().items() if name.startswith("speed")}
     found["sizes"]["sections"] = speeds
-    made = gemm_readme.parts(found)["gemm"]
+    made = gemm_readme.sizes_markdown(found["sizes"], "docs")
     assert "|  | 4096³ | 8192³ |\n" in made
     assert "| int8x6 | 260 (5.1×) | 280 (5.5×) |\n" in made
     assert "error" not in made
@@ -125,34 +128,85 @@ def test_speeds_alone(tmp_path: Path) -> None:
     assert [path.name for path in pictures.draw(speeds, "x", tmp_path)] == ["gemm-speed.svg"]
 
 
+def marks(*names: str, inside: str = "") -> str:
+    return "\n".join(f"a\n<!-- bench {name} -->\n{inside}<!-- end -->\nb\n" for name in names)
+
+
 def test_parts_are_put_where_the_marks_are() -> None:
-    text = "a\n<!-- bench gemm -->\nold\n<!-- end -->\nb\n<!-- bench targets -->\n<!-- end -->\n"
-    made = {"gemm": "new \\1\n"}
-    changed = (
-        "a\n<!-- bench gemm -->\nnew \\1\n<!-- end -->\nb\n<!-- bench targets -->\n<!-- end -->\n"
+    made = {"gemm": "new \\1\n", "soak": "not here\n"}
+    changed = marks("gemm", inside="new \\1\n") + marks("targets", inside="old\n")
+    before = marks("gemm", "targets", inside="old\n").replace("b\n\na", "b\na")
+    assert readme.filled(before, made) == changed
+    assert readme.filled(changed, made) == changed
+    assert readme.filled("nothing", made) == "nothing"
+
+
+def pages(folder: Path, *, first: str, second: str) -> tuple[Path, Path]:
+    (folder / "docs").mkdir()
+    paths = folder / "README.md", folder / "docs" / "measured.md"
+    for path, text in zip(paths, (first, second), strict=True):
+        path.write_text(text, "utf-8")
+    return paths
+
+
+def test_each_page_gets_the_parts_that_it_has_marks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {"gemm": lambda docs: f"![]({docs}/a.svg)\n", "soak": lambda docs: "table\n"}
+    monkeypatch.setattr(readme, "PARTS", {**parts, "apps": lambda docs: None})
+    drawn: list[Path] = []
+    monkeypatch.setattr(readme, "LINKED", (drawn.append,))
+    one, other = pages(tmp_path, first=marks("gemm", "apps"), second=marks("soak", "gemm"))
+    readme.update(one)
+    assert one.read_text(
+        "utf-8"
+    ) == "a\n<!-- bench gemm -->\n![](docs/a.svg)\n<!-- end -->\nb\n\n" + (
+        marks("apps")  # of which nothing is kept
     )
-    assert gemm_readme.updated(text, made) == changed
-    assert gemm_readme.updated(changed, made) == changed
-    with pytest.raises(MixPertError, match="<!-- bench gemm -->"):
-        gemm_readme.updated("nothing", made)
+    assert "table\n<!-- end -->" in other.read_text("utf-8")
+    assert "![](./a.svg)\n<!-- end -->" in other.read_text("utf-8")
+    assert drawn == [tmp_path / "docs"]
 
 
-def test_the_readme_holds_what_the_kept_results_say() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    parts = {"gemm", "targets", "model", "apps", "papers", "soak"}
-    assert {name for _, name, _ in gemm_readme.MARKED.findall(text)} == parts
-    model = json.loads((RESULTS / "model.json").read_text("utf-8"))
-    parts = gemm_readme.parts(gemm_readme.results()) | {"model": predictions.markdown(model)}
-    parts["soak"] = soak.markdown(soak.read())
-    assert gemm_readme.updated(text, parts) == text
-    for picture in re.findall(r"!\[.*?\]\((.*?)\)", text):
-        assert (ROOT / picture).is_file(), picture
+def test_a_part_without_a_mark_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {"gemm": lambda docs: "table\n", "soak": lambda docs: "table\n"}
+    monkeypatch.setattr(readme, "PARTS", parts)
+    monkeypatch.setattr(readme, "LINKED", ())
+    paths = pages(tmp_path, first=marks("gemm"), second="nothing")
+    with pytest.raises(MixPertError, match="no <!-- bench soak --> … <!-- end -->"):
+        readme.update(paths[0])
+    assert [path.read_text("utf-8") for path in paths] == [marks("gemm"), "nothing"]
+    paths[1].unlink()
+    paths[0].write_text(marks("gemm", "soak"), "utf-8")
+    readme.update(paths[0])
+    assert paths[0].read_text("utf-8") == marks("gemm", "soak", inside="table\n")
 
 
-def test_kept_results_are_read(tmp_path: Path) -> None:
-    assert gemm_readme.results(tmp_path) == {}
+def test_nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readme, "PARTS", {"gemm": lambda docs: None})
+    with pytest.raises(MixPertError, match="no results are kept"):
+        readme.parts()
+
+
+@pytest.mark.parametrize(("page", "docs"), [("README.md", "docs"), ("docs/measured.md", ".")])
+def test_the_pages_hold_what_the_kept_results_say(page: str, docs: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    assert readme.filled(text, readme.parts(docs)) == text
+
+
+def test_every_part_has_one_place() -> None:
+    texts = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/measured.md")]
+    found = [name for text in texts for _, name, _ in readme.MARKED.findall(text)]
+    assert sorted(found) == sorted(readme.PARTS)
+
+
+def test_what_is_not_kept_has_no_part(tmp_path: Path) -> None:
+    assert host.part(tmp_path) is None
+    assert gemm_readme.kept("sizes", tmp_path) is None
     Result("sizes", MACHINE, tmp_path / "gemm.json", False).write()
-    assert gemm_readme.results(tmp_path) == {"sizes": read(tmp_path / "gemm.json")}
+    assert gemm_readme.kept("sizes", tmp_path) == read(tmp_path / "gemm.json")
 
 
 def test_pictures(tmp_path: Path) -> None:
@@ -177,3 +231,12 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
     with pytest.raises(MixPertError, match=r"pip install 'mixpert-py\[report\]'"):
         pictures.draw(sections(), "x", tmp_path)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(bench, ["readme"])
+    assert printed.exit_code == 0
+    assert printed.output == "\n".join(readme.parts().values())
+    absent = CliRunner().invoke(bench, ["readme", "--into", str(tmp_path / "README.md")])
+    assert absent.exit_code == 2
+    assert "does not exist" in absent.output

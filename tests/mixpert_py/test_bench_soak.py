@@ -13,7 +13,6 @@ from mixpert_py import plan as plan_file
 from mixpert_py.bench import machine
 from mixpert_py.bench.arrays import Array
 from mixpert_py.bench.commands import bench
-from mixpert_py.bench.gemm.readme import updated
 from mixpert_py.bench.products.backend import Backend, Made, backend
 from mixpert_py.bench.products.case import Way
 from mixpert_py.bench.products.sweep import State
@@ -67,11 +66,6 @@ class TestVerdict:
         path.write_text(text)
         with pytest.raises(MixPertError, match=r"soak\.json: not a result of"):
             verdict.read(path)
-
-    def test_it_has_a_place_in_the_readme(self) -> None:
-        text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-        part = verdict.markdown({"plans": PASSED.record()})
-        assert part in updated(text, {"soak": part})
 
 
 class TestPlans:

@@ -34,6 +34,40 @@ from distributed import Client, LocalCluster
     with LocalCluster(n_workers=1, processes=True, dashboard_address=None) as c, Client(c):"""
 
 
+CLIENTS = """\
+import dask.array as da
+from distributed import Client, LocalCluster
+
+
+def gram(x):
+    return x @ x.T
+
+
+def main():
+    x = da.ones((40, 30), chunks=(20, 15))
+    early = gram(x)
+    with LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster:
+        with Client(cluster):
+            early.compute()
+            gram(x - 1).compute()
+            with Client(cluster):
+                gram(x + 1).compute()
+            gram(x + 2).compute()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_whatever_clients_there_are_a_call_counts_once(mixpert: Mixpert, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(CLIENTS)
+    said = mixpert("run", "--scheme", "float32", "--profile", "--json", "p.json", "p.py")
+    assert said.code == 0, said.err
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == 4 * 8
+
+
 @pytest.mark.parametrize("kind", ["threads", "cluster"])
 def test_the_profile_has_site_and_line(mixpert: Mixpert, tmp_path: Path, kind: str) -> None:
     start = CLUSTER if kind == "cluster" else "if True:"

@@ -1,30 +1,81 @@
-"""What the README says is what the committed results and the commands say."""
+"""What the README and the pages in docs/ say is so, where that can be seen cheaply."""
 
 import re
+from pathlib import Path
 
-from mixpert_py.bench import readme
+import pytest
+from click import Command, Group
+
 from mixpert_py.rewriting import rewrite_source
 from mixpert_py.source_files import SourceFile
 from tests.mixpert_py.command import ROOT
 
-TEXT = (ROOT / "README.md").read_text("utf-8")
+README = ROOT / "README.md"
+PAGES = {path.name: path for path in (README, *sorted((ROOT / "docs").glob("*.md")))}
+LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset)=\"([^\"]+)\"")
+
+every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
-def test_the_table_is_made_from_the_committed_results() -> None:
-    assert readme.table() in TEXT
-    assert readme.where() in TEXT
+def anchors(text: str) -> set[str]:
+    """Where links into a page may lead: its headings, as they are spelt in an address."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_links_lead_somewhere(page: Path) -> None:
+    found = [one or other for one, other in LINK.findall(page.read_text("utf-8"))]
+    for link in found:
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.is_file(), link
+        assert not anchor or anchor in anchors(target.read_text("utf-8")), link
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = README.read_text("utf-8")
+    for name in PAGES:
+        assert name == README.name or f"(docs/{name})" in text, name
+
+
+@every_page
+def test_every_command_exists(page: Path) -> None:
+    from mixpert_py.cli import cli
+
+    for name, further in re.findall(r"\bmixpert (\w+)(?: ([a-z-]+)\b)?", page.read_text("utf-8")):
+        command = cli.commands.get(name)
+        assert command is not None, name
+        if isinstance(command, Group) and further:
+            assert further in command.commands, f"{name} {further}"
+
+
+def options(command: Command) -> set[str]:
+    """Those of a command, and of all below it."""
+    below = command.commands.values() if isinstance(command, Group) else ()
+    own = {name for option in command.params for name in option.opts}
+    return own.union(*map(options, below))
+
+
+@every_page
+def test_every_option_exists(page: Path) -> None:
+    from mixpert_py.cli import cli
+
+    named = re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", page.read_text("utf-8"))
+    assert set(named) <= options(cli) | {"--help"}
 
 
 def test_the_diff_is_what_rewrite_makes() -> None:
-    (shown,) = re.findall(r"```diff\n(.*?)```", TEXT, re.DOTALL)
+    (shown,) = re.findall(r"```diff\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
     source = (ROOT / "samples" / "mlp.py").read_bytes()
     made = rewrite_source(source, SourceFile("samples/mlp.py", "samples"), "mlp").diff()
     # Blank lines of context are empty here, and a single blank in a diff.
     assert shown == "".join(f"{line.rstrip()}\n" for line in made.splitlines())
 
 
-def test_every_command_of_the_readme_exists() -> None:
+def test_every_command_is_explained() -> None:
     from mixpert_py.cli import cli
 
-    for name in re.findall(r"\bmixpert (\w+)", TEXT):
-        assert name in cli.commands, name
+    text = PAGES["commands.md"].read_text("utf-8")
+    for name in cli.commands:
+        assert f"| `mixpert {name}" in text, name

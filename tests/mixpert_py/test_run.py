@@ -463,6 +463,21 @@ def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixper
     assert record["outliers"] == 1 / 8
 
 
+def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "p.py").write_text(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "from threading import Thread\nimport numpy as np\n\n"
+        "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n\n"
+        "def work(depth):\n    time.sleep(0.1)\n    np.eye(2) @ np.eye(2)\n    if depth > 0:\n"
+        "        Thread(target=work, args=(depth - 1,)).start()\n"
+        "    elif depth == 0:\n        pool.submit(work, -1)\n\n"
+        "Thread(target=work, args=(2,)).start()\n"
+    )
+    assert mixpert("run", "--json", "p.json", "p.py").code == 0
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == 4
+
+
 def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "p.py").write_text(
         "import time\nfrom concurrent.futures import ThreadPoolExecutor\nimport numpy as np\n\n"

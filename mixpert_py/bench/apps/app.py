@@ -127,7 +127,6 @@ APPS: Mapping[str, App] = {
             "relative error",
             "--size 8 --fused 4 --depth 2",
             "--size 26 --fused 11",
-            judged=2,
         ),
         App("batched16", "batched16", "maximum error", "--size 4 --steps 6", "--size 262144"),
     )

@@ -23,6 +23,8 @@ ROUNDS = 5
 LONG = 12.0  # seconds of rounds after which there are no more than LEAST
 LEAST = 3
 
+FAITHFUL_TYPES = {"float32", "complex64"}  # whose products a plan need not name
+
 Record = dict[str, Any]
 
 
@@ -95,7 +97,7 @@ def _faithful(runs: Runs, backend: str | None) -> InForce:
         return InForce(backend=backend)
     _, _, sites = runs.traced(replace(modes.NATIVE, trace=Trace()))
     schemes = {
-        site: "faithful" if found.dtypes.keys() == {"float32"} else "native"
+        site: "faithful" if found.dtypes.keys() <= FAITHFUL_TYPES else "native"
         for site, found in sites.items()
     }
     return modes.under(schemes, backend)

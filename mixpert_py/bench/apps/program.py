@@ -17,6 +17,7 @@ from mixpert_py.passes.pipeline import analyze, dependencies
 
 # A sample's own functions, of which `work` alone is timed.
 PARTS = ("parsed", "problem", "work", "report")
+WIDE = {"float32": "float64", "complex64": "complex128"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +69,7 @@ class Problem:
         return found
 
     def wide(self) -> "Problem":
-        """The same in float64, from the very same inputs."""
+        """The same in float64, or complex128, from the very same inputs."""
         options = Namespace(**vars(self.options))
         if "dtype" in options:
             options.dtype = "float64"
@@ -88,9 +89,10 @@ class Problem:
 
 
 def _wide(value: Any) -> Any:
-    """Every float32 array among inputs in float64."""
+    """Every float32 array among inputs in float64, every complex64 one in complex128."""
     if isinstance(value, (tuple, list)):
         return type(value)(map(_wide, value))
     if isinstance(value, dict):
         return {key: _wide(one) for key, one in value.items()}
-    return value.astype("float64") if getattr(value, "dtype", None) == "float32" else value
+    dtype = WIDE.get(str(getattr(value, "dtype", None)))
+    return value if dtype is None else value.astype(dtype)

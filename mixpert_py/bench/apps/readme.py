@@ -1,9 +1,11 @@
 """The part of the README that is made from the results of `mixpert bench apps`."""
 
+from pathlib import Path
 from typing import Any
 
-from mixpert_py.bench.apps import pictures, tables
-from mixpert_py.bench.gemm.readme import PICTURES, machine_text
+from mixpert_py.bench import machine
+from mixpert_py.bench.apps import pictures, run, tables
+from mixpert_py.bench.gemm.readme import machine_text
 from mixpert_py.bench.gemm.tables import markdown
 
 Record = dict[str, Any]
@@ -14,13 +16,26 @@ MADE = (
 )
 
 
-def part(result: Record) -> str:
+def kept_part(docs: str) -> str | None:
+    """The part of the kept result; None where none is kept. docs: the pictures' folder."""
+    found = run.read(machine.RESULTS / run.NAME)
+    return None if found is None else part(found, docs)
+
+
+def draw(folder: Path) -> None:
+    """The pictures of the kept result, into a folder."""
+    found = run.read(machine.RESULTS / run.NAME)
+    if found is not None and found["apps"]:
+        pictures.draw(found["apps"], found["machine"]["device"], folder)
+
+
+def part(result: Record, docs: str) -> str:
     """Pictures, tables and where they were measured."""
     shown = []
     if result["apps"]:
         shown.append(
-            pictures.markdown(pictures.BARS, "Speed-up of each application", PICTURES)
-            + pictures.markdown(pictures.PLANE, "Accuracy against speed", PICTURES)
+            pictures.markdown(pictures.BARS, "Speed-up of each application", docs)
+            + pictures.markdown(pictures.PLANE, "Accuracy against speed", docs)
         )
         shown.append(markdown(tables.COLUMNS, tables.rows(result["apps"])))
         shown.append(

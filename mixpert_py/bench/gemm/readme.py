@@ -1,62 +1,67 @@
-"""The parts of the README that are made from the results of `mixpert bench gemm`."""
+"""The parts of the pages that are made from the results of `mixpert bench gemm`."""
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from mixpert_py.bench import machine
+from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.gemm.target import Record
-from mixpert_py.errors import MixPertError
 
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}
-PICTURES = "docs"
 MADE = (
     "Measured by `mixpert bench gemm --save`, put here by `mixpert bench readme --into README.md`."
 )
-MARKED = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def results(folder: Path = machine.RESULTS) -> dict[str, Record]:
-    """The results that are kept, by suite."""
-    return {suite: read(folder / name) for suite, name in FILES.items() if (folder / name).exists()}
+def kept(suite: str, folder: Path = machine.RESULTS) -> Record | None:
+    """The result of a suite; None where none is kept."""
+    path = folder / FILES[suite]
+    return read(path) if path.exists() else None
 
 
-def parts(found: Mapping[str, Record]) -> dict[str, str]:
-    """Markdown by the name of the part: `gemm` of the sizes, `targets` of the targets."""
-    made = {}
-    if "sizes" in found:
-        sections, where = found["sizes"]["sections"], machine_text(found["sizes"]["machine"])
-        pictures = f"![Speed over size]({PICTURES}/gemm-speed.svg)\n"
-        said = (
-            "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
-            "included"
-        )
-        if is_judged(sections):
-            pictures += f"![Accuracy against speed]({PICTURES}/gemm-accuracy.svg)\n"
-            said += (
-                "; relative Frobenius error on normal data; the grades held on every family of "
-                "operands"
-            )
-        made["gemm"] = f"{pictures}\n{speed_table(sections)}\n\n{said}. {where}\n{MADE}\n"
-    if "targets" in found:
-        rows = [row for rows in found["targets"]["sections"].values() for row in rows]
-        table = gemm_tables.markdown(gemm_tables.TARGETS, gemm_tables.target_rows(rows))
-        made["targets"] = f"{table}\n\n{machine_text(found['targets']['machine'])}\n"
-    return made
+def sizes_part(docs: str) -> str | None:
+    """Speeds over sizes and their pictures, of the kept result. docs: the pictures' folder."""
+    found = kept("sizes")
+    return sizes_markdown(found, docs) if found else None
 
 
-def updated(text: str, made: Mapping[str, str]) -> str:
-    """The README with its marked parts replaced. Raises MixPertError where a part has no place."""
-    missing = set(made) - {name for _, name, _ in MARKED.findall(text)}
-    if missing:
-        raise MixPertError(f"no <!-- bench {min(missing)} --> … <!-- end --> to put a part into")
-    return MARKED.sub(
-        lambda match: f"{match[1]}{made[match[2]]}{match[3]}" if match[2] in made else match[0],
-        text,
+def targets_part() -> str | None:
+    """The targets and what was measured of them, of the kept result."""
+    found = kept("targets")
+    return targets_markdown(found) if found else None
+
+
+def draw(folder: Path) -> None:
+    """The pictures of the kept result, into a folder."""
+    found = kept("sizes")
+    if found:
+        pictures.draw(found["sections"], found["machine"]["device"], folder)
+
+
+def sizes_markdown(found: Record, docs: str) -> str:
+    """A result's pictures, its table, and where it was measured."""
+    sections = found["sections"]
+    shown = f"![Speed over size]({docs}/gemm-speed.svg)\n"
+    said = (
+        "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
+        "included"
     )
+    if is_judged(sections):
+        shown += f"![Accuracy against speed]({docs}/gemm-accuracy.svg)\n"
+        said += (
+            "; relative Frobenius error on normal data; the grades held on every family of operands"
+        )
+    where = machine_text(found["machine"])
+    return f"{shown}\n{speed_table(sections)}\n\n{said}. {where}\n{MADE}\n"
+
+
+def targets_markdown(found: Record) -> str:
+    """A row a target, and where they were measured."""
+    rows = [row for rows in found["sections"].values() for row in rows]
+    table = gemm_tables.markdown(gemm_tables.TARGETS, gemm_tables.target_rows(rows))
+    return f"{table}\n\n{machine_text(found['machine'])}\n"
 
 
 def speed_table(sections: Sections) -> str:

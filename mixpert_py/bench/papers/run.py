@@ -29,7 +29,7 @@ PAPERS: tuple[Paper, ...] = (
 )
 EXHIBITS = {exhibit.id: exhibit for paper in PAPERS for exhibit in paper.exhibits}
 RESULT = machine.RESULTS / "papers.json"
-PAGE = "docs/papers.html"  # beside the README
+PAGE = "papers.html"  # in docs/
 SUMMARY = ("paper", "what", "published", "here")
 
 Record = dict[str, Any]
@@ -166,6 +166,17 @@ def write_page(record: Record, path: Path) -> None:
     """The page of a result, into a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     files.replace(path, pages.page(PAPERS, record).encode())
+
+
+def part(docs: str) -> str | None:
+    """The README's part of the kept result; None where none is kept. docs: the page's folder."""
+    return markdown(read(RESULT), f"{docs}/{PAGE}") if RESULT.exists() else None
+
+
+def draw(folder: Path) -> None:
+    """The page of the kept result, into a folder."""
+    if RESULT.exists():
+        write_page(read(RESULT), folder / PAGE)
 
 
 def markdown(record: Record, page: str) -> str:

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from mixpert_py.bench.arrays import Array, Numbers, narrow
+from mixpert_py.bench.arrays import Array, Numbers, narrow, of_parts
 from mixpert_py.bench.families import FAMILIES
+from mixpert_py.runtime.call import PRECISION
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
@@ -31,6 +32,10 @@ DTYPES = (
     *(("float32", "float32"), ("float64", "float64")),
     *(("float32", "float64"), ("float64", "float32")),
 )
+COMPLEX = {"float32": "complex64", "float64": "complex128"}
+# Which operands are complex, in one product of eight any.
+COMPLEX_SIDES = ((False, False), (True, True), (True, False), (False, True))
+BESIDE_REAL = (1.0, 2.0**-17)  # the size of imaginary parts
 LARGEST_OF_STACK = 300
 NAMES = ("faithful", *(name for name, entry in SCHEMES.items() if isinstance(entry, Scheme)))
 
@@ -43,6 +48,11 @@ class Side:
     layout: str
     stack: tuple[int, ...]
     vector: bool
+
+    @property
+    def parts(self) -> int:
+        """2 of a complex operand."""
+        return 1 + self.dtype.startswith("complex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +106,15 @@ def draw(seed: int, largest: int = 4096) -> Case:
     limit = min(largest, LARGEST_OF_STACK) if stacks != ((), ()) else largest
     dtypes = rng.choices(DTYPES, (10, 4, 1, 1))[0]
     left, right = (
-        Side(dtype, rng.choice(LAYOUTS) if not vector else "C", stack, vector)
-        for dtype, stack, vector in zip(dtypes, stacks, vectors, strict=True)
+        Side(
+            COMPLEX[dtype] if is_complex else dtype,
+            rng.choice(LAYOUTS) if not vector else "C",
+            stack,
+            vector,
+        )
+        for dtype, is_complex, stack, vector in zip(
+            dtypes, _complex_sides(seed), stacks, vectors, strict=True
+        )
     )
     special: Special = rng.choices(SPECIALS, (80, 15, 5))[0]
     way: Way = rng.choices(WAYS, (82, 6, 6, 6))[0]
@@ -118,6 +135,11 @@ def draw(seed: int, largest: int = 4096) -> Case:
     )
 
 
+def _complex_sides(seed: int) -> tuple[bool, bool]:
+    """By random numbers of its own: all else about a seed's product does not depend on them."""
+    return random.Random(f"complex {seed}").choices(COMPLEX_SIDES, (35, 3, 1, 1))[0]
+
+
 def _length(rng: random.Random, largest: int, multiples: tuple[int, ...]) -> int:
     """Few are 0 or 1, most are at a multiple of a tile or one off it, as many small as large."""
     kind = rng.random()
@@ -136,23 +158,37 @@ def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
     numbers = Numbers(xp, case.seed)
     family = FAMILIES[case.family]
     count = max(1, math.prod(case.left.stack), math.prod(case.right.stack))
-    pairs = [family(numbers, case.m, case.k, case.n) for _ in range(count)]
+    sides = case.left, case.right
+    # All parts of A and of B, the imaginary ones after the real ones.
+    drawn = [
+        [family(numbers, case.m, case.k, case.n) for _ in range(count)]
+        for _ in range(max(side.parts for side in sides))
+    ]
     a, b = (
-        _operand(case, side, numbers, [pair[which] for pair in pairs])
-        for which, side in enumerate((case.left, case.right))
+        _operand(case, side, numbers, [[pair[which] for pair in pairs] for pairs in drawn])
+        for which, side in enumerate(sides)
     )
     return a[..., 0, :] if case.left.vector else a, b[..., 0] if case.right.vector else b
 
 
-def _operand(case: Case, side: Side, numbers: Numbers, matrices: list[Array]) -> Array:
-    xp = numbers.xp
+def _operand(case: Case, side: Side, numbers: Numbers, drawn: list[list[Array]]) -> Array:
+    """drawn: the matrices of its real part, and of the imaginary one where any operand has one."""
+    sizes = [1.0] if side.parts == 1 else [1.0, numbers.choice(BESIDE_REAL, 1)]
+    made = [
+        _part(case, side, numbers, [x * size for x in matrices])
+        for matrices, size in zip(drawn, sizes, strict=False)
+    ]
+    return laid_out(of_parts(*made), side.layout, numbers.xp)
+
+
+def _part(case: Case, side: Side, numbers: Numbers, matrices: list[Array]) -> Array:
+    xp, dtype = numbers.xp, PRECISION[side.dtype]
     x = xp.stack(matrices)[: math.prod(side.stack)]
     if case.special == "overflow":
-        x = x * 2.0 ** (60 if side.dtype == "float32" else 500)
+        x = x * 2.0 ** (60 if dtype == "float32" else 500)
     if case.special == "not finite" and x.size:
         x.reshape(-1)[numbers.integers(0, x.size, 3)] = xp.asarray([math.nan, math.inf, -math.inf])
-    x = narrow(x.reshape(*side.stack, *matrices[0].shape), np.dtype(side.dtype))
-    return laid_out(x, side.layout, xp)
+    return narrow(x.reshape(*side.stack, *matrices[0].shape), np.dtype(dtype))
 
 
 def laid_out(x: Array, layout: str, xp: ModuleType) -> Array:

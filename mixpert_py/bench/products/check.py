@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from mixpert_py.bench.arrays import Array, wide
+from mixpert_py.bench.arrays import Array, parts, wide
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.runtime.certificate import MEASURING, Certificate
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
@@ -14,16 +15,27 @@ SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
 Failures = list[str]
 
 
+def by_formula(products: list[list[Array]]) -> tuple[Array, ...]:
+    """The parts of a product from the products of its operands' parts, A's by B's."""
+    if len(products) == len(products[0]) == 2:
+        (rr, ri), (ir, ii) = products
+        return rr - ii, ri + ir
+    return tuple(one for row in products for one in row)
+
+
 class Checked:
     """Two matrices, a (m, k) and b (k, n), and their product in float64, NaN and Inf apart.
 
     Elements whose row of A or column of B is not finite are compared with the native product in
-    float64; the others with the product of everything finite.
+    float64; the others with the product of everything finite. dtype: of the product that is
+    checked; where it is complex, float64 is complex128, and errors are moduli.
     """
 
-    def __init__(self, xp: ModuleType, a: Array, b: Array, dtype: np.dtype[np.floating]) -> None:
+    def __init__(self, xp: ModuleType, a: Array, b: Array, dtype: np.dtype[Any]) -> None:
         self.xp, self.dtype, self.k = xp, dtype, a.shape[1]
-        self.unit = UNIT32 if dtype.itemsize == 4 else UNIT64
+        self.unit = UNIT32 if np.finfo(dtype).bits == 32 else UNIT64
+        # A part of a complex element is a sum of 2 k products, and the modulus at most √2 parts.
+        self.times = 3 if dtype.kind == "c" else 1
         self.given = wide(a), wide(b)
         keep = [xp.isfinite(x) for x in self.given]
         self.a, self.b = (xp.where(mask, x, 0.0) for mask, x in zip(keep, self.given, strict=True))
@@ -32,7 +44,8 @@ class Checked:
             self.exact = self.absolute = xp.zeros((a.shape[0], b.shape[1]))
         else:
             self.exact, self.absolute = self.a @ self.b, abs(self.a) @ abs(self.b)
-        self.own = self.k * UNIT64 * self.absolute  # what the product in float64 may itself be off
+        # What the product in float64 may itself be off.
+        self.own = self.times * self.k * UNIT64 * self.absolute
         # Elsewhere a sum on the way may overflow, as it may in the native product.
         self.held = 2 * self.absolute < float(np.finfo(dtype).max)
 
@@ -41,8 +54,12 @@ class Checked:
         """Elements that no NaN or Inf of an operand reaches."""
         return self.rows[:, None] & self.columns
 
-    def special_values(self, value: Array) -> Failures:
-        """NaN and Inf must be exactly where, and what, they are natively."""
+    def special_values(self, value: Array, native: bool) -> Failures:
+        """NaN and Inf must be exactly where, and what, they are natively.
+
+        What a complex element holds differs between BLAS libraries: there it must be what the
+        formula of the parts makes, unless the product was `native`.
+        """
         (a, b), made = self.given, wide(value)
         rows, columns = (self.xp.flatnonzero(~keep) for keep in (self.rows, self.columns))
         failures = []
@@ -52,11 +69,20 @@ class Checked:
         ):
             if not here.size:
                 continue
-            native = x @ y
-            wrong = (here != native) & ~(self.xp.isnan(here) & self.xp.isnan(native))
+            wrong = self.xp.isfinite(here) != self.xp.isfinite(x @ y)
+            if not native or here.dtype.kind != "c":
+                products = [[p @ q for q in parts(y)] for p in parts(x)]
+                for one, other in zip(parts(here), by_formula(products), strict=True):
+                    wrong |= self._special(one, other)
             if bool(wrong.any()):
                 failures.append(f"NaN and Inf: {int(wrong.sum())} elements of their {name} differ")
         return failures
+
+    def _special(self, one: Array, other: Array) -> Array:
+        """Where two real arrays do not hold the same NaN or Inf."""
+        xp = self.xp
+        finite, nan = (at(one) & at(other) for at in (xp.isfinite, xp.isnan))
+        return ~(finite | nan | (one == other))
 
     def certified(self, value: Array, certificate: Certificate) -> Failures:
         """|C − Ĉ| within the certificate's bound."""
@@ -69,13 +95,15 @@ class Checked:
     def graded(self, value: Array) -> Failures:
         """Grade B, k · 2^-24 · ‖A(i,:)‖ ‖B(:,j)‖, 2 % let go where one rounding is all of it."""
         rows, columns = self._norms(self.a), self._norms(self.b.T)
-        limit = self.k * UNIT32 * (1.02 if self.k == 1 else 1 + 2.0**-20) * rows[:, None] * columns
-        return self._within("grade B", value, limit + self.k * self._smallest)
+        # Both parts of a complex element are sums of two such products, rounded.
+        k = self.k if self.times == 1 else 2**0.5 * (self.k + 1)
+        limit = k * UNIT32 * (1.02 if self.k == 1 else 1 + 2.0**-20) * rows[:, None] * columns
+        return self._within("grade B", value, limit + self.times * self.k * self._smallest)
 
     def chained(self, value: Array) -> Failures:
         """The bound of any native product: (k + 1) · u · |A||B|, u the result's rounding."""
-        limit = (self.k + 1) * self.unit * self.absolute * (1 + 2.0**-10)
-        return self._within("native", value, limit + self.k * self._smallest)
+        limit = self.times * (self.k + 1) * self.unit * self.absolute * (1 + 2.0**-10)
+        return self._within("native", value, limit + self.times * self.k * self._smallest)
 
     def executed(self, value: Array, scheme: Scheme, left: Slices, right: Slices) -> Failures:
         """|Ĉ − Σ A_p B_q over the scheme's terms| ≤ Σ ρ |A_p| |B_q|: the engine by itself.
@@ -133,7 +161,8 @@ class Checked:
         """2-norm of every row, also where squares leave float64's range."""
         if not x.size:
             return self.xp.zeros(len(x))
-        peak = abs(x).max(axis=1)
+        x = abs(x)
+        peak = x.max(axis=1)
         peak += peak == 0
         return peak * ((x / peak[:, None]) ** 2).sum(axis=1) ** 0.5
 
@@ -152,7 +181,7 @@ class Checked:
             return []
         place = int(self.xp.where(bad, abs(excess), -1.0).argmax())
         i, j = divmod(place, exact.shape[1])
-        made, expected = float(own[i, j]), float(exact[i, j])
+        made, expected = own[i, j].item(), exact[i, j].item()
         return [
             f"{what}: {int(bad.sum())} elements beyond the bound, [{i}, {j}] is {made!r}, "
             f"to be {expected!r}, {float(excess[i, j]):.2e} too far"

@@ -63,8 +63,13 @@ def read(path: Path = RESULT) -> dict[str, Record]:
     raise MixPertError(f"{path}: not a result of `mixpert bench soak`")
 
 
+def part() -> str | None:
+    """The table of what is kept; None where nothing is."""
+    return markdown(read()) if RESULT.exists() else None
+
+
 def markdown(found: Mapping[str, Record]) -> str:
-    """The README's part."""
+    """A row a gate, and where and when they ran."""
     rows = [
         [
             f"`{record['gate']}`",
