@@ -19,6 +19,8 @@ from mixpert_py.runtime.contraction import expand, read
 from mixpert_py.runtime.in_force import InForce, current, require_backend, use
 from mixpert_py.runtime.remote_trace import Origin, origin_of
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.tensordot import pairs_of
+from mixpert_py.runtime.trace import Reason
 
 Index = tuple[int, ...]
 
@@ -74,18 +76,17 @@ def product(call: Call, wish: Wish) -> Any | None:
 def tensordot(native: Native, a: Any, b: Any, axes: Any, wish: Wish) -> Any | None:
     """native(a, b, axes), a tensordot, as a Dask array; else as `product`."""
     current().choice(wish.site)  # from here a warning of a stale plan finds the program's own line
+    if type(axes) not in (int, list, tuple):
+        return None  # an iterator can be asked once
     wanted = native(a, b, axes)
     arrays = _arrays(wanted, a, b)
     if arrays is None or not _is_wished(wanted, arrays, wish):
         return None
-    if isinstance(axes, int):
-        axes = range(arrays[0].ndim - axes, arrays[0].ndim), range(axes)
-    pairs = [
-        tuple(int(axis) % x.ndim for axis in np.atleast_1d(part))
-        for part, x in zip(axes, arrays, strict=True)
-    ]
+    pairs = pairs_of(arrays[0], arrays[1], axes)
+    if isinstance(pairs, Reason):
+        return None
     block = partial(_block, wish, "tensordot")
-    return _kept(_tensordot(arrays, (pairs[0], pairs[1]), block, wanted), wish)
+    return _kept(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), wish)
 
 
 def einsum(

@@ -148,12 +148,15 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
     force = current()
     if type(call.a) is Kept or type(call.b) is Kept:
         call, choice = unpacked(call, wish)
+        wish = wish._replace(scheme=choice.scheme)
     elif wish.scheme is None:
         choice = force.choice(wish.site)
         if wish.block is not None:
             choice = Choice(choice.scheme, wish.block)
     else:
         choice = _wished(wish.scheme, wish.block)
+    if wish.guarantee not in GUARANTEES:
+        raise PlanError(f"unknown guarantee {wish.guarantee!r}; known: componentwise")
     if is_dask(call.a, call.b):
         from mixpert_py.runtime import dask_array
 
@@ -162,8 +165,6 @@ def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
     backend = wish.backend or force.backend
     if backend is not None:
         require_backend(backend)
-    if wish.guarantee not in GUARANTEES:
-        raise PlanError(f"unknown guarantee {wish.guarantee!r}; known: componentwise")
 
     trace = force.trace
     if trace is not None and (trace.levels or wish.site in trace.keep):

@@ -38,6 +38,11 @@ class Origin:
     folder: str
     levels: tuple[str, ...] | None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.process == os.getpid():
+            _listen()  # a client that came after the product was written
+        return Origin, (self.name, self.process, self.folder, self.levels)
+
     def trace(self) -> Trace:
         """What collects for it here."""
         return _collecting(self.name, self.levels)
@@ -60,11 +65,10 @@ class Origin:
 
 
 def origin_of(trace: Trace | None) -> Origin | None:
-    """Where what tasks do is to be sent, ready to be received."""
+    """Where what tasks do is to be sent."""
     if trace is None:
         return None
     _own[trace.name] = trace
-    _listen()
     return Origin(trace.name, os.getpid(), _folder(os.getpid()), trace.levels)
 
 
@@ -75,7 +79,7 @@ def _collecting(name: str, levels: tuple[str, ...] | None) -> Trace:
 
 
 def _listen() -> None:
-    """Have the current client, if there is one, pass on what workers send."""
+    """Have the current client, if there is one, pass on what workers send; one of a scheduler's."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return
@@ -83,9 +87,15 @@ def _listen() -> None:
         client = distributed.default_client()
     except ValueError:
         return  # there is none
-    if client not in _clients:
+    heard = {_scheduler(other) for other in _clients if other.status == "running"}
+    if _scheduler(client) not in heard:
         _clients.add(client)
         client.subscribe_topic(TOPIC, lambda event: _receive(event[1]))
+
+
+def _scheduler(client: Any) -> str | None:
+    """Whose client it is; None before it is connected."""
+    return getattr(client.scheduler, "address", None)
 
 
 def _receive(content: bytes) -> None:

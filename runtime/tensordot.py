@@ -47,7 +47,7 @@ def tensordot(
 
         if (lazy := dask_array.tensordot(native, a, b, axes, wish)) is not None:
             return lazy
-    pairs = _pairs(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
+    pairs = pairs_of(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(pairs, Reason):
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
         return planned(call, wish)[0]
@@ -66,8 +66,8 @@ def tensordot(
     return planned(call, wish)[0].reshape(shape)
 
 
-def _pairs(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:
-    """The axes to sum over, of a and of b, or why `native` has to judge them."""
+def pairs_of(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:
+    """The axes to sum over, of a and of b, from 0; or why `native` has to judge them."""
     if a.ndim == 0 or b.ndim == 0:
         return Reason.SCALAR
     reason = dtype_reason(a, b)

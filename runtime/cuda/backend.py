@@ -122,7 +122,7 @@ def multiply(
         if addend is not None and addend.in_place:
             out = addend.c
     result = out
-    if out is None or not _has_plain_rows(out) or _overlaps(xp, out, a, b):
+    if out is None or not _has_plain_rows(out) or overlaps(xp, out, a, b):
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
         if limit is not None and out is not None:
             limit -= result.nbytes
@@ -315,7 +315,7 @@ def _readable(
             and _has_plain_rows(c)
             and leaves_c_alone(scheme, a.shape[-1])
             and (c.data.device_id, a.dtype.char + b.dtype.char) in _repaired
-            and not _overlaps(xp, c, a, b)
+            and not overlaps(xp, c, a, b)
         )
         return addend if fits else None
     if c.shape != shape:
@@ -325,7 +325,8 @@ def _readable(
     return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
 
 
-def _overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
+def overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
+    """Whether what is written to `out` may change an operand."""
     return bool(xp.may_share_memory(out, a) or xp.may_share_memory(out, b))
 
 

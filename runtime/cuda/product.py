@@ -59,7 +59,7 @@ def make(
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if name == "float64":
-        return Made(_in_float64(kernels.xp, a, b, out), name)
+        return attempt(a, name, lambda: Made(_in_float64(kernels.xp, a, b, out), name))
     scheme = steps(name, block, rows.shape, columns.shape) if ready is None else ready.scheme
     if is_complex(a, b):
 
@@ -81,21 +81,15 @@ def make(
         return made.into(as_matmul(made.value, a, b) if out is None else out)
     rule: OutlierRule = "loss"
     if guarantee is not None:
-        found = _attempt(
-            kernels.xp,
-            a.data.device_id,
-            scheme,
-            lambda: componentwise(kernels.xp, rows, columns, name),
-        )
+        found = attempt(a, scheme.name, lambda: componentwise(kernels.xp, rows, columns, name))
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
         scheme, name, rule = found, found.name, "none"
 
     def multiplied(addend: Addend | None) -> Product | Reason:
-        return _attempt(
-            kernels.xp,
-            a.data.device_id,
-            scheme,
+        return attempt(
+            a,
+            scheme.name,
             lambda: cuda_backend.multiply(
                 kernels,
                 rows,
@@ -149,7 +143,7 @@ def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
         made = kernels.pack_one(operand, scheme, side, held.dtype.name, stream=stream)
         return Ready(scheme, made, split)
 
-    return _attempt(kernels.xp, x.data.device_id, scheme, packed)
+    return attempt(x, scheme.name, packed)
 
 
 @lru_cache(maxsize=4096)
@@ -162,9 +156,10 @@ def steps(name: str, block: int | None, a: tuple[int, ...], b: tuple[int, ...]) 
     return choose(np.broadcast_to(nothing, a), np.broadcast_to(nothing, b), "cublas")
 
 
-def _attempt(xp: Any, device: int, scheme: Scheme, work: Callable[[], T]) -> T | Reason:
-    """What `work` returns, or why the device cannot do it."""
-    if (device, scheme.name) in _refused:
+def attempt(x: Any, name: str, work: Callable[[], T]) -> T | Reason:
+    """What `work` returns, or why the device that x is on cannot do it under scheme `name`."""
+    xp, device = cuda_backend.cuda_kernels().xp, x.data.device_id
+    if (device, name) in _refused:
         return Reason.KERNEL
     try:
         return work()
@@ -173,7 +168,7 @@ def _attempt(xp: Any, device: int, scheme: Scheme, work: Callable[[], T]) -> T |
     except xp.cuda.memory.OutOfMemoryError:
         pass
     except (DeviceError, ImportError, xp.cuda.driver.CUDADriverError) as error:
-        _refused[device, scheme.name] = str(error).partition("\n")[0]
+        _refused[device, name] = str(error).partition("\n")[0]
         return Reason.KERNEL
     xp.get_default_memory_pool().free_all_blocks()  # whoever multiplies now may have another pool
     return Reason.MEMORY
@@ -206,7 +201,7 @@ def _of_parts(
         x, y = left and left.parts, right and right.parts
         return complex_product.multiply(kernels.complex, a, b, kept, left=x, right=y, out=out)
 
-    made = _attempt(kernels.xp, a.data.device_id, scheme, multiplied)
+    made = attempt(a, scheme.name, multiplied)
     if isinstance(made, Made) and _captures(kernels.xp):
         cuda_backend.keep_for_graph(made.value, used)  # and, with it, what that has used
     return made
@@ -229,14 +224,15 @@ def _captures(xp: Any) -> bool:
 
 
 def _outliers(product: Product) -> float:
-    """The share of all blocks that left the slices. Waits for the device."""
+    """The share of all blocks that left the slices. Waits for the device, current or not."""
     flagged = total = 0
-    for packed in (product.left, product.right):
-        if packed is not None:
-            one = packed.layout.blocks == 1
-            marks = packed.view("flags") & 2 if one else packed.view("outliers")
-            flagged += int((marks != 0).sum())
-            total += marks.size
+    with cuda_backend.cuda_kernels().xp.cuda.Device(product.value.data.device_id):
+        for packed in (product.left, product.right):
+            if packed is not None:
+                one = packed.layout.blocks == 1
+                marks = packed.view("flags") & 2 if one else packed.view("outliers")
+                flagged += int((marks != 0).sum())
+                total += marks.size
     return flagged / total if total else 0.0
 
 

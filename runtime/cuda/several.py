@@ -13,7 +13,7 @@ import numpy as np
 
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import device, limited
+from mixpert_py.runtime.cuda import device, limited, product
 from mixpert_py.runtime.cuda.parts import PANEL
 from mixpert_py.runtime.trace import Reason
 
@@ -42,15 +42,15 @@ def make(
     numbers: tuple[int, ...] = ()
     if devices == "all" and a.ndim == b.ndim == 2 and not any(map(asked.get, WHOLE)):
         numbers = _like(a.data.device_id)
-    if not pays(a.shape[0], a.shape[-1], b.shape[-1], len(numbers)):
-        return limited.make(a, b, name, block, limit=limit, out=out, **asked)
     xp = cuda_backend.cuda_kernels().xp
-    height = -(-a.shape[0] // len(numbers) // PANEL) * PANEL
-    if limit is not None:
-        limit -= _copies(a, b, height)
-    if (limit or 0) < 0 or cuda_backend.is_capturing(xp, xp.cuda.get_current_stream().ptr):
-        return limited.make(a, b, name, block, limit=limit, out=out, **asked)
-    return _divided(xp, a, b, out, numbers, height, name, block, {"limit": limit, **asked})
+    is_divided = pays(a.shape[0], a.shape[-1], b.shape[-1], len(numbers))
+    if is_divided and not cuda_backend.is_capturing(xp, xp.cuda.get_current_stream().ptr):
+        made = product.attempt(
+            a, name, lambda: _divided(xp, a, b, out, numbers, name, block, limit, asked)
+        )
+        if made not in (Reason.MEMORY, Reason.WORKSPACE):  # which this device alone may have
+            return made
+    return limited.make(a, b, name, block, limit=limit, out=out, **asked)
 
 
 def pays(m: int, k: int, n: int, count: int) -> bool:
@@ -64,47 +64,65 @@ def _divided(
     b: Any,
     out: Any,
     numbers: tuple[int, ...],
-    height: int,
     name: str,
     block: int | None,
+    limit: int | None,
     asked: dict[str, Any],
 ) -> Made | Reason:
-    """`height` rows on each device, the rest on the current one, which is the last of `numbers`."""
-    m, n = a.shape[0], b.shape[1]
-    right = _dense(xp, b)
-    result = out
-    if out is None or not out.flags.c_contiguous or _overlaps(xp, out, a, b):
-        result = xp.empty((m, n), np.result_type(a.dtype, b.dtype))
+    """As many rows on each device, the rest on the current one, which is the last of `numbers`."""
+    height = -(-a.shape[0] // len(numbers) // PANEL) * PANEL
+    dtype = np.result_type(a.dtype, b.dtype)
+    is_apart = out is not None and (
+        not out.flags.c_contiguous or cuda_backend.overlaps(xp, out, a, b)
+    )
+    if limit is not None:
+        limit -= max(_copies(a, b, height), _copies_here(a, b, out if is_apart else None))
+        if limit < 0:
+            return Reason.WORKSPACE
+    value = xp.empty((a.shape[0], b.shape[1]), dtype) if out is None or is_apart else out
+    shares = [slice(at * height, (at + 1) * height) for at in range(len(numbers) - 1)]
+    shares.append(slice(len(shares) * height, None))
+    lefts, right = [_dense(xp, a[rows]) for rows in shares], _dense(xp, b)
     here = xp.cuda.get_current_stream()
-    parts, ends, shares = [], [], []
-    reason: Reason | None = None
-    for at, number in enumerate(numbers):
-        rows = slice(at * height, m if number == numbers[-1] else (at + 1) * height)
-        parts.append((number, rows, _dense(xp, a[rows])))
     begin = here.record()
-    for number, rows, left in parts:
-        if number == numbers[-1]:
-            made = limited.make(left, right, name, block, out=result[rows], **asked)
-        else:
+    made, ends = [], []
+
+    def multiplied(x: Any, y: Any, **where: Any) -> Made | Reason:
+        return limited.make(x, y, name, block, limit=limit, **where, **asked)
+
+    try:
+        for number, rows, left in zip(numbers[:-1], shares, lefts, strict=False):
             with xp.cuda.Device(number), _stream(number) as stream:
                 stream.wait_event(begin)
-                moved = _copied(xp, left, stream), _copied(xp, right, stream)
-                made = limited.make(*moved, name, block, **asked)
-                if isinstance(made, Made):
-                    _copy(made.value, result[rows], stream)
+                made.append(_elsewhere(xp, stream, left, right, value[rows], multiplied))
                 ends.append(stream.record())
-        if isinstance(made, Reason):
-            reason = made
-            break
-        shares.append((number, made.outliers))
-    for end in ends:
-        here.wait_event(end)
-    if reason is not None:
-        return reason
-    if out is not None and result is not out:
-        out[...] = result
-        result = out
-    return Made(result, name, lambda: _largest(xp, shares))
+        made.append(multiplied(lefts[-1], right, out=value[shares[-1]]))
+    finally:
+        for end in ends:  # whatever has happened: what others write to is not free before
+            here.wait_event(end)
+    products = [one for one in made if isinstance(one, Made)]
+    for one in made:
+        if isinstance(one, Reason):
+            return one
+    if is_apart:
+        out[...] = value
+        value = out
+    return Made(value, name, lambda: max(one.outliers() for one in products))
+
+
+def _elsewhere(
+    xp: Any,
+    stream: Any,
+    left: Any,
+    right: Any,
+    target: Any,
+    multiplied: Callable[..., Made | Reason],
+) -> Made | Reason:
+    """The product on the current device and stream, copied to a target on another device."""
+    made = multiplied(_copied(xp, left, stream), _copied(xp, right, stream))
+    if isinstance(made, Made):
+        _copy(made.value, target, stream)
+    return made
 
 
 @cache
@@ -122,20 +140,18 @@ def _stream(number: int) -> Any:
     return cuda_backend.cuda_kernels().xp.cuda.Stream(non_blocking=True)
 
 
-def _largest(xp: Any, shares: list[tuple[int, Callable[[], float]]]) -> float:
-    """Of the devices' shares of outliers."""
-    largest = 0.0
-    for number, share in shares:
-        with xp.cuda.Device(number):
-            largest = max(largest, share())
-    return largest
-
-
 def _copies(a: Any, b: Any, height: int) -> int:
-    """Bytes of B, and of so many rows of A and C."""
+    """Bytes of B, and of so many rows of A and C: what another device takes."""
     wide = np.result_type(a.dtype, b.dtype).itemsize
     rows = a.shape[1] * a.dtype.itemsize + b.shape[1] * wide
     return int(b.nbytes + height * rows)
+
+
+def _copies_here(a: Any, b: Any, out: Any) -> int:
+    """Bytes that the operands' own device takes. out: where the result goes when it is whole."""
+    copied = 0 if a.flags.c_contiguous else a.nbytes
+    copied += 0 if b.flags.c_contiguous or b.flags.f_contiguous else b.nbytes
+    return int(copied + (0 if out is None else out.nbytes))
 
 
 def _dense(xp: Any, x: Any) -> Any:
@@ -154,7 +170,3 @@ def _copied(xp: Any, x: Any, stream: Any) -> Any:
 
 def _copy(source: Any, target: Any, stream: Any) -> None:
     target.data.copy_from_device_async(source.data, source.nbytes, stream)
-
-
-def _overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
-    return bool(xp.may_share_memory(out, a) or xp.may_share_memory(out, b))

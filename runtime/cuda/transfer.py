@@ -162,7 +162,8 @@ def _moved(
     first, second = lanes
     largest = 0.0
     try:
-        right = xp.empty(b.shape, value.dtype)
+        with first.stream:  # the caller's may yet write to what it has freed
+            right = xp.empty(b.shape, value.dtype)
         for number, rows in enumerate(_panels(k, height)):
             lanes[number % 2].send(right[rows], b[rows])
         first.stream.wait_event(second.stream.record())

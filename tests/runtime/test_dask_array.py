@@ -16,6 +16,7 @@ from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.einsum import einsum
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.in_place import imatmul
+from mixpert_py.runtime.kept import pack
 from mixpert_py.runtime.tensordot import tensordot
 from mixpert_py.runtime.trace import Reason, Trace
 from mixpert_py.runtime.xp import xp_product
@@ -89,6 +90,13 @@ def test_matmul(way: str, shapes: Any) -> None:
     assert abs(value - exact).max() > 1e-12  # it was emulated
 
 
+def test_an_operand_that_is_packed_keeps_its_scheme() -> None:
+    a, b = lazy(60, 50), lazy(50, 40, seed=1).compute()
+    with use(InForce(backend="reference")):
+        made = matmul(a, pack(b, "fp16"))
+        assert abs(made - a @ b).max().compute() > 1e-4
+
+
 @pytest.mark.parametrize("way", ["np.dot", "da.dot", "method"])
 @pytest.mark.parametrize("shapes", [*SHAPES[:4], ((4, 60, 50), (3, 50, 40))], ids=str)
 def test_dot(way: str, shapes: Any) -> None:
@@ -124,6 +132,20 @@ def test_tensordot(shapes: Any, axes: Any) -> None:
         made = tensordot(a, b, axes, native=da.tensordot)
     alike(made, wanted)
     np.testing.assert_allclose(made.compute(), wanted.compute(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [lambda: np.int64(2), lambda: iter(([1, 2], [0, 1])), lambda: ([1, 2], [0])],
+    ids=["NumPy's number", "iterator", "pairs that are none"],
+)
+def test_axes_that_dask_is_to_judge(axes: Callable[[], Any]) -> None:
+    a, b = lazy(6, 7, 8), lazy(7, 8, 9, seed=1)
+    wanted = da.tensordot(a, b, axes())
+    with use(EMULATED):
+        made = tensordot(a, b, axes(), native=da.tensordot)
+    alike(made, wanted)
+    assert made.name == wanted.name
 
 
 @pytest.mark.parametrize(
@@ -288,6 +310,8 @@ def test_what_nobody_can_do_is_said_at_once_or_by_the_worker() -> None:
         matmul(a, a, scheme="int9")
     with pytest.raises(PlanError, match="unknown backend 'gpu'"):
         matmul(a, a, scheme="int8x6", backend="gpu")
+    with pytest.raises(PlanError, match="unknown guarantee 'exact'"):
+        matmul(a, a, guarantee="exact")
     made = matmul(a, a, scheme="int8x6", backend="cuda")  # workers may have what is not here
     if not device.may_be_here():
         with pytest.raises(DeviceError, match="backend 'cuda'"):

@@ -255,6 +255,7 @@ class FakePacked(NamedTuple):
             assert self.norms - whole.norms == index * (2 + place.count) * place.rows * 8
 
     def view(self, name: str) -> Any:
+        assert self.operand.device == ndarray.current_device
         packed = []
         for matrix in self.array():
             with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
 """Products of GPU arrays, on a GPU that is not there: NumPy's semantics, whatever happens."""
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,14 @@ from mixpert_py.runtime.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import CUDADriverError, FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake_device import (
+    CUDADriverError,
+    FakeGpu,
+    OutOfMemoryError,
+    Stream,
+    ndarray,
+    on_device,
+)
 
 SHAPES = [
     ((5, 6), (6, 4)),
@@ -211,6 +219,25 @@ def test_outliers_are_counted_where_somebody_asks() -> None:
     assert made(a, b, "int8x6", traced=True).outliers() == 1 / 16
     assert made(a, b, "int8x6").outliers() == 0.0
     assert made(a, b, "int8x10", traced=True).outliers() == 0.0
+
+
+@pytest.mark.usefixtures("gpu")
+def test_outliers_of_another_device_are_counted_there() -> None:
+    """A tensor's device need not be CuPy's current one when the trace asks."""
+    with on_device(1):
+        a, b = normal(8, 300), normal(300, 8, seed=1)
+        product = made(a, b, "int8x6", traced=True)
+    assert product.outliers() == 0.0
+
+
+@pytest.mark.usefixtures("gpu")
+def test_no_memory_for_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    def matmul(a: Any, b: Any) -> Any:
+        raise OutOfMemoryError(1, 0)
+
+    monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
+    a = normal(8, 8)
+    assert device_product.make(a, a, "float64") is Reason.MEMORY
 
 
 SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))

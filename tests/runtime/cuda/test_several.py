@@ -1,5 +1,6 @@
 """A product of one device's arrays, on all of the machine."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ from mixpert_py.runtime.cuda import several
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, on_gpu, use
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import FakeGpu, Pointer, Stream, ndarray, on_device, pays_from
+from tests.runtime.cuda.fake_device import (
+    FakeGpu,
+    OutOfMemoryError,
+    Pointer,
+    Stream,
+    ndarray,
+    on_device,
+    pays_from,
+)
 
 
 def normal(*shape: int, dtype: Any = "f", order: Any = "C", seed: int = 0) -> ndarray:
@@ -120,6 +129,43 @@ def test_a_reason_of_one_is_that_of_all(gpu: FakeGpu) -> None:
     gpu.memory = 1000
     a, b = normal(600, 30), normal(30, 90, seed=1)
     assert several.make(a, b, "int8x6", devices="all", limit=None) is Reason.MEMORY
+
+
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_where_there_is_no_room_for_copies_one_device_makes_it(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """C here, rows of A and B there, their product: the allocation that fails."""
+    cupy, sizes = sys.modules["cupy"], []
+    empty = cupy.empty
+
+    def short(shape: Any, dtype: Any) -> Any:
+        sizes.append(shape)
+        if len(sizes) == nth:
+            raise OutOfMemoryError(1, 0)
+        return empty(shape, dtype)
+
+    a, b = normal(600, 30), normal(30, 90, seed=1)
+    wanted = several.make(a, b, "int8x6", devices=None, limit=None)
+    monkeypatch.setattr(cupy, "empty", short)
+    made = several.make(a, b, "int8x6", devices="all", limit=None)
+    assert isinstance(made, Made)
+    assert isinstance(wanted, Made)
+    assert len(sizes) > nth
+    np.testing.assert_array_equal(made.value.x, wanted.value.x)
+
+
+@pytest.mark.parametrize(
+    ("order", "limit", "is_divided"),
+    [("C", 780_000, True), ("F", 780_000, False), ("C", 400_000, False)],
+)
+def test_copies_count(gpu: FakeGpu, order: str, limit: int, is_divided: bool) -> None:
+    """Of A in Fortran's order all rows are copied before they are moved."""
+    a, b = normal(2000, 100, order=order), normal(100, 16, seed=1)
+    wanted, made = both(a, b, limit=limit)
+    assert isinstance(made, Made)  # the limit is that of one device where it makes the product
+    np.testing.assert_array_equal(made.value.x, wanted)
+    assert bool(Pointer.copies) == is_divided
 
 
 @pytest.mark.parametrize("setting", [None, "all"])

@@ -17,7 +17,7 @@ from mixpert_py.runtime.cuda.transfer import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, ndarray
+from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, Stream, ndarray
 
 
 @pytest.fixture
@@ -82,6 +82,21 @@ def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
     assert len(gpu.launches) > 2
     gpu.memory = float("inf")
     np.testing.assert_array_equal(result, there(a, b))
+
+
+def test_what_the_lanes_write_to_is_theirs(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the caller's stream has freed, it may not have written yet."""
+    cupy, streams = sys.modules["cupy"], []
+    empty = cupy.empty
+
+    def seen(*given: Any) -> Any:
+        streams.append(Stream.here)
+        return empty(*given)
+
+    monkeypatch.setattr(cupy, "empty", seen)
+    moved(normal(300, 50), normal(50, 40, seed=1))
+    assert len(streams) == 5
+    assert Stream.here not in streams
 
 
 @pytest.mark.parametrize("status", [2, 1])

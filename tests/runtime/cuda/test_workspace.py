@@ -123,6 +123,27 @@ def test_a_temporary_result_counts(gpu: FakeGpu) -> None:
         assert len(gpu.launches) >= launches
 
 
+@pytest.mark.parametrize("which", ["left", "right"])
+@pytest.mark.parametrize(
+    ("scheme", "dtype", "limit"), [("int8x6", "F", 2_500_000), ("float64", "f", 1_500_000)]
+)
+def test_out_that_is_an_operand_where_the_product_is_halved(
+    gpu: FakeGpu, scheme: str, dtype: str, limit: int, which: str
+) -> None:
+    a, b = normal(300, 300, dtype=dtype), normal(300, 300, dtype=dtype, seed=1)
+    whole = limited.make(a, b, scheme, limit=None)
+    assert not isinstance(whole, Reason)
+    out = a if which == "left" else b
+    assert besides(scheme, a, b, out) > limit
+    found: list[Any] = []
+    assert peak(gpu, lambda: found.append(limited.make(a, b, scheme, limit=limit, out=out))) < limit
+    assert found[0].value is out
+    np.testing.assert_array_equal(out.x, whole.value.x)
+    as_it_was = out.x.copy()
+    assert limited.make(a, b, scheme, limit=out.nbytes - 1, out=out) is Reason.WORKSPACE
+    np.testing.assert_array_equal(out.x, as_it_was)  # what the native call multiplies now
+
+
 def test_a_packed_operand_stays_packed_where_rows_are_divided(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
