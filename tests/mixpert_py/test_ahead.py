@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf
 
 import pytest
@@ -89,6 +89,15 @@ def test_its_end_stops_what_runs() -> None:
     assert not ahead.interrupted
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """SIGINT is heard, even where whoever began these tests ignores it, as `nohup` does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_an_interrupt_is_heard_while_it_waits() -> None:
     runs = Runs(inf)
     timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
@@ -106,6 +115,7 @@ def test_an_interrupt_is_heard_while_it_waits() -> None:
     assert runs.at_once == 0
 
 
+@pytest.mark.usefixtures("heard")
 def test_an_interrupt_at_its_end_is_told() -> None:
     with Ahead(Runs(), 2) as ahead:
         ahead.expect(PLANS)
