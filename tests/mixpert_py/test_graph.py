@@ -115,12 +115,13 @@ samples/knn_digits.py
 samples/pca.py
    line   function            expression                       feeds    cycle
 ─────────────────────────────────────────────────────────────────────────────
-1  28:18  subspace_iteration  x @ basis                        2        1, 2
-2  29:33  subspace_iteration  xp.matmul(x.T, scores)           1, 3, 4  1, 2
-3  49:17  <module>            features.dot(components)         4
-4  51:15  <module>            xp.dot(projected, components.T)
+1  35:12  random_features     (amounts * strength) @ turn      2–5
+2  43:18  subspace_iteration  x @ basis                        3        2, 3
+3  44:33  subspace_iteration  xp.matmul(x.T, scores)           2, 4, 5  2, 3
+4  81:17  work                features.dot(components)         5
+5  83:15  work                xp.dot(projected, components.T)
 
-4 operators, 5 edges, 1 cycle
+5 operators, 9 edges, 1 cycle
 """,
 }
 

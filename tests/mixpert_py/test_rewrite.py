@@ -329,7 +329,7 @@ def test_what_the_project_excludes(tree: Path, mixpert: Mixpert) -> None:
     for text, words in (
         ("[tool.mixpert\n", "pyproject.toml: "),
         ("[tool.mixpert]\nexclude = 1\n", "exclude is a list of globs"),
-        ("[tool]\nmixpert = 1\n", "exclude is a list of globs"),
+        ("[tool]\nmixpert = 1\n", "[tool.mixpert] is a table"),
         ("[tool.mixpert]\nexcludes = []\n", "has no 'excludes'"),
     ):
         project.write_text(text)

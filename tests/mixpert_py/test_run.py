@@ -481,7 +481,8 @@ def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixp
 def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "p.py").write_text(
         "import time\nfrom concurrent.futures import ThreadPoolExecutor\nimport numpy as np\n\n"
-        "def work(i):\n    time.sleep(0.2)\n    print(i, (np.eye(2) @ np.eye(2)).sum())\n\n"
+        "def work(i):\n    time.sleep(0.2)\n    product = np.eye(2) @ np.eye(2)\n"
+        "    print(f'{i} {product.sum()}\\n', end='')  # in one piece\n\n"
         "pool = ThreadPoolExecutor(2)\nfor i in range(3):\n    pool.submit(work, i)\n"
     )
     said = mixpert("run", "--json", "p.json", "p.py")
