@@ -106,6 +106,13 @@ class Wish(NamedTuple):
     goes_on: bool = False
 
 
+def is_single(*dtypes: str) -> bool:
+    """Whether all of some types are float32 or complex64: without a plan, a GPU makes their
+    products faithfully.
+    """
+    return all(PRECISION.get(dtype) == "float32" for dtype in dtypes)
+
+
 def no_outliers() -> float:
     """Of a product whose blocks all stayed, or that nobody asks about."""
     return 0.0

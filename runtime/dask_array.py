@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask, matmul_shape
+from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask, is_single, matmul_shape
 from mixpert_py.runtime.contraction import expand, read
 from mixpert_py.runtime.in_force import InForce, current, require_backend, use
 from mixpert_py.runtime.remote_trace import Origin, origin_of
@@ -145,7 +145,7 @@ def _is_wished(wanted: Any, arrays: Sequence[Any], wish: Wish) -> bool:
     get(scheme or "native")
     if force.trace is not None or scheme not in (None, "native"):
         return True
-    unchosen = scheme is None and all(x.dtype == np.float32 for x in arrays)
+    unchosen = scheme is None and is_single(*(x.dtype.name for x in arrays))
     return unchosen or wish.guarantee is not None or (scheme is None and backend is not None)
 
 

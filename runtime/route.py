@@ -18,6 +18,7 @@ from mixpert_py.runtime.call import (
     Call,
     Made,
     Wish,
+    is_single,
     is_wide,
     name_of,
     real_products,
@@ -81,7 +82,7 @@ def _on_host(
     shape = call.host_shape()
     scheme = choice.scheme
     if scheme is None:
-        if isinstance(shape, Reason) or not _is_single(_dtypes(call)):
+        if isinstance(shape, Reason) or not is_single(*_dtypes(call)):
             return None
         scheme = "faithful"
         if emulates(backend) and wish.guarantee is None:
@@ -169,11 +170,6 @@ def _dtypes(call: Call) -> tuple[str, str]:
     return name_of(call.a.dtype), name_of(call.b.dtype)
 
 
-def _is_single(dtypes: tuple[str, str]) -> bool:
-    """Whether both are float32, or complex64."""
-    return PRECISION.get(dtypes[0]) == PRECISION.get(dtypes[1]) == "float32"
-
-
 def _takes(out: Any, a: Array, b: Array) -> bool:
     """Whether `out` is what np.dot accepts, the strictest; anything else is native's to judge."""
     if type(out) is not np.ndarray or not out.flags.carray or max(a.ndim, b.ndim) > 2:
@@ -195,7 +191,7 @@ def _on_device(
     scheme = choice.scheme
     dtypes = _dtypes(call)
     if scheme is None:
-        if not _is_single(dtypes) or not place.is_full():
+        if not is_single(*dtypes) or not place.is_full():
             return None
         scheme = "faithful"
     takes_tensors = call.takes_tensors or call.native is operator.matmul

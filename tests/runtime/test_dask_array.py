@@ -194,6 +194,12 @@ def test_dtypes(dtype: str, scheme: str) -> None:
     np.testing.assert_allclose(value, (a @ b).compute(), atol=1e-3)
 
 
+@pytest.mark.parametrize(("dtype", "ours"), [("f4", True), ("c8", True), ("f8", False)])
+def test_what_a_worker_with_a_gpu_may_make_without_a_plan(dtype: str, ours: bool) -> None:
+    made = matmul(lazy(60, 50, dtype=dtype), lazy(50, 40, dtype=dtype, seed=1))
+    assert any(layer.startswith("mixpert-matmul") for layer in made.dask.layers) == ours
+
+
 def test_one_operand_may_be_numpys() -> None:
     a, b = lazy(60, 50), lazy(50, 40)
     for pair in ((a.compute(), b), (a, b.compute())):

@@ -25,7 +25,6 @@ class App:
     paper: str
     judged: int = 1
     budget: float | None = None
-    search: str = "predictive"
     host: str = ""
 
     def arguments(self, size: Size) -> tuple[str, ...]:
@@ -79,8 +78,6 @@ APPS: Mapping[str, App] = {
             "--size 32768 --block 1024",
             # What refinement is for: of the solution no less is asked than of a float64 one.
             budget=1e-12,
-            # From the errors of products nobody can predict that refinement takes them away.
-            search="greedy",
         ),
         App(
             "comet",

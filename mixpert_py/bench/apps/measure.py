@@ -15,6 +15,7 @@ from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, Values, site_records
 from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.timing import summary
+from mixpert_py.runtime.call import is_single
 from mixpert_py.runtime.in_force import InForce, emulates, use
 from mixpert_py.runtime.trace import Trace
 from mixpert_py.tuner.outcome import Outcome
@@ -22,8 +23,6 @@ from mixpert_py.tuner.outcome import Outcome
 ROUNDS = 5
 LONG = 12.0  # seconds of rounds after which there are no more than LEAST
 LEAST = 3
-
-FAITHFUL_TYPES = {"float32", "complex64"}  # whose products a plan need not name
 
 Record = dict[str, Any]
 
@@ -97,8 +96,7 @@ def _faithful(runs: Runs, backend: str | None) -> InForce:
         return InForce(backend=backend)
     _, _, sites = runs.traced(replace(modes.NATIVE, trace=Trace()))
     schemes = {
-        site: "faithful" if found.dtypes.keys() <= FAITHFUL_TYPES else "native"
-        for site, found in sites.items()
+        site: "faithful" if is_single(*found.dtypes) else "native" for site, found in sites.items()
     }
     return modes.under(schemes, backend)
 

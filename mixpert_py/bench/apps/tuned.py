@@ -66,7 +66,7 @@ def search(
     runs: Runs, budget: float, backend: str | None, natives: int = NATIVE_RUNS
 ) -> tuple[Outcome, int]:
     """The plan within a budget, and how many plans were tried. natives: runs without any."""
-    sample, app = runs.problem.sample, runs.app
+    sample = runs.problem.sample
     rungs = ladder(LADDER)
     levels = tuple(name for rung in rungs[1:] for name in rung)
     native = dict.fromkeys(sample.sites, "native")
@@ -96,6 +96,5 @@ def search(
         rungs,
         budget,
         noise=clock.noise,
-        search=app.search,
     )
     return outcome, trials.count - natives
