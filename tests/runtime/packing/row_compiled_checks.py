@@ -5,11 +5,8 @@ Run by `tests/runtime/packing/test_rows.py` in a process of its own.
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from numba import cuda
-from numba.cuda import dispatcher
 
 from mixpert_py.runtime.kernels.ptx import clustered
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
@@ -18,39 +15,36 @@ from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from tests.runtime.packing.compiled_checks import CAPABILITY, registers
+from tests.every_check import EVERY_CHECK
+from tests.runtime.packing.compiled_checks import compiled, registers
 
 REGISTERS = {"float32": 64, "float64": 128}  # of a thread: four, or two, blocks of 256
 # Four blocks of 256 threads to a multiprocessor are quicker than three without a spill: measured.
 SPILLED = 160
 SPILLED_CLUSTERS = 64  # and none of what has been loaded
-# The first and each third after it, which are compiled by default, differ most in their code.
+# Each kernel, what either type in memory takes of it, and what either kind of slices does.
 KERNELS = [
-    ("int8x6", "float32", "pairs"),
-    ("int8x6", "float32", "alone"),
-    ("int8x6", "float32", "panels"),
-    ("int8x6", "float64", "panels"),
-    ("tf32x3", "float32", "panels"),
-    ("legemm", "float32", "panels"),
-    ("fp16x3", "float32", "panels"),
-    ("fp16x3", "float64", "panels"),
-    ("fp16x3", "float32", "alone"),
-    ("fp16x3", "float64", "alone"),
-    ("int8x6", "float64", "alone"),
-    ("tf32x3", "float32", "alone"),
-    ("int8x6", "float32", "clusters"),
-    ("fp16x3", "float32", "clusters"),
-    ("int8x6", "float64", "clusters"),
-    ("tf32x3", "float64", "clusters"),
     ("int8x6", "float32", "again"),
+    ("fp16x3", "float64", "alone"),
+    ("int8x6", "float64", "panels"),
+    ("fp16x3", "float32", "panels"),
+    ("int8x6", "float32", "clusters"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_device_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions that kernels call are compiled for the device that is there, whatever is asked."""
-    device = SimpleNamespace(compute_capability=CAPABILITY)
-    monkeypatch.setattr(dispatcher, "get_current_device", lambda: device)
+if EVERY_CHECK:
+    KERNELS += [
+        ("int8x6", "float32", "pairs"),
+        ("int8x6", "float32", "alone"),
+        ("int8x6", "float32", "panels"),
+        ("tf32x3", "float32", "panels"),
+        ("legemm", "float32", "panels"),
+        ("fp16x3", "float64", "panels"),
+        ("fp16x3", "float32", "alone"),
+        ("int8x6", "float64", "alone"),
+        ("tf32x3", "float32", "alone"),
+        ("fp16x3", "float32", "clusters"),
+        ("int8x6", "float64", "clusters"),
+        ("tf32x3", "float64", "clusters"),
+    ]
 
 
 def one(name: str, memory: str) -> Side:
@@ -69,16 +63,7 @@ def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path
     else:
         items = 4 if memory == "float32" else 2
         function, arguments = row_kernel(x, x, 256, items, kernel == "again", kernel != "pairs")
-    found, _ = cuda.compile(
-        function,
-        arguments,
-        cc=CAPABILITY,
-        device=False,
-        abi="numba",
-        output="ptx",
-        launch_bounds=function.launch_bounds,
-    )
-    ptx = found if isinstance(found, str) else found.decode()
+    ptx = compiled(function, arguments)
     if kernel == "clusters":
         ptx = clustered(ptx.encode(), function.cluster).decode()
         assert ".reqnctapercluster 16, 1, 1\n" in ptx

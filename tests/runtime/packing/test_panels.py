@@ -4,11 +4,15 @@ Bits are `test_rows`' matter, which packs operands of any layout, and its checks
 """
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packing import panels
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.panels import DEFAULT, Tuning, packing, prepared_panels
 from mixpert_py.runtime.scheme import Scheme
@@ -51,6 +55,26 @@ def test_memory_is_nobody_elses(memory: str) -> None:
         size = x.itemsize
         wanted = [size * left, 4 * left, 4 * left, 3 * 4 * left, 4 * size * rows, 8 * rows]
         assert all(size >= want for size, want in zip(sizes, wanted, strict=True))
+
+
+def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of threads that share a stream, who may take turns at any attribute."""
+
+    class Pointer:
+        def __init__(self, memory: Any, offset: int) -> None:
+            sleep(0.001)
+
+        @property
+        def ptr(self) -> int:
+            sleep(0.0001)
+            return id(self)
+
+    runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
+    cuda = SimpleNamespace(MemoryPointer=Pointer, Memory=lambda size: None, runtime=runtime)
+    monkeypatch.setattr(panels, "_kept", {})
+    with ThreadPoolExecutor(4) as pool:
+        taken = list(pool.map(lambda _: panels._counters(9, 0, 77, cuda), range(200)))
+    assert sorted(taken) == [(taken[0][0], serial) for serial in range(1, 201)]
 
 
 @pytest.mark.gpu

@@ -1,14 +1,10 @@
 """Launches in Numba's simulator, on NumPy arrays laid out as on the device."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import cuda
-from numba.cuda.simulator.kernel import BlockManager, BlockThread
 
 from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import Operand
@@ -19,67 +15,7 @@ from mixpert_py.runtime.packing.strips import POINTERS, packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
-
-
-class Turns(BlockThread):
-    """A thread of a block that runs when it is told to, until it ends or waits for the others."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.go, self.back = threading.Semaphore(0), threading.Semaphore(0)
-        self.over = False
-
-    def turn(self) -> None:
-        self.go.release()
-        self.back.acquire()
-
-    def run(self) -> None:
-        self.go.acquire()
-        super().run()
-        self.over = True
-        self.back.release()
-
-    def syncthreads(self) -> None:
-        self.back.release()
-        self.go.acquire()
-        if self.abort:
-            raise RuntimeError("another thread has failed")
-
-
-def _in_turns(self: BlockManager, grid_point: tuple[int, ...], *args: Any) -> None:
-    """A block's threads, one at a time between two barriers: first to last, then last to first, and
-    the other way round in the next block, so that what relies on an order fails.
-    """
-    points = np.ndindex(*self._block_dim)
-    threads = [Turns(lambda: self._f(*args), self, grid_point, p, self._debug) for p in points]
-    for thread in threads:
-        thread.start()
-    step, live = grid_point[0] % 2 * -2 + 1, threads
-    while live:
-        for thread in live[::step]:
-            thread.turn()
-        live = [thread for thread in live if not thread.over]
-        step = -step
-        for thread in threads:
-            if thread.exception:
-                for other in live:
-                    other.abort = True
-                    other.turn()
-                raise thread.exception[0].with_traceback(thread.exception[1])
-
-
-@contextmanager
-def simulation() -> Iterator[None]:
-    """Around launches: the simulator's own way lets all threads wait for one that asks who waits,
-    which takes most of the time.
-    """
-    run = BlockManager.run
-    BlockManager.run = _in_turns
-    try:
-        yield
-    finally:
-        BlockManager.run = run
-
+from tests.runtime.packing.simulated.simulation import simulation
 
 GARBAGE = 0xA5  # what fresh memory holds
 

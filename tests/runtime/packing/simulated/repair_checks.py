@@ -15,7 +15,8 @@ from mixpert_py.runtime.packing import repair_kernels
 from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
+from tests.runtime.packing.simulated.simulation import simulation
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 

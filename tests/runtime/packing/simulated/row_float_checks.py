@@ -144,23 +144,23 @@ def test_every_shape(shape: tuple[int, int, int], order: str, name: str) -> None
 @pytest.mark.parametrize("k", [257, 520])
 def test_rows_longer_than_their_threads_hold(k: int) -> None:
     a, b = operands("normal", 3, k, 2, seed=3)
-    a[1, k - 3] = np.nan
+    a[1, -1] = b[-1, 0] = np.nan  # what is read last
     for items in (1, 2):
         check(a, b, FP16X3, tuning=Tuning(SMALL_ROWS._replace(items=items)))
         check(b.T, a.T, FP16X3, tuning=Tuning(SMALL_ROWS._replace(items=items)))
 
 
 def test_as_many_threads_as_on_a_device() -> None:
-    a, b = operands("normal", 3, 600, 130, seed=4)
-    b[500, 129] = np.inf
+    a, b = operands("normal", 3, 600, 34, seed=4)
+    b[500, 33] = np.inf
     check(a, b, FP16X3, tuning=Tuning(rows.Tuning(), panels.Tuning(patience=1)))
 
 
 def test_batches_and_operands_of_two_types() -> None:
     rng = np.random.default_rng(10)
-    a = rng.standard_normal((3, 9, 70)).astype(np.float32)
-    b = rng.standard_normal((3, 70, 34))
-    a[1, 4, 4] = b[2, 3, 33] = np.nan
+    a = rng.standard_normal((2, 9, 70)).astype(np.float32)
+    b = rng.standard_normal((2, 70, 34))
+    a[1, 4, 4] = b[1, 3, 33] = np.nan
     check(a, b.astype(np.float32), FP16X3)
-    check(a[1], b[2], FP16X3)
+    check(a[1], b[1], FP16X3)
     check(a[1].astype(np.float64) * (1 + 1e-12), b[0].astype(np.float32), FP16X3)

@@ -16,8 +16,9 @@ from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
+from tests.runtime.packing.simulated.simulation import simulation
 
 SMALL_ROWS = rows.Tuning(32, 32)
 SMALL_PANELS = panels.Tuning(32, 1, 2, 1)

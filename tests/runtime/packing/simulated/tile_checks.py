@@ -120,10 +120,10 @@ def test_tiles_that_lose_too_much_leave(rule: OutlierRule, name: str, order: str
 @pytest.mark.parametrize("rule", ["none", "loss"])
 def test_rows_that_are_not_finite(name: str, order: str, rule: OutlierRule) -> None:
     """What they hold elsewhere counts for nothing: the largest of tiles that are finite, too."""
-    a, b = operands("normal", 36, 200, 26, order, seed=5)
-    a[3, 190] = np.nan
+    a, b = operands("normal", 36, 100, 26, order, seed=5)
+    a[3, 90] = np.nan
     a[3, :60] *= 1000
-    a[16, 0], a[16, 199] = np.inf, -np.inf
+    a[16, 0], a[16, 99] = np.inf, -np.inf
     a[34] = -np.inf
     b[60, 16] = np.nan
     b[:30, 16] = 1e30
@@ -163,7 +163,7 @@ def test_the_ends_of_the_range(scheme: Scheme) -> None:
 @pytest.mark.parametrize("exponent", [-149, -140, -126, -107, -99, -98, 0, 127])
 def test_where_rounding_needs_the_room(scheme: Scheme, exponent: int) -> None:
     """Largest entries around 2^e − 2^(e − 22), from which three digits want one exponent more."""
-    near = 2.0 - np.arange(17) * 2.0**-23
+    near = 2.0 - np.array([0, 1, 2, 3, 4, 8, 16]) * 2.0**-23
     a = np.zeros((16 * len(near), 3), np.float32)
     a[::16, 1] = np.ldexp(near, exponent).astype(np.float32)
     a[~np.isfinite(a)] = np.finfo(np.float32).max
@@ -197,12 +197,12 @@ def test_strides(name: str) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_batches(shared: bool) -> None:
     rng = np.random.default_rng(10)
-    a = rng.standard_normal((3, 18, 70)).astype(np.float32)
-    b = rng.standard_normal((70, 20) if shared else (3, 70, 20)).astype(np.float32)
+    a = rng.standard_normal((2, 18, 70)).astype(np.float32)
+    b = rng.standard_normal((70, 20) if shared else (2, 70, 20)).astype(np.float32)
     a[1, 4, 4] = b[..., 3, 17] = np.nan
     if shared:
-        b = np.broadcast_to(b, (3, 70, 20))
-    assert pack(a, b, IV)[1].layout.batch == (1 if shared else 3)
+        b = np.broadcast_to(b, (2, 70, 20))
+    assert pack(a, b, IV)[1].layout.batch == (1 if shared else 2)
     check(a, b, IV)
     check(a.swapaxes(1, 2).copy().swapaxes(1, 2), b, IV)
 

@@ -8,8 +8,9 @@ from mixpert_py.runtime.packing.tile_kernels import pack_kernel
 from mixpert_py.runtime.packing.tiles import NOWHERE, Tuning, suits, tile_packing
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import Buffers, flat, operand, simulation
+from tests.runtime.packing.simulated.launches import Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
+from tests.runtime.packing.simulated.simulation import simulation
 
 SMALL = Tuning(threads=32)
 
