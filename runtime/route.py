@@ -113,14 +113,16 @@ def _on_host(
             call.b,
             scheme,
             choice.block,
+            out=call.destination,
             guarantee=wish.guarantee,
             certificate=wish.certificate,
             traced=traced,
         )
-    if isinstance(made, Made) and call.destination is not None:
-        np.copyto(call.destination, made.value)
-        return made.into(call.destination)
-    return made
+    out = call.destination
+    if out is None or isinstance(made, Reason) or made.value is out:
+        return made
+    np.copyto(out, made.value)
+    return made.into(out)
 
 
 def _unsuited(call: Call) -> Reason | None:

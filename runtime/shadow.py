@@ -14,6 +14,7 @@ from mixpert_py.runtime.emulation import TYPES, emulate
 from mixpert_py.runtime.local_errors import MOST_STACKED, relative, sampled
 
 FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
+FEWEST, LOOKED_AT = 8, 1 << 19  # of long ones so many, and about so many elements of an operand
 ALL_CANCELS = 2.0**53  # no bit of float64 is left
 
 
@@ -32,10 +33,11 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
     """What two operands of a product are like; None where nobody can look at them.
 
     a, b: as np.matmul takes them, of types that take schemes, NumPy's or on a GPU. For all but
-    errors, FEW rows of A and columns of B, evenly apart, are looked at.
+    errors, FEW rows of A and columns of B, evenly apart, are looked at, or fewer that are long.
     """
     try:
-        left, right = on_host(_few(a, -2)), on_host(_few(b, -1))
+        count = min(FEW, max(FEWEST, LOOKED_AT // max(1, a.shape[-1])))
+        left, right = on_host(_few(a, -2, count)), on_host(_few(b, -1, count))
         errors = _errors(a, b, schemes) if schemes else {}
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # an array in name only: being traced, batched, deleted …
@@ -45,10 +47,11 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
-    if type(a) is type(b) is np.ndarray:
-        return local_errors(a, b, schemes)
     from mixpert_py.runtime.cuda import shadow
 
+    if type(a) is type(b) is np.ndarray:
+        errors = shadow.of_host(a, b, schemes)
+        return local_errors(a, b, schemes) if errors is None else errors
     errors = shadow.local_errors(a, b, schemes)
     return local_errors(on_host(a), on_host(b), schemes) if errors is None else errors
 
@@ -104,14 +107,14 @@ def _exponent(size: Array) -> int:
     return int(np.frexp(largest)[1])
 
 
-def _few(x: Any, axis: int) -> Any:
-    """Some of an array: FEW of its rows, or columns, evenly apart, and MOST_STACKED of a stack."""
+def _few(x: Any, axis: int, count: int) -> Any:
+    """Some of an array: so many rows, or columns, evenly apart, and MOST_STACKED of a stack."""
     if x.ndim == 1:
         return x
     # Slices, which any library takes. Equal lengths get equal steps, so that stacks still fit.
     picked = [slice(None, None, -(-n // MOST_STACKED) or 1) for n in x.shape[:-2]]
     picked += [slice(None), slice(None)]
-    picked[axis] = slice(None, None, -(-x.shape[axis] // FEW) or 1)
+    picked[axis] = slice(None, None, -(-x.shape[axis] // count) or 1)
     return x[tuple(picked)]
 
 

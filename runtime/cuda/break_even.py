@@ -18,6 +18,7 @@ SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
 STARTING = 3.0  # seconds until CuPy is imported and CUDA has begun
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
 STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
+LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
 
 Dims = tuple[int, ...]
 
@@ -44,11 +45,13 @@ SMALL_COUNT = 32
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What decides on one device. staging: bytes/s between NumPy arrays and it. host: operations/s
-    of a float32 product of NumPy arrays.
+    """What decides on one device. staging: bytes/s between NumPy arrays and it. latency: seconds
+    that the smallest product of them takes there. host: operations/s of a float32 product of NumPy
+    arrays.
     """
 
     staging: float
+    latency: float
     host: float
     faster: Faster
 
@@ -60,8 +63,12 @@ def figures(device: str) -> Figures:
     from mixpert_py.runtime.model.known_devices import model_of
 
     model = model_of(device)
-    staging, host = model.transfer.staged or STAGING, model.host.float32 or HOST
-    return Figures(staging, host, partial(_is_faster, device))
+    return Figures(
+        model.transfer.staged or STAGING,
+        LATENCY,
+        model.host.float32 or HOST,
+        partial(_is_faster, device),
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -114,13 +121,13 @@ def moving_pays(
 ) -> bool:
     """Whether NumPy arrays are multiplied sooner on the device, their way there and back included.
 
-    starting: seconds until the device can begin. Its own time is left out: where the way pays at
-    all, it is a tenth of that.
+    starting: seconds until the device can begin. Its own time is left out: it computes while others
+    are moved, and is faster.
     """
     m, k, n = shape
     dtypes = name_of(a.dtype), name_of(b.dtype)
     wide, products = is_wide(*dtypes), real_products(*dtypes)
-    moved = a.nbytes + b.nbytes + m * n * np.result_type(a, b).itemsize
-    there = moved / known.staging + starting
+    moved = (a.size + b.size + m * n) * np.result_type(a, b).itemsize  # all go as the result's type
+    there = moved / known.staging + known.latency + starting
     here = 2 * m * n * k * products / known.host * (2 if wide else 1)
     return there * SAFETY < here and known.faster(scheme, a.shape, b.shape, wide, 0, products)

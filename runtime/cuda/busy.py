@@ -27,7 +27,7 @@ class Busy:
             return 0.0
         elapsed, origin = self._xp.cuda.get_elapsed_time, self._spans[0][0]
         times = sorted((elapsed(origin, begin), elapsed(origin, end)) for begin, end in self._spans)
-        total = until = 0.0
+        total, until = 0.0, times[0][0]  # which may be before the origin, on another stream
         for begin, end in times:
             total += max(end - max(begin, until), 0.0)
             until = max(until, end)

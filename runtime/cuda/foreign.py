@@ -182,16 +182,25 @@ def _tensors(torch: Any, a: Any, b: Any) -> Place | Apart | Reason | None:
     return Place(a.device.index, _torch_is_full, _lend_tensors)
 
 
+class _Stream(NamedTuple):
+    """A stream by its address, as CuPy takes others'; not every PyTorch's does."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
 def _lend_tensors(a: Any, b: Any) -> Lent:
     import cupy
 
     torch = sys.modules["torch"]
     number = a.device.index
-    pointer = torch.cuda.current_stream(a.device).cuda_stream
+    stream = _Stream(torch.cuda.current_stream(a.device).cuda_stream)
 
     @contextmanager
     def scope() -> Iterator[None]:
-        with cupy.cuda.Device(number), cupy.cuda.ExternalStream(pointer, number):
+        with cupy.cuda.Device(number), cupy.cuda.Stream.from_external(stream):
             yield
 
     with scope():

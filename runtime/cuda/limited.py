@@ -89,7 +89,8 @@ def _in_halves(
         made = make(rows, columns, name, block, limit=limit, out=part, traced=traced)
         if isinstance(made, Reason):
             return made
-        outliers = max(outliers, made.outliers())  # at once: there is no room for both
+        outliers = max(outliers, made.outliers())  # at once, and what was packed goes:
+        del made  # there is no room for both
     return Made(out, name, lambda: outliers)
 
 

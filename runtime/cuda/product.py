@@ -24,6 +24,8 @@ from mixpert_py.runtime.trace import Reason
 
 T = TypeVar("T")
 
+NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
 # (device, scheme) → what was said when it did not compile: asking again would take as long.
 _refused: dict[tuple[int, str], str] = {}
 
@@ -168,10 +170,18 @@ def attempt(x: Any, name: str, work: Callable[[], T]) -> T | Reason:
     except xp.cuda.memory.OutOfMemoryError:
         pass
     except (DeviceError, ImportError, xp.cuda.driver.CUDADriverError) as error:
-        _refused[device, name] = str(error).partition("\n")[0]
-        return Reason.KERNEL
+        if not _lacks_memory(error):
+            _refused[device, name] = str(error).partition("\n")[0]
+            return Reason.KERNEL
     xp.get_default_memory_pool().free_all_blocks()  # whoever multiplies now may have another pool
     return Reason.MEMORY
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the driver had no room for a kernel's code, or for what it runs with: another time it
+    may have. CuPy's pool keeps what it has freed.
+    """
+    return NO_MEMORY in (getattr(one, "status", None) for one in (error, error.__cause__))
 
 
 def refusals() -> dict[tuple[int, str], str]:

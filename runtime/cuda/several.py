@@ -94,20 +94,27 @@ def _divided(
         for number, rows, left in zip(numbers[:-1], shares, lefts, strict=False):
             with xp.cuda.Device(number), _stream(number) as stream:
                 stream.wait_event(begin)
-                made.append(_elsewhere(xp, stream, left, right, value[rows], multiplied))
-                ends.append(stream.record())
+                try:
+                    made.append(_elsewhere(xp, stream, left, right, value[rows], multiplied))
+                finally:
+                    ends.append(stream.record())
         made.append(multiplied(lefts[-1], right, out=value[shares[-1]]))
     finally:
-        for end in ends:  # whatever has happened: what others write to is not free before
+        for end in ends:  # whatever has happened: what others read or write is not free before
             here.wait_event(end)
-    products = [one for one in made if isinstance(one, Made)]
     for one in made:
         if isinstance(one, Reason):
             return one
     if is_apart:
         out[...] = value
         value = out
-    return Made(value, name, lambda: max(one.outliers() for one in products))
+    shared = [one.outliers for one in made if isinstance(one, Made)]
+
+    def outliers() -> float:
+        here.synchronize()  # flags of other devices are read on streams that wait for nobody
+        return max(share() for share in shared)
+
+    return Made(value, name, outliers)
 
 
 def _elsewhere(

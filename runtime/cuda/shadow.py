@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.cuda import device, foreign
 from mixpert_py.runtime.emulation import TYPES, emulate
 from mixpert_py.runtime.local_errors import relative, sampled
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
+
+WORTH = 1 << 27  # multiply-adds
 
 
 def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
@@ -29,6 +32,25 @@ def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | N
         return {}
     with nullcontext() if lent.scope is None else lent.scope():
         return _errors(*sampled(lent.a, lent.b), schemes)
+
+
+def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | None:
+    """The same of NumPy's operands: what is sampled of them moves to the current GPU.
+
+    None where there is none, or where NumPy emulates the products in less than a second or so:
+    of large ones it takes minutes.
+    """
+    if a.dtype not in TYPES or b.dtype not in TYPES or min(a.ndim, b.ndim) < 2:
+        return None
+    a, b = sampled(a, b)
+    if a.size * b.shape[-1] < WORTH or isinstance(device.find(), device.Absent):
+        return None
+    import cupy
+
+    try:
+        return _errors(cupy.asarray(a), cupy.asarray(b), schemes)
+    except MemoryError:
+        return None
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:

@@ -85,7 +85,8 @@ def _cuda_kernel(
         handle = function.kernel.ptr
     except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError) as error:
         raise DeviceError(f"kernel {name!r} of {file}: {str(error).splitlines()[0]}") from error
-    return Kernel(name, handle, module, cuda_driver(), WAITS in source)
+    # Not the RawModule: CuPy's memory of modules keeps its code, until `cupy.clear_memo`.
+    return Kernel(name, handle, function, cuda_driver(), WAITS in source)
 
 
 @cache

@@ -175,21 +175,26 @@ class Counters:
 
 
 _kept: dict[tuple[int, int], Counters] = {}
+_counting = threading.Lock()  # threads may share a stream, and no two launches a number
 
 
 def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[int, int]:
     """Where a launch on the stream has its counters, and its number."""
     key = device, -threading.get_ident() if stream == PER_THREAD else stream
-    kept = _kept.get(key)
-    if kept is None or kept.panels < panels or kept.serial == LAST:
-        room = max(panels, LEAST_PANELS)
-        size = 4 * COUNTERS * room
-        try:
-            # Not out of a pool, of which it would keep a large piece in use for ever.
-            memory = cuda.MemoryPointer(cuda.Memory(size), 0)
-        except cuda.runtime.CUDARuntimeError as error:
-            raise cuda.memory.OutOfMemoryError(size, 0) from error
-        cuda.runtime.memsetAsync(memory.ptr, 0, size, stream)
-        kept = _kept[key] = Counters(memory, room)
-    kept.serial += 1
-    return int(kept.memory.ptr), kept.serial
+    with _counting:
+        kept = _kept.get(key)
+        if kept is None or kept.panels < panels or kept.serial == LAST:
+            kept = _kept[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
+        kept.serial += 1
+        return int(kept.memory.ptr), kept.serial
+
+
+def _zeros(panels: int, stream: int, cuda: Any) -> Counters:
+    size = 4 * COUNTERS * panels
+    try:
+        # Not out of a pool, of which it would keep a large piece in use for ever.
+        memory = cuda.MemoryPointer(cuda.Memory(size), 0)
+    except cuda.runtime.CUDARuntimeError as error:
+        raise cuda.memory.OutOfMemoryError(size, 0) from error
+    cuda.runtime.memsetAsync(memory.ptr, 0, size, stream)
+    return Counters(memory, panels)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.buffers import MOST_PARTS, Buffers
-from tests.runtime.cuda.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake import FakeGpu, ndarray
 
 
 @pytest.fixture

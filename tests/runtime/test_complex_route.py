@@ -11,16 +11,16 @@ import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import break_even, transfer
+from mixpert_py.runtime.cuda import break_even, panels, transfer
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.break_even import figures
-from mixpert_py.runtime.cuda.transfer import GRANULE
+from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.emulation import emulate
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import pack
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, OutOfMemoryError, Stream, ndarray
+from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.cuda.test_foreign import Tensor
 from tests.runtime.cuda.test_foreign import torch as torch
 from tests.runtime.cuda.test_product import SHAPES, VIEWS
@@ -209,7 +209,7 @@ def test_certificate_and_guarantee() -> None:
 def test_numpy_arrays_move_in_panels(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, pair: str, m: int
 ) -> None:
-    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 16)
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 16)
     a, b = normal(m, 50, dtype=pair[0]), normal(50, 40, dtype=pair[1], seed=1)
     result = transfer.make(a, b, "int8x6")
     assert isinstance(result, Made)
@@ -241,7 +241,7 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
 
 
 def test_moving_counts_four_products() -> None:
-    known = break_even.Figures(8e9, 1e12, lambda *_: True)
+    known = break_even.Figures(8e9, 0.0, 1e12, lambda *_: True)
     real, both = (np.broadcast_to(np.zeros((), t), (500, 500)) for t in "fF")
     shape = (500, 500, 500)
     assert not break_even.moving_pays(real, real, shape, "int8x6", known, 0.0)

@@ -11,7 +11,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import Kept, pack
 from mixpert_py.runtime.trace import Trace
-from tests.runtime.cuda.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake import FakeGpu, ndarray
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:

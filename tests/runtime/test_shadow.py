@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import shadow
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import shadow as device_shadow
 from mixpert_py.runtime.emulation import emulate
 from mixpert_py.runtime.local_errors import MOST, MOST_STACKED, sampled
 from mixpert_py.runtime.shadow import (
@@ -19,7 +21,7 @@ from mixpert_py.runtime.shadow import (
     look,
 )
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import FakeGpu, ndarray
+from tests.runtime.cuda.fake import FakeGpu, ndarray
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 
@@ -244,6 +246,14 @@ def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
     assert look(Traced(), Traced(), levels) is None
 
 
+def test_of_long_rows_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+    monkeypatch.setattr(shadow, "exponent_spread", lambda x, axis: seen.append(x.shape) or 3.0)
+    look(np.ones((700, 4096)), np.ones((4096, 500)), ())
+    look(np.ones((700, 1 << 16)), np.ones((1 << 16, 9)), ())
+    assert seen == [(117, 4096), (4096, 125), (8, 1 << 16), (1 << 16, 5)]
+
+
 class TestOnAGpu:
     """What the operands' own device says, where there is one: by kernels, not by NumPy."""
 
@@ -278,6 +288,17 @@ class TestOnAGpu:
         assert found is not None
         assert found.errors == local_errors(a, b, ("int8x3",))
         assert gpu.launches == []
+
+    @pytest.mark.parametrize(("worth", "launched"), [(1, 1), (1 << 40, 0)])
+    def test_numpys_large_operands_move_there(
+        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, worth: int, launched: int
+    ) -> None:
+        a, b = self.operands()
+        monkeypatch.setattr(device_shadow, "WORTH", worth)
+        found = look(a, b, ("int8x3",))
+        assert found is not None
+        assert gpu.launches == [(1, MOST, MOST)] * launched
+        assert found.errors == pytest.approx(local_errors(a, b, ("int8x3",)), rel=1e-3)
 
     def test_integers_have_no_errors(self, gpu: FakeGpu) -> None:
         a = ndarray(np.ones((8, 8), np.int32))

@@ -12,7 +12,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.multi_dot import multi_dot
 from mixpert_py.runtime.shadow import Shadow
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray
 
 THREADS, CALLS = 8, 1000
 

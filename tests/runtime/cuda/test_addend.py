@@ -15,7 +15,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.fused import fused
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, Stream, multiply_add, ndarray
+from tests.runtime.cuda.fake import FakeGpu, Stream, multiply_add, ndarray
 from tests.runtime.test_fused import FORMS, arguments
 
 SITE = "m:f/product~aa#0"

@@ -18,7 +18,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import pays_from
+from tests.runtime.cuda.fake import pays_from
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

@@ -11,7 +11,7 @@ from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.cuda.break_even import SHIPPED, figures, moving_pays, small_pays
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
-from tests.runtime.cuda.fake_device import pays_from
+from tests.runtime.cuda.fake import pays_from
 
 H200 = "NVIDIA H200"
 
@@ -102,6 +102,25 @@ def test_what_is_worth_moving(size: int, starting: float, dtype: type, pays: boo
     a = np.broadcast_to(dtype(0), (size, size))
     known = pays_from(1e6, 30, staging=8e9, host=1.2e12)
     assert moving_pays(a, a, (size,) * 3, "int8x6", known, starting) is pays
+
+
+def test_a_product_that_is_quicker_than_any_way_there_stays() -> None:
+    a = np.broadcast_to(np.float32(0), (512, 512))
+    pays = [
+        moving_pays(a, a, (512,) * 3, "int8x6", pays_from(1, staging=5e10, latency=latency), 0.0)
+        for latency in (0.0, figures(H200).latency)
+    ]
+    assert pays == [True, False]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_operands_are_moved_as_the_results_type(order: int) -> None:
+    a, b = (np.broadcast_to(dtype(0), (2048, 2048)) for dtype in (np.float32, np.float64)[::order])
+    # 3 · 2048² elements of 8 bytes, 2 · 2048³ operations at half the rate.
+    edge = 1.2 * 3 * 2048**2 * 8 / (4 * 2048**3 / 1e12)
+    for staging, pays in ((0.99 * edge, False), (1.01 * edge, True)):
+        known = pays_from(1, staging=staging)
+        assert moving_pays(a, b, (2048,) * 3, "int8x6", known, 0.0) is pays
 
 
 def test_what_does_not_pay_on_the_device_is_not_moved() -> None:

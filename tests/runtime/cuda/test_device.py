@@ -10,7 +10,7 @@ from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda.device import Absent, Device, find
 from mixpert_py.runtime.in_force import precision
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, on_device
+from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu, on_device
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,6 @@ def test_a_process_asks_once_and_a_child_anew(monkeypatch: pytest.MonkeyPatch) -
     gpu = FakeGpu()
     gpu.install(monkeypatch)
     assert isinstance(find(), Device)
-    monkeypatch.setattr(gpu, "_count", lambda: 0)
     gpu.count = 0
     assert isinstance(find(), Device)
     child = os.fork()

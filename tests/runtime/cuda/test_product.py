@@ -15,7 +15,7 @@ from mixpert_py.runtime.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import (
+from tests.runtime.cuda.fake import (
     CUDADriverError,
     FakeGpu,
     OutOfMemoryError,
@@ -183,7 +183,7 @@ def test_no_memory_at_all_has_a_reason(gpu: FakeGpu, certificate: bool) -> None:
     "error",
     [
         DeviceError("no such instruction"),
-        CUDADriverError("no such instruction"),
+        CUDADriverError(218, "no such instruction"),
         ImportError("no such instruction"),
     ],
     ids=["NVRTC", "driver", "no Numba"],
@@ -196,6 +196,24 @@ def test_a_kernel_that_does_not_compile_is_asked_for_once(gpu: FakeGpu, error: A
     assert device_product.make(a, a, "int8x6") is Reason.KERNEL
     assert "no such instruction" in device_product.refusals()[0, "int8x6"]
     assert isinstance(device_product.make(a, a, "int8x8"), Made)
+
+
+def loaded_by(error: Exception) -> DeviceError:
+    """As `compile.cuda_kernel` passes on what the driver says."""
+    found = DeviceError("kernel 'gemm' was not loaded")
+    found.__cause__ = error
+    return found
+
+
+@pytest.mark.parametrize("how", [lambda error: error, loaded_by], ids=["launch", "load"])
+def test_a_kernel_that_finds_no_memory_is_asked_for_again(gpu: FakeGpu, how: Any) -> None:
+    gpu.refuses = how(CUDADriverError(2))
+    a = normal(6, 6)
+    assert device_product.make(a, a, "int8x6") is Reason.MEMORY
+    assert gpu.freed == 1  # what the pool keeps is the driver's to have
+    gpu.refuses = None
+    assert isinstance(device_product.make(a, a, "int8x6"), Made)
+    assert not device_product.refusals()
 
 
 @pytest.mark.usefixtures("gpu")

@@ -11,7 +11,7 @@ from mixpert_py.runtime.cuda import several
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, on_gpu, use
 from mixpert_py.runtime.trace import Reason
-from tests.runtime.cuda.fake_device import (
+from tests.runtime.cuda.fake import (
     FakeGpu,
     OutOfMemoryError,
     Pointer,
@@ -78,6 +78,17 @@ def test_the_callers_stream_waits_for_the_others(gpu: FakeGpu) -> None:
         both(normal(600, 30), normal(30, 90, seed=1))
     assert stream.waited == [several._stream(1)]
     assert stream.waits == 0
+
+
+def test_outliers_are_read_when_all_devices_are_done(gpu: FakeGpu) -> None:
+    a, b = normal(600, 300), normal(300, 90, seed=1)
+    a.x[5], a.x[5, 0] = 110 / 256 / 127, 1  # of the other device's rows
+    with Stream(ptr=9) as stream:
+        made = several.make(a, b, "int8x6", devices="all", limit=None, traced=True)
+        assert isinstance(made, Made)
+        assert stream.waits == 0
+        assert made.outliers() == 1 / (384 + 90)
+        assert stream.waits == 1
 
 
 @pytest.mark.parametrize("kind", ["C", "Fortran", "an operand"])
@@ -148,7 +159,10 @@ def test_where_there_is_no_room_for_copies_one_device_makes_it(
     a, b = normal(600, 30), normal(30, 90, seed=1)
     wanted = several.make(a, b, "int8x6", devices=None, limit=None)
     monkeypatch.setattr(cupy, "empty", short)
-    made = several.make(a, b, "int8x6", devices="all", limit=None)
+    with Stream(ptr=9) as stream:
+        made = several.make(a, b, "int8x6", devices="all", limit=None)
+    # What was copied before there was no room may still be read.
+    assert stream.waited == ([] if nth == 1 else [several._stream(1)])
     assert isinstance(made, Made)
     assert isinstance(wanted, Made)
     assert len(sizes) > nth
@@ -194,6 +208,7 @@ def test_on_the_devices_of_this_machine(dtype: str, order: str) -> None:
     a = cupy.asarray(normal(9000, 8000, dtype=dtype).x, order=order)
     b = cupy.asarray(normal(8000, 9216, dtype=dtype, seed=1).x, order=order)
     wanted = matmul(a, b, scheme="int8x6")
+    cupy.cuda.Device().synchronize()  # operands come from the host on the default stream
     stream = cupy.cuda.Stream(non_blocking=True)
     for _ in range(3):
         with on_gpu(devices="all"), stream:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.cuda import transfer
+from mixpert_py.runtime.cuda import panels
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import SiteTrace, Trace
@@ -30,11 +30,11 @@ def traced(a: Any, b: Any) -> SiteTrace:
     return trace.sites["s"]
 
 
-@pytest.mark.parametrize("panel_bytes", [transfer.PANEL_BYTES, transfer.PANEL_BYTES // 8])
+@pytest.mark.parametrize("panel_bytes", [panels.PANEL_BYTES, panels.PANEL_BYTES // 8])
 def test_the_time_of_a_transfer_is_told_apart(
     panel_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PANEL_BYTES", panel_bytes)
+    monkeypatch.setattr(panels, "PANEL_BYTES", panel_bytes)
     a, b = normal(EDGE, EDGE), normal(EDGE, EDGE, seed=1)
     moved, there = traced(a, b), traced(cupy.asarray(a), cupy.asarray(b))
     assert there.transfer == 0

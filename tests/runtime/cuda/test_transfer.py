@@ -1,8 +1,9 @@
 """NumPy arrays moved to a GPU in panels: the same product, whatever the panels."""
 
+import gc
 import sys
+from dataclasses import replace
 from time import sleep
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,15 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import lane, panels, transfer
 from mixpert_py.runtime.cuda import product as device_product
-from mixpert_py.runtime.cuda import transfer
-from mixpert_py.runtime.cuda.busy import Busy
-from mixpert_py.runtime.cuda.transfer import GRANULE, panel_rows
+from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import CUDARuntimeError, FakeGpu, Stream, ndarray
+from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu, OutOfMemoryError, Stream, ndarray
+from tests.runtime.cuda.fake.late import LateStream
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def there(a: Any, b: Any, scheme: str = "int8x6") -> Any:
 def test_panels_make_the_same_product(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, dtypes: str, m: int, order: str
 ) -> None:
-    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 8)
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 8)
     a, b = normal(m, 50, dtype=dtypes[0]), normal(50, 40, dtype=dtypes[1], seed=1)
     if order == "F":
         a, b = np.asfortranarray(a), np.asfortranarray(b)
@@ -75,6 +77,201 @@ def test_other_shapes_move_as_they_are(shapes: Any) -> None:
     np.testing.assert_allclose(result, wanted, atol=2e-6)
 
 
+def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
+    """What is enqueued happens as late as it may, but for one stream, where it happens at once.
+    Freed memory is not used again.
+    """
+
+    def later(function: Any) -> Any:
+        return lambda *given, **named: Stream.here.do(lambda: function(*given, **named))
+
+    def send(target: Any, x: Any, stream: Any) -> None:
+        stream.do(lambda: np.copyto(target.x, x))
+
+    def fetch(source: Any, stream: Any, out: Any, blocking: bool) -> None:
+        stream.do(lambda: np.copyto(out, source.x))
+
+    cupy, kept = sys.modules["cupy"], []
+    empty, kernels = cupy.empty, cuda_backend.cuda_kernels()
+
+    def keep(*given: Any) -> Any:
+        kept.append(empty(*given))
+        return kept[-1]
+
+    kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
+    monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
+    monkeypatch.setattr(cupy, "empty", keep)
+    streams = (LateStream(True, number == hurries) for number in range(2))
+    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: next(streams))
+    monkeypatch.setattr(lane, "_idle", {})
+    monkeypatch.setattr(ndarray, "set", send)
+    monkeypatch.setattr(ndarray, "get", fetch)
+
+
+SQUARE = normal(5 * GRANULE + 1, 40)
+PAIRS: dict[str, Any] = {
+    "C": (normal(5 * GRANULE + 1, 50), normal(50, 40, seed=1)),
+    "F": (normal(50, 5 * GRANULE + 1).T, normal(40, 50, seed=1).T),
+    "long rows": (normal(3 * GRANULE, 200), normal(200, 40, seed=1)),
+    "same": (SQUARE, SQUARE.T),
+    "stacks": (normal(3, GRANULE, 50), normal(3, 50, 40, seed=1)),
+    "matrix and vector": (normal(5 * GRANULE, 50), normal(50, seed=1)),
+}
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("run_bytes", [0, 2 * GRANULE * 4])
+@pytest.mark.parametrize("hurries", [0, 1, 2])
+def test_everything_waits_for_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, hurries: int, pair: str, run_bytes: int
+) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(panels, "RUN_BYTES", run_bytes)
+    a, b = PAIRS[pair]
+    wanted = moved(a, b)
+    be_late(monkeypatch, hurries)
+    np.testing.assert_array_equal(moved(a, b), wanted)
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many elements went to the device, each time."""
+    sizes: list[int] = []
+    as_it_is = ndarray.set
+
+    def counted(target: Any, x: Any, **given: Any) -> None:
+        sizes.append(x.size)
+        as_it_is(target, x, **given)
+
+    monkeypatch.setattr(ndarray, "set", counted)
+    return sizes
+
+
+SAME: dict[str, Any] = {
+    "x @ x.T": lambda x: (x, x.T),
+    "x.T @ x": lambda x: (x.T, x),
+    "x @ x": lambda x: (x[:40], x[:40]),
+    "a stack": lambda x: (x[:40].reshape(2, 20, 40)[:, :, :20],) * 2,
+    "strides": lambda x: (x[::-2].T, x[::-2]),
+}
+
+
+@pytest.mark.parametrize("pair", SAME)
+def test_one_array_is_moved_once(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], pair: str
+) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 40 * 4)
+    a, b = SAME[pair](normal(5 * GRANULE + 1, 40))
+    result = moved(a, b)
+    assert sum(moves) == a.size
+    if pair == "x @ x.T":
+        assert len(gpu.launches) > 1
+    np.testing.assert_array_equal(result, moved(a.copy(), b.copy()))
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("other", [lambda x: x[:, ::-1], lambda x: x.astype(float), np.copy])
+def test_arrays_that_only_look_alike_are_two(moves: list[int], other: Any) -> None:
+    x = normal(40, 40)
+    result = moved(x, other(x))
+    assert sum(moves) == 2 * x.size
+    np.testing.assert_allclose(result, x @ other(x), atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_panels_longer_than_a_piece_go_by_both_lanes(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], order: Any
+) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 12)
+    a, b = np.asarray(normal(3 * GRANULE, 50), order=order), normal(50, 40, seed=1)
+    result = moved(a, b)
+    assert len(gpu.launches) == 3
+    assert max(moves) <= 1 << 10
+    np.testing.assert_array_equal(result, there(a, b))
+
+
+def test_what_is_there_is_multiplied_in_panels_of_the_result(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 18)
+    x = normal(1200, 150)
+    moved(x.T, x)
+    assert gpu.launches == [(1, 150, 150)]
+    moved(x.T, x.copy())
+    assert gpu.launches[1:] == [(1, 128, 150), (1, 22, 150)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_runs_are_long(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], rows: int
+) -> None:
+    """Strips of several panels, where a panel's rows are few of a column."""
+    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
+    monkeypatch.setattr(panels, "RUN_BYTES", rows * GRANULE * 4)
+    a, b = normal(200, 5 * GRANULE + 1).T, normal(200, 50, seed=1)
+    result = moved(a, b)
+    assert len(gpu.launches) == 6
+    most = (1 << 15) // (rows * GRANULE) * rows * GRANULE  # whole runs, in a piece
+    assert max(moves) == min(most, 200 * rows * GRANULE)
+    np.testing.assert_array_equal(result, there(a, b))
+
+
+def test_short_runs_take_less_memory(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
+    strips, as_it_is = [], transfer._moved
+
+    def short(*given: Any) -> Any:
+        strips.append(given[-1])
+        if given[-1] > GRANULE:
+            raise OutOfMemoryError(1, 0)
+        return as_it_is(*given)
+
+    monkeypatch.setattr(transfer, "_moved", short)
+    a, b = normal(200, 5 * GRANULE).T, normal(200, 50, seed=1)
+    np.testing.assert_array_equal(moved(a, b), there(a, b))
+    assert len(strips) == 2
+    assert strips[0] > strips[1] == GRANULE
+
+
+@pytest.mark.usefixtures("gpu")
+def test_the_result_is_written_where_it_belongs() -> None:
+    a, b = normal(300, 50), normal(50, 50, seed=1)
+    wanted, out = moved(a, b), np.empty((300, 50), np.float32)
+    assert moved(a, b, out=out) is out
+    np.testing.assert_array_equal(out, wanted)
+    before = a.copy()
+    result = moved(a, b, out=a)  # what is multiplied later is not written yet
+    np.testing.assert_array_equal(a, before)
+    np.testing.assert_array_equal(result, wanted)
+    assert matmul(a, b, out=a, scheme="int8x6", backend="cuda") is a
+    np.testing.assert_array_equal(a, wanted)
+
+
+@pytest.mark.parametrize("panel", [0, 1, 2, 3])
+def test_what_is_raised_in_between_leaves_nothing_behind(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, panel: int
+) -> None:
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
+    a, b = normal(4 * GRANULE, 50), normal(50, 40, seed=1)
+    wanted, as_it_is, held = moved(a, b), device_product.make, gpu.held
+
+    def interrupted(*given: Any, **named: Any) -> Any:
+        if len(gpu.launches) == panel:
+            raise KeyboardInterrupt
+        return as_it_is(*given, **named)
+
+    gpu.launches.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(device_product, "make", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            moved(a, b)
+    assert [len(idle) for idle in lane._idle.values()] == [2]
+    gc.collect()
+    assert gpu.held == held
+    np.testing.assert_array_equal(moved(a, b), wanted)
+
+
 def test_b_that_is_too_large_goes_in_halves(gpu: FakeGpu) -> None:
     a, b = normal(200, 60), normal(60, 1000, seed=1)
     gpu.memory = 130_000
@@ -95,7 +292,9 @@ def test_what_the_lanes_write_to_is_theirs(gpu: FakeGpu, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(cupy, "empty", seen)
     moved(normal(300, 50), normal(50, 40, seed=1))
-    assert len(streams) == 5
+    assert len(streams) == 3
+    moved(normal(2, 300, 50), normal(50, 40, seed=1))
+    assert len(streams) == 6  # both operands, and the result
     assert Stream.here not in streams
 
 
@@ -157,10 +356,10 @@ def slowed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, seconds: floa
 def test_the_time_of_a_transfer_is_told_apart(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, shape: Any, slow: str
 ) -> None:
-    monkeypatch.setattr(transfer, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(*shape), normal(50, 40, seed=1)
     matmul(a, b, scheme="int8x6", backend="cuda")  # what a first product takes is no computing
-    panels = 3 * (len(shape) == 2)
+    count = 3 * (len(shape) == 2)
     if slow == "kernels":
         slowed(monkeypatch, gpu, "gemm")
     elif slow == "packing":
@@ -175,11 +374,11 @@ def test_the_time_of_a_transfer_is_told_apart(
     record = trace.sites["s"]
     computing = record.seconds - record.transfer
     if slow == "kernels":
-        assert computing > 0.02 * max(panels, 1)
+        assert computing > 0.02 * max(count, 1)
     elif slow == "packing":  # b's too
         assert record.transfer < 0.1 < computing
     else:  # b there, the panels there and back; of a stack only the result is slow
-        assert record.transfer > 0.02 * (1 + 2 * panels if panels else 1)
+        assert record.transfer > 0.02 * (1 + 2 * count if count else 1)
     assert 0 < record.transfer < record.seconds
 
 
@@ -192,23 +391,9 @@ def test_no_event_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> No
         assert made.transfer == 0
 
 
-def test_spans_that_overlap_count_once() -> None:
-    moments = [SimpleNamespace(record=lambda: None, at=at) for at in (5, 10, 7, 12, 20, 30, 21, 22)]
-    events = iter(moments)
-    cuda = SimpleNamespace(
-        Event=lambda: next(events), get_elapsed_time=lambda begin, end: float(end.at - begin.at)
-    )
-    busy = Busy(SimpleNamespace(cuda=cuda))
-    assert busy.seconds() == 0
-    for _ in range(4):
-        with busy.span():
-            pass
-    assert busy.seconds() == pytest.approx(0.017)
-
-
 @pytest.mark.parametrize(
     ("m", "length", "itemsize", "rows"),
-    [(10**6, 8192, 4, 2048), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
+    [(10**6, 8192, 4, 512), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
 )
 def test_panels_are_large_and_whole(m: int, length: int, itemsize: int, rows: int) -> None:
     assert panel_rows(m, length, itemsize) == rows

@@ -17,7 +17,7 @@ from mixpert_py.runtime.in_force import InForce, current, on_gpu, use
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.trace import Reason, Trace
-from tests.runtime.cuda.fake_device import FakeGpu, ndarray, pays_from
+from tests.runtime.cuda.fake import FakeGpu, ndarray, pays_from
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
@@ -64,6 +64,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize(
     ("scheme", "dtype"),
@@ -75,12 +76,12 @@ SHAPES = [
         ("float64", np.float32),
     ],
 )
-def test_a_limit_is_kept(gpu: FakeGpu, shapes: Any, scheme: str, dtype: Any) -> None:
+def test_a_limit_is_kept(gpu: FakeGpu, shapes: Any, scheme: str, dtype: Any, traced: bool) -> None:
     a, b = normal(*shapes[0], dtype=dtype), normal(*shapes[1], dtype=dtype, seed=1)
     found: list[Any] = []
 
     def run(limit: int) -> None:
-        found.append(limited.make(a, b, scheme, limit=limit))
+        found.append(limited.make(a, b, scheme, limit=limit, traced=traced))
 
     whole = limited.make(a, b, scheme, limit=None)
     assert not isinstance(whole, Reason)

@@ -1,0 +1,74 @@
+"""Panels of rows, in which products of NumPy arrays are moved and made: how high they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda.backend import WorkspaceError
+from mixpert_py.runtime.cuda.lane import same
+from mixpert_py.runtime.cuda.workspace import besides
+from mixpert_py.runtime.packing import pooled
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.scheme import Scheme
+
+PANEL_BYTES = 1 << 24  # of a panel of A, or of C; large enough for a product to fill the device
+GRANULE = 128  # rows; a panel has a multiple of it
+RUN_BYTES = 1 << 14  # contiguous: shorter ones are copied at a fraction of the speed
+
+
+def places(length: int, height: int) -> Iterator[slice]:
+    """Of so many rows, those of each panel."""
+    return (slice(start, start + height) for start in range(0, length, height))
+
+
+def panel_rows(m: int, length: int, itemsize: int) -> int:
+    """Rows of a panel: PANEL_BYTES of the longer of a row of A and one of C."""
+    rows = PANEL_BYTES // (length * itemsize) // GRANULE * GRANULE
+    return min(max(rows, GRANULE), -(-m // GRANULE) * GRANULE)
+
+
+def strip_rows(a: Array, height: int, run_bytes: int) -> int:
+    """Rows of A that are moved at once: a panel; more where A's columns are contiguous, of which
+    rows are short runs, which take the host longer.
+    """
+    if abs(a.strides[0]) >= abs(a.strides[1]):
+        return height
+    return max(run_bytes // a.itemsize // height, 1) * height
+
+
+def height(xp: Any, value: Array, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
+    """Rows of a panel. Raises WorkspaceError where even the lowest takes more than the limit."""
+    (m, k), n = a.shape, b.shape[1]
+    moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A
+    rows = panel_rows(m, max(k, n) if moves else n, value.itemsize)
+    if limit is None:
+        return rows
+    device = xp.cuda.runtime.getDevice()
+    while moved_bytes(rows, k, n, value.dtype, scheme, device) > limit:
+        if rows == GRANULE:
+            raise WorkspaceError
+        rows = -(-rows // 2 // GRANULE) * GRANULE
+    return rows
+
+
+def moved_bytes(
+    height: int, k: int, n: int, dtype: np.dtype[Any], scheme: Scheme, device: int
+) -> int:
+    """What a product in panels of so many rows takes of the device: B (k, n), as it is and packed,
+    and of two lanes each a panel of A and of C, and what their product takes. See `workspace`.
+    """
+    needs = cuda_backend.cuda_kernels().needs
+    a, b, c = (np.broadcast_to(dtype.type(), shape) for shape in ((height, k), (k, n), (height, n)))
+    whole = dtype.kind == "c"
+    real, batch = np.dtype(f"f{dtype.itemsize // (1 + whole)}").name, 1 + whole
+    rows = Form(real, batch, height, k, height * k, k, 1, True)
+    columns = Form(real, batch, n, k, k * n, 1, n, True)
+    parts = b.size * dtype.itemsize if whole else 0
+    lane = needs(rows, None, scheme, real, batch * batch, height, n, device)
+    lane += besides(scheme.name, a, b, c, None, True)
+    lane += sum(pooled(x.size * dtype.itemsize) for x in (a, c))
+    right = needs(None, columns, scheme, real, batch, height, n, device) + pooled(parts)
+    return pooled(b.size * dtype.itemsize) + right + 2 * lane

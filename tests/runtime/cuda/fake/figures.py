@@ -1,0 +1,22 @@
+"""Break-even figures with a plain meaning."""
+
+import math
+
+from mixpert_py.runtime.cuda.break_even import Dims, Figures
+
+
+def pays_from(
+    volume: float,
+    thickness: float = 0.0,
+    staging: float = 8e9,
+    latency: float = 0.0,
+    host: float = 1e12,
+) -> Figures:
+    """Figures by which products of at least that size are faster, and no thinner."""
+
+    def faster(scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1) -> bool:
+        m, k, n = math.prod(a[:-1]), a[-1], b[-1] if len(b) > 1 else 1
+        area = m * k + math.prod(b) + m * n - packed
+        return m * k * n >= volume and m * k * n >= thickness * area
+
+    return Figures(staging, latency, host, faster)

@@ -1,0 +1,190 @@
+"""The GPU: how it is, what it holds, and its kernels, which are the reference engine."""
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime import packing
+from mixpert_py.runtime.complex_product import Way, join, split
+from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import device, lane, several
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.packing import Operand, packed_bytes
+from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.packing.operand import Form
+from tests.runtime.cuda.fake.array import ndarray, wrapped
+from tests.runtime.cuda.fake.current import Current
+from tests.runtime.cuda.fake.errors import CUDARuntimeError, OutOfMemoryError
+from tests.runtime.cuda.fake.memory import Memory
+from tests.runtime.cuda.fake.modules import cupy_of
+from tests.runtime.cuda.fake.packed import FakePacked
+from tests.runtime.cuda.fake.product import add_what_left, matrices, multiply_add, slices_product
+from tests.runtime.cuda.fake.stream import Stream
+
+
+@dataclass
+class FakeGpu:
+    """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
+    held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
+
+    has_small: every stack is small. launches: (batch, m, n) of every product made. moved, freed:
+    how many arrays came from the host, and how often the memory pool was emptied.
+    """
+
+    name: str = "NVIDIA H200"
+    capability: tuple[int, int] = (9, 0)
+    count: int = 1
+    error: CUDARuntimeError | None = None
+    driver: int = 13000
+    memory: float = float("inf")
+    refuses: Exception | None = None
+    lowered: bool = False
+    has_small: bool = False
+    launches: list[tuple[int, int, int]] = field(default_factory=list)
+    moved: int = 0
+    freed: int = 0
+    held: int = 0
+    peak: int = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Put it in the place of CuPy; returns that."""
+        cupy = cupy_of(self)
+        monkeypatch.setattr(Current, "streams", {})
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(device, "may_be_here", lambda: True)
+        device._find.cache_clear()
+        monkeypatch.setattr(device_product, "_refused", {})
+        monkeypatch.setattr(packing, "has_clusters", lambda number: False)
+        several._like.cache_clear()
+        several._stream.cache_clear()
+
+        monkeypatch.setattr(lane, "_idle", {})
+        monkeypatch.setattr(cuda_backend, "_repaired", set())
+        kernels = cuda_backend.Kernels(
+            cupy,
+            self.pack,
+            self.pack_one,
+            self.gemm,
+            self.repair,
+            self.multiply_if_small,
+            Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
+            needs,
+        )
+        monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
+        return cupy
+
+    def asarray(self, x: Any) -> ndarray:
+        self.moved += 1
+        return self._charged(np.array(x))
+
+    def empty(self, shape: Any, dtype: Any) -> ndarray:
+        return self._charged(np.full(shape, 7, dtype))
+
+    def _charged(self, x: Any) -> ndarray:
+        result = ndarray(x)
+        result.memory = Memory(self, x.nbytes)
+        return result
+
+    def free_all_blocks(self) -> None:
+        self.freed += 1
+
+    def pack(self, a: Operand, b: Operand, scheme: Any, **given: Any) -> Any:
+        result = "float64" if "float64" in (a.memory, b.memory) else "float32"
+        return tuple(
+            self.pack_one(x, scheme, side, result, within=self.memory / 2, **given)
+            for x, side in ((a, "left"), (b, "right"))
+        )
+
+    def pack_one(
+        self,
+        x: Operand,
+        scheme: Any,
+        which: str,
+        result: str,
+        *,
+        rule: Any = "loss",
+        measure: bool = False,
+        stream: int = 0,
+        within: float | None = None,
+    ) -> FakePacked:
+        assert stream == Stream.here.ptr
+        if self.refuses is not None:
+            raise self.refuses
+        splitter = scheme.left if which == "left" else scheme.right
+        length = scheme.lengths(x.k)[1]
+        place = layout(splitter, x.batch, x.rows, x.k, length, measure)
+        if place.bytes > (self.memory if within is None else within):
+            raise OutOfMemoryError(place.bytes, self.held)
+        addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
+        packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
+        return packed._replace(origin=packed, memory=Memory(self, place.bytes))
+
+    def multiply_if_small(
+        self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
+    ) -> tuple[FakePacked, FakePacked] | None:
+        if not self.has_small:
+            return None
+        packed = self.pack(a, b, scheme, **given)
+        self.gemm(*packed, scheme, out, stream=given["stream"])
+        return packed
+
+    def gemm(
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        c: Any = None,
+        stream: int,
+    ) -> None:
+        """RN(beta · c + RN(alpha · x)), x an element of the slices' product, which is 0 in rows and
+        columns with NaN or Inf.
+        """
+        assert stream == Stream.here.ptr
+        assert left.scheme == right.scheme == scheme
+        left.check()
+        right.check()
+        assert out.strides[-1] == out.itemsize
+        assert c is None or (c.shape, c.dtype) == (out.shape, out.dtype)
+        assert c is None or c.strides[-1] == c.itemsize
+        self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
+        others = np.zeros(out.shape) if c is None else c.x
+        for a, b, value, other in matrices(left, right, out, others):
+            found = slices_product(a, b, scheme, left.rule, value.dtype)
+            value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
+
+    def repair(
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        stream: int,
+    ) -> None:
+        """Adds alpha times what left the slices, from the operands as they are then."""
+        assert stream == Stream.here.ptr
+        for a, b, value, _ in matrices(left, right, out, out.x):
+            add_what_left(value, a, b, scheme, left.rule, alpha)
+
+
+def needs(
+    a: Form | None,
+    b: Form | None,
+    scheme: Any,
+    result: str,
+    *sizes: int,
+    rule: Any = "loss",
+    measure: bool = False,
+) -> int:
+    """As workspace.needs, of a device whose tiles are never shared."""
+    forms = tuple(x for x in (a, b) if x is not None)
+    which: Any = "both" if len(forms) == 2 else "left" if b is None else "right"
+    return packed_bytes.__wrapped__(scheme, which, forms, result, rule, measure, sizes[-1])
