@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py import config, live_code
-from mixpert_py.baseline import NATIVE
+from mixpert_py import config
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.judge import Judge
-from mixpert_py.limits import Limit, Limits, made
+from mixpert_py.launch import live_code
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.cuda import device
@@ -22,6 +20,9 @@ from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
+from mixpert_py.tuning.baseline import NATIVE
+from mixpert_py.tuning.judge import Judge
+from mixpert_py.tuning.limits import Limit, Limits, made
 
 NARROW = {"float32", "float16", "complex64"}
 

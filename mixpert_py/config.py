@@ -176,7 +176,7 @@ def workspace_limit() -> int | None:
     MIXPERT_WORKSPACE_LIMIT, else `[tool.mixpert] workspace_limit` of the running program's project.
     Raises PlanError for anything but a number, SourceError where pyproject.toml is wrong.
     """
-    from mixpert_py import pyproject
+    from mixpert_py.sources import pyproject
 
     named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
     if named is None:

@@ -9,9 +9,10 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
 
 import mixpert_py
-from mixpert_py import config, in_memory
+from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
+from mixpert_py.sources import in_memory
 
 METHODS = (staticmethod, classmethod, MethodType)
 

@@ -1,5 +1,8 @@
 """Every exception of MixPert-Py. A message names the place, what came, and the way out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class MixPertError(Exception):
     """Base of all errors that MixPert-Py raises; the command line prints it as one line."""
@@ -31,3 +34,12 @@ class BudgetError(MixPertError):
     """A budget cannot be judged: the program's own spread is too large for it."""
 
     exit_code = 1
+
+
+@contextmanager
+def named(path: str, module: str) -> Iterator[None]:
+    """Let what is said of a module's source name the file instead: `mlp.py: line 3: …`."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"{path}: {str(error).removeprefix(f'{module}: ')}") from None

@@ -23,9 +23,10 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 from zipimport import zipimporter
 
-from mixpert_py import config, in_memory, project
+from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
+from mixpert_py.sources import in_memory, project
 
 OURSELVES = "mixpert_py"
 NAMED = 10  # modules that a warning names; of more it says how many

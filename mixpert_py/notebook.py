@@ -22,12 +22,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class, output_can_be_silenced
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from mixpert_py import config, in_memory, running, tracebacks
+from mixpert_py import config
 from mixpert_py.errors import PlanError, SourceError
+from mixpert_py.launch import running, tracebacks
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import in_force
 from mixpert_py.runtime.trace import Trace
+from mixpert_py.sources import in_memory
 
 MODULE = "__main__"  # the first part of the site ids where the notebook's file is not known
 NAME = "mixpert"
@@ -130,7 +132,7 @@ class MixPertMagics(Magics):
         return running_cell.execution_count if running_cell else self.shell.execution_count
 
     def _print_profile(self, trace: Trace) -> None:
-        from mixpert_py import tables
+        from mixpert_py.commands import tables
 
         tables.print_profile(running.records(trace, self.places, MODULE), sys.stderr)
 

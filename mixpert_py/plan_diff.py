@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from mixpert_py.graph import printable
+from mixpert_py.graph.graph import printable
 from mixpert_py.plan import Plan, Record, Site
 from mixpert_py.tuner.report.unit import error_text
 

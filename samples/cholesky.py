@@ -19,10 +19,12 @@ def covariance(xp, points, noise, length):
 def factorize(xp, matrix, block, strip):
     """L with L Lᵀ = matrix, right-looking: blocks of columns, factored strip by strip.
 
-    Above the diagonal blocks nothing is computed.
+    Above the diagonal blocks nothing is read or computed.
     """
-    a = matrix.copy()
+    a = xp.zeros(matrix.shape, matrix.dtype)
     n = len(a)
+    for left in range(0, n, block):
+        a[left:, left : left + block] = matrix[left:, left : left + block]
     for left in range(0, n, block):
         right = min(left + block, n)
 
@@ -32,6 +34,7 @@ def factorize(xp, matrix, block, strip):
             # A corner is small and well conditioned: its inverse is as good as substitution.
             column = xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)
             a[start:stop, start:stop] = corner
+            a[start:stop, stop:right] = 0.0
             a[stop:, start:stop] = column
             a[stop:, stop:right] -= column @ column[: right - stop].T
 
@@ -42,7 +45,7 @@ def factorize(xp, matrix, block, strip):
         for start in range(ahead, n - right, block):
             rest = panel[start:]
             a[right + start :, right + start : right + start + block] -= rest.dot(rest[:block].T)
-    return xp.tril(a)
+    return a
 
 
 def relative_residual(xp, matrix, factor, rng):

@@ -51,7 +51,8 @@ def learn(xp, covariance, measured):
 def predict(xp, cross, inverse, weights):
     """Mean and variance of what new points have, given their covariance with the known ones."""
     explained = xp.dot(cross, inverse.T)
-    return cross @ weights, 1.0 - (explained**2).sum(axis=1)
+    xp.square(explained, out=explained)
+    return cross @ weights, 1.0 - explained.sum(axis=1)
 
 
 def parsed(arguments=None):
@@ -80,7 +81,8 @@ def problem(xp, options):
 def work(xp, options, spectra, truth, measured):
     n = options.size
     known, asked = spectra[:n], spectra[n:]
-    covariance = kernel(xp, known, known) + options.noise**2 * xp.eye(n, dtype=known.dtype)
+    covariance = kernel(xp, known, known)
+    covariance[xp.diag_indices_from(covariance)] += options.noise**2
     inverse, weights, likelihood = learn(xp, covariance, measured[:n])
     return *predict(xp, kernel(xp, asked, known), inverse, weights), likelihood
 

@@ -19,15 +19,17 @@ def clustered(xp, count, width, kinds, spread, rng):
 
 def nearest(xp, asked, known, count):
     """Squared distances (asked, count) to the nearest known points, and their places."""
-    cross = asked @ known.T
-    distances = (asked**2).sum(axis=1)[:, None] - 2.0 * cross + (known**2).sum(axis=1)
-    rows, near, places = xp.arange(len(asked)), [], []
+    # |x − y|² = |x|² − 2 (x·y − ½ |y|²), so the nearest y have the largest parentheses.
+    near = asked @ known.T
+    near -= 0.5 * (known**2).sum(axis=1)
+    rows, largest, places = xp.arange(len(asked)), [], []
     for _ in range(count):
-        place = distances.argmin(axis=1)
-        near.append(distances[rows, place])
+        place = near.argmax(axis=1)
+        largest.append(near[rows, place])
         places.append(place)
-        distances[rows, place] = xp.inf
-    return xp.stack(near, axis=1), xp.stack(places, axis=1)
+        near[rows, place] = -xp.inf
+    squares = (asked**2).sum(axis=1)
+    return squares[:, None] - 2.0 * xp.stack(largest, axis=1), xp.stack(places, axis=1)
 
 
 def parsed(arguments=None):

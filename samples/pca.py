@@ -35,9 +35,8 @@ def random_features(xp, rows, columns, rng):
     return (amounts * strength) @ turn
 
 
-def subspace_iteration(xp, x, count, iterations, rng):
+def subspace_iteration(xp, x, start, iterations):
     """Orthonormal columns close to the leading right singular vectors of x, strongest first."""
-    start = xp.asarray(rng.standard_normal((x.shape[1], count)), x.dtype)
     basis, _ = xp.linalg.qr(start)
     for _ in range(iterations):
         scores = x @ basis
@@ -65,27 +64,30 @@ def parsed(arguments=None):
 
 
 def problem(xp, options):
-    """The features, without their mean."""
+    """The features, without their mean, and what the iteration starts from."""
     if options.random is None:
         features = edges_of_digits(options.size)
     else:
         features = random_features(xp, *options.random, np.random.default_rng(options.seed + 1))
     features = xp.asarray(features, options.dtype)
     features -= features.mean(axis=0)
-    return (features,)
-
-
-def work(xp, options, features):
     rng = np.random.default_rng(options.seed)
-    components = subspace_iteration(xp, features, options.components, options.iterations, rng)
+    start = rng.standard_normal((features.shape[1], options.components))
+    return features, xp.asarray(start, options.dtype)
+
+
+def work(xp, options, features, start):
+    components = subspace_iteration(xp, features, start, options.iterations)
     projected = features.dot(components)
-    explained = (projected**2).sum(axis=0) / (features**2).sum()
+    size = xp.linalg.norm(features)
+    explained = (projected**2).sum(axis=0) / size**2
     rebuilt = xp.dot(projected, components.T)
-    error = xp.linalg.norm(features - rebuilt) / xp.linalg.norm(features)
+    rebuilt -= features
+    error = xp.linalg.norm(rebuilt) / size
     return explained, error, components, projected
 
 
-def report(xp, options, explained, error, components, projected, features):
+def report(xp, options, explained, error, components, projected, features, start):
     print(f"images                        {len(features)}")
     print(f"explained by first component  {float(explained[0]):.4f}")
     print(f"explained by all {len(explained):>3}          {float(explained.sum()):.4f}")
@@ -96,6 +98,6 @@ if __name__ == "__main__":
     options = parsed()
     xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
-    (features,) = problem(xp, options)
-    explained, error, components, projected = work(xp, options, features)
-    report(xp, options, explained, error, components, projected, features)
+    features, start = problem(xp, options)
+    explained, error, components, projected = work(xp, options, features, start)
+    report(xp, options, explained, error, components, projected, features, start)

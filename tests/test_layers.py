@@ -45,6 +45,24 @@ def test_parts_do_not_import_one_another(part: str) -> None:
                 assert own or face, f"{path} imports {name}"
 
 
+ROOMS = ("sources", "launch", "graph", "runs", "tuning", "commands", "bench")
+
+
+@pytest.mark.parametrize("number", range(len(ROOMS)), ids=ROOMS)
+def test_rooms_of_the_face_import_only_those_before_them(number: int) -> None:
+    above = tuple(f"mixpert_py.{room}" for room in ROOMS[number + 1 :])
+    files = list((ROOT / "mixpert_py" / ROOMS[number]).rglob("*.py"))
+    assert files
+    for path in files:
+        for name in imported(path):
+            assert not name.startswith(above), f"{path} imports {name}"
+
+
+def test_every_room_has_its_place() -> None:
+    folders = {path.parent.name for path in (ROOT / "mixpert_py").glob("*/__init__.py")}
+    assert folders == {*ROOMS, "passes", "runtime", "tuner"}
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     for name in imported(ROOT / "mixpert_py" / "__init__.py"):
         # What stands under TYPE_CHECKING is not imported when it runs.

@@ -11,7 +11,7 @@ from mixpert_py.bench.gemm.command import bench_gemm
 from mixpert_py.bench.papers.command import bench_papers
 from mixpert_py.bench.products.command import bench_products
 from mixpert_py.bench.soak.command import bench_soak
-from mixpert_py.program_command import TuningCommand
+from mixpert_py.commands.program import TuningCommand
 
 
 @click.group()
@@ -26,7 +26,7 @@ for command in (bench_apps, bench_gemm, bench_papers, bench_products, bench_soak
 @bench.command("dispatch")
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_dispatch(save: bool) -> None:
-    """A call that passes through, against the native one, on 8 × 8 arrays."""
+    """A call that passes through, against the native one."""
     from mixpert_py.bench import dispatch, machine
 
     _show(machine.finish("dispatch", dispatch.measure(), save))
@@ -37,7 +37,7 @@ def bench_dispatch(save: bool) -> None:
 @click.option("--scheme", "schemes", multiple=True, default=("int8x6",), show_default=True)
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_reference(size: int, schemes: tuple[str, ...], save: bool) -> None:
-    """The reference backend against a float32 product of the same shape."""
+    """The reference backend against a float32 product."""
     from mixpert_py.bench import machine, reference
 
     _show(machine.finish("reference", reference.measure(size, schemes), save))
@@ -52,9 +52,10 @@ def bench_reference(size: int, schemes: tuple[str, ...], save: bool) -> None:
 def bench_program(
     plan_path: str | None, rounds: int, save: bool, script: str, arguments: tuple[str, ...]
 ) -> None:
-    """A program as it was against the same under its plan: warm runs, in turn."""
-    from mixpert_py import config, launcher
+    """A program as it was against the same under its plan."""
+    from mixpert_py import config
     from mixpert_py.bench import machine, program
+    from mixpert_py.launch import launcher
 
     plan = config.load_plan(plan_path or config.plan_beside(script))
     result = program.measure(launcher.script(script, arguments), plan, rounds)
@@ -66,7 +67,7 @@ def bench_program(
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 def bench_rewrite(jobs: int, save: bool, paths: tuple[str, ...]) -> None:
-    """Whole projects rewritten in memory: files, lines, products, seconds, peak memory."""
+    """Whole projects rewritten in memory: time and peak memory."""
     from mixpert_py.bench import machine, rewriting
 
     _show(machine.finish("rewrite", rewriting.measure(paths, jobs), save))
@@ -76,7 +77,7 @@ def bench_rewrite(jobs: int, save: bool, paths: tuple[str, ...]) -> None:
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_start_up(rounds: int, save: bool) -> None:
-    """Whole processes: what an import of ours adds to NumPy's, and `mixpert run` to `python`."""
+    """What an import adds to NumPy's, and `mixpert run` to `python`."""
     from mixpert_py.bench import machine, start_up
 
     _show(machine.finish("start-up", start_up.measure(rounds), save))
@@ -89,7 +90,7 @@ def bench_start_up(rounds: int, save: bool) -> None:
 )
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_search(samples: str, hold_outs: int, save: bool) -> None:
-    """The tuner's searches on samples that are really run: what they save, in how many runs."""
+    """What the tuner's searches save on samples, in how many runs."""
     from pathlib import Path
 
     from mixpert_py.bench import machine, searches
@@ -108,7 +109,7 @@ def bench_search(samples: str, hold_outs: int, save: bool) -> None:
 @bench.command("model")
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_model(save: bool) -> None:
-    """Predicted times and chosen tiles against measured ones, on this GPU."""
+    """Predicted times and chosen tiles against measured ones."""
     from mixpert_py.bench import machine, predictions
 
     found = predictions.measure(say=lambda line: click.echo(line, err=True))
@@ -128,12 +129,12 @@ def bench_model(save: bool) -> None:
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -> int:
-    """The same products on each of 1, 2, 4 GPUs, a process each, copies of the host included.
+    """The same products on each of 1, 2, 4 GPUs.
 
-    Exit code 1 where an efficiency is below 0.85.
+    A process each; copies of the host are included. Exit code 1 where an efficiency is below 0.85.
     """
-    from mixpert_py import gpu_use
     from mixpert_py.bench import machine, scaling
+    from mixpert_py.runs import gpu_use
 
     cupy = machine.gpu()
     names = gpu_use.names("cuda")
@@ -157,7 +158,7 @@ def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -
     help="Put them there and into docs/measured.md beside it, where their marks are.",
 )
 def bench_readme(path: Path | None) -> None:
-    """The README's tables and pictures, made from the results that --save keeps."""
+    """The README's tables and pictures, made from kept results."""
     from mixpert_py.bench import readme
 
     if path is None:

@@ -1,31 +1,13 @@
 """Where a benchmark ran, and its results on disk."""
 
 import json
-import os
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from mixpert_py import __version__
 from mixpert_py.errors import DeviceError
+from mixpert_py.machine import machine as machine
 
 RESULTS = Path(__file__).parent / "results"
-
-
-def machine() -> dict[str, Any]:
-    """The facts that a time depends on."""
-    return {
-        "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "mixpert-py": __version__,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
 
 
 def gpu() -> Any:
@@ -57,8 +39,8 @@ def device(cupy: Any) -> dict[str, Any]:
     }
 
 
-def _dotted(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
+def _dotted(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def finish(
@@ -70,12 +52,3 @@ def finish(
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"
         (RESULTS / f"{name}.json").write_text(text, "utf-8")
     return result
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.machine()

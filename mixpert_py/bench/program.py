@@ -6,9 +6,9 @@ import io
 import sys
 from typing import Any
 
-from mixpert_py import launcher
 from mixpert_py.bench.timing import in_turn, summary
-from mixpert_py.launcher import Program
+from mixpert_py.launch import launcher
+from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.in_force import InForce
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from mixpert_py import rewriting, source_files
+from mixpert_py.sources import rewriting, source_files
 
 UNIT = 1 if sys.platform == "darwin" else 1 << 10  # of ru_maxrss, in bytes
 

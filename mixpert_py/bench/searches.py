@@ -7,12 +7,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from mixpert_py import launcher
-from mixpert_py.limits import Limit, Limits
-from mixpert_py.preparation import Prepared, prepare
+from mixpert_py.launch import launcher
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.wish import Wish
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.preparation import Prepared, prepare
+from mixpert_py.tuning.wish import Wish
 
 # Sample → arguments that make a run short.
 PROGRAMS = {

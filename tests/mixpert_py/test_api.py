@@ -30,6 +30,11 @@ def test_importing_loads_nothing_heavy() -> None:
     assert [name for name in loaded if name.startswith("mixpert_py.")] == []
 
 
+def test_the_command_line_loads_what_a_command_needs() -> None:
+    loaded = in_new_process("import sys, mixpert_py.cli; print(*sys.modules)").split()
+    assert {name.partition(".")[0] for name in loaded} & set(HEAVY) == {"click"}
+
+
 def test_a_product_loads_no_source_tools() -> None:
     code = """
 import sys, mixpert_py, numpy

@@ -57,7 +57,7 @@ def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("x = 1\nx.dot(y)\n" * 2_000)
     (tmp_path / "zuletzt.py").write_text("c = a @ b\n")
     program = (
-        "import sys; from mixpert_py import rewriting; from mixpert_py.cli import main\n"
+        "import sys; from mixpert_py.sources import rewriting; from mixpert_py.cli import main\n"
         "rewriting.MAX_SECONDS = 0.5\nmain()"
     )
     done = subprocess.run(

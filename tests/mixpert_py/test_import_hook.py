@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py import in_memory
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Trace
+from mixpert_py.sources import in_memory
 from tests.mixpert_py.command import IMPORTABLE
 
 A = np.random.default_rng(0).standard_normal((16, 16))

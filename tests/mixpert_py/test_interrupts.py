@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from mixpert_py import config, process
+from mixpert_py import config
 from mixpert_py.interrupts import SIGNALS, Interrupt, held
+from mixpert_py.runs import process
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 

@@ -15,11 +15,11 @@ from traitlets.config import Config
 
 from mixpert_py.config import module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
-from mixpert_py.notebook_file import rewrite_notebook
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.trace import Trace
+from mixpert_py.sources.notebook_file import rewrite_notebook
 
 A = np.random.default_rng(0).standard_normal((16, 16))
 EXACT = A @ A

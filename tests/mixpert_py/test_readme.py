@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click import Command, Group
 
-from mixpert_py.rewriting import rewrite_source
-from mixpert_py.source_files import SourceFile
+from mixpert_py.sources.rewriting import rewrite_source
+from mixpert_py.sources.source_files import SourceFile
 from tests.mixpert_py.command import ROOT
 
 README = ROOT / "README.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import gpu_cluster
+from mixpert_py.runs import gpu_cluster
 from tests.mixpert_py.command import IMPORTABLE, ROOT
 from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, WATCHED
 
@@ -105,16 +105,16 @@ def calls(path: Path) -> Iterator[str]:
 
 RUNNING = {
     "exec": {
-        "mixpert_py/launcher.py",  # a program
-        "mixpert_py/spawned_main.py",  # in a child that it spawned
+        "mixpert_py/launch/launcher.py",  # a program
+        "mixpert_py/launch/spawned_main.py",  # in a child that it spawned
         "mixpert_py/notebook.py",  # a cell
         "mixpert_py/bench/apps/program.py",
         "mixpert_py/bench/soak/cold_start.py",
     },
     "eval": {"mixpert_py/notebook.py"},
     "marshal.loads": {
-        "mixpert_py/in_memory.py",  # of the cache
-        "mixpert_py/worker.py",  # of a run's folder
+        "mixpert_py/sources/in_memory.py",  # of the cache
+        "mixpert_py/runs/worker.py",  # of a run's folder
     },
     "pickle.loads": {"runtime/remote_trace.py"},  # of Dask's workers
     "pickle.load": set(),
@@ -174,7 +174,7 @@ def test_a_cluster_listens_on_this_machine_only() -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
     code = (
         "import psutil, distributed\n"
-        "from mixpert_py import gpu_cluster\n"
+        "from mixpert_py.runs import gpu_cluster\n"
         "if __name__ == '__main__':\n"
         "    with gpu_cluster.start(['0']) as cluster, distributed.Client(cluster) as client:\n"
         "        client.wait_for_workers(1)\n"

@@ -45,7 +45,7 @@ APPS: Mapping[str, App] = {
             "accuracy",
             "--dtype float32 --size 300 --asked 128 --width 64 --kinds 8",
             "--dtype float32 --size 16384 --asked 16384 --width 4096",
-            host="--size 12288 --asked 12288 --width 40960 --neighbours 3",
+            host="--size 16384 --asked 16384 --width 16384 --neighbours 3",
         ),
         App(
             "kmeans",
@@ -68,7 +68,7 @@ APPS: Mapping[str, App] = {
             "relative residual",
             "--dtype float32 --size 96 --block 48 --strip 24",
             "--dtype float32 --size 40960 --block 2048 --strip 512",
-            host="--size 32768 --block 4096 --strip 1024",
+            host="--size 28672 --block 4096 --strip 1024",
         ),
         App(
             "hpl-ai",
@@ -108,7 +108,7 @@ APPS: Mapping[str, App] = {
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
             "--dtype float32 --random 131072 4096 --components 512",
             judged=2,
-            host="--random 32768 8192 --components 1024 --iterations 6",
+            host="--random 131072 4096 --components 1024 --iterations 4",
         ),
         App(
             "gp",
@@ -116,7 +116,7 @@ APPS: Mapping[str, App] = {
             "root mean square error",
             "--dtype float32 --noise 1 --size 128 --asked 64 --channels 64",
             "--dtype float32 --noise 1 --size 16384 --asked 32768",
-            host="--noise 0.1 --size 16384 --asked 8192",
+            host="--noise 0.1 --size 12288 --asked 16384",
         ),
         App(
             "circuit",

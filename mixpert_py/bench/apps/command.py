@@ -21,7 +21,10 @@ import click
     help="reference: NumPy emulates the products, which shows errors and no times.",
 )
 @click.option("--samples", default="samples", show_default=True, metavar="FOLDER")
-@click.option("--json", "json_path", metavar="FILE", help="Written after every application.")
+@click.option(
+    "--seconds", default=450.0, show_default=True, help="After so many nothing runs any more."
+)
+@click.option("--json", "json_path", metavar="FILE", help="Brought up to date by each of them.")
 @click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
 def bench_apps(
     size: Literal["small", "paper"],
@@ -30,14 +33,17 @@ def bench_apps(
     host: bool,
     backend: str,
     samples: str,
+    seconds: float,
     json_path: str | None,
     save: bool,
 ) -> int:
-    """Whole programs: natively, in TF32, faithful, and under a plan tuned for a budget."""
+    """Whole programs: native, in TF32, faithful, and tuned."""
+    if save and (size != "paper" or backend != "cuda"):
+        raise click.UsageError("--save keeps results of a GPU at the papers' sizes")
     from mixpert_py.bench import machine
     from mixpert_py.bench.apps import run
 
     allowed = (1e-5 if host else 1e-4) if budget is None else budget
     wish = run.Wish(size, allowed, samples, None if backend == "cuda" else backend, host)
     path = machine.RESULTS / run.NAME if save else Path(json_path) if json_path else None
-    return run.run(wish, only, path)
+    return run.run(wish, only, path, seconds)

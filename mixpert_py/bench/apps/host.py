@@ -1,5 +1,6 @@
 """A NumPy program on the processor against the same, rewritten: arrays move to the GPU and back."""
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -10,6 +11,7 @@ from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, site_records
 from mixpert_py.runtime.in_force import use
 from mixpert_py.runtime.trace import Trace
+from mixpert_py.tuner.measurement import Measurement
 
 ROUNDS = 3
 
@@ -26,14 +28,19 @@ def measure(
     try:
         with use(modes.NATIVE):
             problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
-            values, native = place.timer(problem.work)
+        record["problem_seconds"] = perf_counter() - begin
+        traced = replace(modes.NATIVE, trace=Trace())
+        values, native, sites = Runs(app, problem, place.timer, ()).traced(traced)
         runs = Runs(app, problem, place.timer, values[: app.judged])
         record["native"], record["native_figure"] = native.wall, runs.figure(values)
-        outcome, trials = tuned.search(runs, budget, place.backend, natives=1)
+        spent = {site: found.seconds for site, found in sites.items()}
+        outcome, trials = tuned.search(
+            runs, budget, place.backend, Measurement(native.wall, 0.0, spent)
+        )
         force = modes.under(outcome.plan, place.backend)
         walls = []
-        for _ in range(ROUNDS):
-            values, times = runs.once(force)
+        for _ in range(ROUNDS):  # products wait for the device anyway: a trace costs nothing
+            values, times, sites = runs.traced(replace(force, trace=Trace()))
             walls.append(times.wall)
         record |= {
             "rewritten": sorted(walls)[ROUNDS // 2],
@@ -43,8 +50,7 @@ def measure(
             "plan": dict(outcome.plan),
         }
         record["speedup"] = record["native"] / record["rewritten"]
-        traced = modes.under(outcome.plan, place.backend, Trace())
-        record["sites"] = site_records(runs.traced(traced)[2])
+        record["sites"] = site_records(sites)
     except Exception as error:
         record |= failure(error)
     record["seconds"] = perf_counter() - begin

@@ -8,45 +8,49 @@ from typing import Any
 import numpy as np
 
 from mixpert_py import config
-from mixpert_py import process as child
 from mixpert_py.bench import machine
 from mixpert_py.bench.apps.app import APPS
 from mixpert_py.bench.apps.host import measure as measure_host
 from mixpert_py.bench.apps.measure import Place, Record, measure
+from mixpert_py.bench.apps.rehearsal import rehearse
 from mixpert_py.bench.apps.timer import DeviceTimer, on_host
+from mixpert_py.bench.parent import end_with_parent
+from mixpert_py.runs import process as child
 
-LIMIT = 240.0  # seconds that one may take
+LIMIT = 200.0  # seconds that one may take
 
 
-def apart(wish: dict[str, Any]) -> Record:
-    """The record of one application. wish: as `made` takes it, ready for JSON."""
+def apart(wish: dict[str, Any], limit: float) -> Record:
+    """The record of one application. wish: as `made` takes it, ready for JSON. limit: seconds."""
     with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
         output = Path(folder) / "record.json"
         command = child.python("mixpert_py.bench.apps.process", json.dumps(wish), str(output))
-        ended = child.run(command, config.child_environment(), LIMIT)
+        ended = child.run(command, config.child_environment(), limit)
         if output.exists():
             record: Record = json.loads(output.read_text("utf-8"))
             return record
-    how = (
-        f"exit code {ended.code}" if ended.code is not None else f"still running after {LIMIT:g} s"
-    )
+    late = f"still running after {limit:.3g} s"
+    how = late if ended.code is None else f"exit code {ended.code}"
     last = ended.last_lines(1)
     return {
         "name": wish["app"],
         "budget": wish["budget"],
-        "failed": f"{how}: {last}",
+        "failed": f"{how}: {last}" if last else how,
         "traceback": ended.tail,
     }
 
 
 def made(wish: dict[str, Any]) -> Record:
     """Measures in this process. wish: app, size, samples, budget, backend, and
-    host: whether it is the NumPy program."""
+    host: whether it is the NumPy program; first: the level to begin with, of a rehearsal."""
     app, samples = APPS[wish["app"]], Path(wish["samples"])
     size, budget, backend = wish["size"], wish["budget"], wish["backend"]
     if wish["host"]:
         arguments = app.host_arguments(size)
         return measure_host(app, arguments, samples, budget, Place(np, on_host, backend))
+    if wish.get("first") is not None:
+        rehearse(app, app.arguments(size), samples, place(backend), wish["first"])
+        return {"name": app.name}
     return measure(app, app.arguments(size), samples, budget, place(backend))
 
 
@@ -60,5 +64,6 @@ def place(backend: str | None) -> Place:
 
 def main(wish: str, output: str) -> None:
     """The process: measure, write the record."""
+    end_with_parent()
     record = made(json.loads(wish))
     Path(output).write_text(json.dumps(record), "utf-8")

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mixpert_py import in_memory, launcher
 from mixpert_py.errors import MixPertError
+from mixpert_py.launch import launcher
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.sources import in_memory
 
 # A sample's own functions, of which `work` alone is timed.
 PARTS = ("parsed", "problem", "work", "report")

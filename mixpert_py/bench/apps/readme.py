@@ -35,7 +35,7 @@ def part(result: Record, docs: str) -> str:
     if result["apps"]:
         shown.append(
             pictures.markdown(pictures.BARS, "Speed-up of each application", docs)
-            + pictures.markdown(pictures.PLANE, "Accuracy against speed", docs)
+            + pictures.markdown(pictures.PLANE, "Accuracy against speed", docs).rstrip()
         )
         shown.append(markdown(tables.COLUMNS, tables.rows(result["apps"])))
         shown.append(
@@ -49,7 +49,10 @@ def part(result: Record, docs: str) -> str:
         shown.append(
             f"NumPy programs, in float64, on {result['machine']['cores']} cores of"
             f" {result['machine']['cpu']}, and rewritten, transfers included, under plans tuned for"
-            f" {result['host'][0]['budget']:g}."
+            f" {result['host'][0]['budget']:g}; relative Frobenius errors against the program as it"
+            " was."
         )
     shown.append(markdown(tables.TARGETS, tables.target_rows(result)))
+    if missing := tables.left_out(result):
+        shown.append(missing)
     return "\n\n".join([*shown, f"{machine_text(result['machine'])} {MADE}"]) + "\n"

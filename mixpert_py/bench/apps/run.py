@@ -1,10 +1,13 @@
 """What `mixpert bench apps` does: one application after the other, into a file and a table."""
 
 import json
+import threading
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import click
@@ -14,12 +17,15 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import tables
 from mixpert_py.bench.apps.app import APPS, App, Size
 from mixpert_py.bench.apps.measure import Record
-from mixpert_py.bench.apps.process import apart, place
+from mixpert_py.bench.apps.process import LIMIT, apart, place
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
+from mixpert_py.interrupts import held
+from mixpert_py.runs import process
 
 NAME = "apps.json"
 REHEARSED = 6  # applications at a time: of 12, all that is on the device has room there
+MOST_REHEARSAL = 0.4  # of the time given
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +47,15 @@ def chosen(only: Collection[str]) -> list[App]:
     return [app for name, app in APPS.items() if not only or name in only]
 
 
-def run(wish: Wish, only: Collection[str], path: Path | None) -> int:
-    """Measure, write after every application, print; exit code 1 if anything failed."""
+def run(wish: Wish, only: Collection[str], path: Path | None, seconds: float = inf) -> int:
+    """Measure, write after every application, print; exit code 1 if anything failed.
+
+    seconds: after these nothing runs any more; what was not reached is left out, and named.
+    """
+    end = perf_counter() + seconds
     apps = chosen(only)
+    if path is not None:
+        files.require_place(path)
     facts = machine.machine()
     if wish.backend is None:
         facts |= machine.device(place(None).xp)
@@ -53,37 +65,72 @@ def run(wish: Wish, only: Collection[str], path: Path | None) -> int:
         "apps": [],
         "host": [],
     }
-    if not wish.host:
-        if wish.backend is None and len(apps) > 1:
-            _rehearse(apps, wish)
-        _measure(result, "apps", apps, wish, path)
-        gemm_tables.show(tables.COLUMNS, tables.rows(result["apps"]))
-    else:
-        _measure(result, "host", [app for app in apps if app.host], wish, path)
-        gemm_tables.show(tables.HOST, tables.host_rows(result["host"]))
-    gemm_tables.show(tables.TARGETS, tables.target_rows(result))
+    kind = "host" if wish.host else "apps"
+    if wish.host:
+        apps = [app for app in apps if app.host]
+    try:
+        if not wish.host and wish.backend is None and len(apps) > 1:
+            _rehearse(apps, wish, end)
+        _measure(result, kind, apps, wish, path, end)
+    finally:  # interrupted, too: what there is
+        _show(result, kind)
     failed = tables.failures(result)
     for line in failed:
         click.echo(line)
-    return int(bool(failed))
+    return int(bool(failed) or len(result[kind]) < len(apps))
 
 
-def _rehearse(apps: Sequence[App], wish: Wish) -> None:
+def _show(result: Record, kind: str) -> None:
+    if kind == "host":
+        gemm_tables.show(tables.HOST, tables.host_rows(result["host"]))
+    else:
+        gemm_tables.show(tables.COLUMNS, tables.rows(result["apps"]))
+    gemm_tables.show(tables.TARGETS, tables.target_rows(result))
+
+
+def _rehearse(apps: Sequence[App], wish: Wish, end: float) -> None:
     """Every application once, several at a time, for the kernels that they leave in the caches:
-    most of a first run is compiling. What they measure side by side is not kept.
+    most of a first run is compiling. Ctrl-C, and what ends this process, ends them all.
     """
-    with ThreadPoolExecutor(REHEARSED) as pool:
-        list(pool.map(apart, [_asked(app, wish) for app in apps]))
+    begin = perf_counter()
+    end = begin + MOST_REHEARSAL * (end - begin)
+    stop = threading.Event()
+
+    def rehearsed(first: int, app: App) -> None:
+        process.stop.set(stop)  # of this thread, which signals do not reach
+        limit = min(LIMIT, end - perf_counter())
+        if limit > 0:
+            record = apart({**_asked(app, wish), "first": first}, limit)
+            if "failed" in record:
+                click.echo(f"{app.name}, rehearsed: {record['failed']}", err=True)
+
+    with held() as interrupt, ThreadPoolExecutor(REHEARSED) as pool:
+        begun = [pool.submit(rehearsed, first, app) for first, app in enumerate(apps)]
+        try:
+            with interrupt.let_through():
+                wait(begun)
+        except KeyboardInterrupt:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+        interrupt.check()
+    click.echo(f"kernels compiled: {perf_counter() - begin:.0f} s", err=True)
 
 
 def _asked(app: App, wish: Wish) -> dict[str, Any]:
     return {"app": app.name, **asdict(wish)}
 
 
-def _measure(result: Record, kind: str, apps: Sequence[App], wish: Wish, path: Path | None) -> None:
+def _measure(
+    result: Record, kind: str, apps: Sequence[App], wish: Wish, path: Path | None, end: float
+) -> None:
     """Each application in a process of its own, its record into the result."""
     for app in apps:
-        record = apart(_asked(app, wish))
+        limit = min(LIMIT, end - perf_counter())
+        if limit <= 0:
+            click.echo(f"{app.name}: not measured, the time given was over", err=True)
+            continue
+        record = apart(_asked(app, wish), limit)
         result[kind].append(record)
         click.echo(_said(record), err=True)
         if path is not None:
@@ -113,8 +160,12 @@ def _same(one: Record, other: Record) -> bool:
 
 
 def _merged(before: list[Record], after: list[Record]) -> list[Record]:
-    """Records by name, the newer one of two, in the order of APPS."""
-    found = {record["name"]: record for record in (*before, *after)}
+    """Records by name, in the order of APPS: the newer one of two, unless it alone failed."""
+    found = {record["name"]: record for record in before}
+    for record in after:
+        kept = found.get(record["name"])
+        if kept is None or "failed" in kept or "failed" not in record:
+            found[record["name"]] = record
     return [found[name] for name in APPS if name in found]
 
 

@@ -10,8 +10,8 @@ from mixpert_py.bench.apps.modes import NATIVE
 from mixpert_py.bench.apps.program import Problem
 from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.arrays import Array
+from mixpert_py.runs.worker import SiteResult, site_result
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.worker import SiteResult, site_result
 
 Values = tuple[Any, ...]
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mixpert_py.bench.apps import modes
+from mixpert_py.bench.apps.app import APPS
 from mixpert_py.bench.apps.summary import geometric_mean, modes_of, speedup, targets
 from mixpert_py.bench.gemm.tables import Rows
 
@@ -18,8 +19,11 @@ COLUMNS = (
     "tuned",
     *("error FP32", "TF32", "faithful", "tuned"),
 )
-HOST = ("on the host", "NumPy, s", "rewritten, s", "×", "error", "figure", "figure")
-TARGETS = ("geometric mean of", "measured", "wanted", "")
+HOST = (
+    *("", "NumPy, s", "rewritten, s", "speed-up", "error"),
+    *("figure of merit, NumPy", "rewritten"),
+)
+TARGETS = ("target", "measured", "wanted", "")
 OTHERS = (modes.TF32, modes.FAITHFUL, modes.TUNED)
 
 
@@ -52,7 +56,7 @@ def host_rows(records: Sequence[Record]) -> Rows:
             record["name"],
             f"{record['native']:.1f}",
             f"{record['rewritten']:.2f}",
-            f"{record['speedup']:.1f}",
+            f"{record['speedup']:.1f}×",
             f"{record['error']:.1e}",
             *(f"{record[name]:.4g}" for name in ("native_figure", "figure")),
         ]
@@ -62,15 +66,32 @@ def host_rows(records: Sequence[Record]) -> Rows:
 
 def target_rows(result: Mapping[str, Any]) -> Rows:
     """Every target that something was measured for."""
-    return [
-        [
-            row["what"],
-            f"{row['measured']:.2f} ×",
-            f"≥ {row['wanted']:g} ×",
-            "met" if row["met"] else "missed",
-        ]
-        for row in targets(result["apps"], result["host"])
-    ]
+    rows = []
+    for row in targets(result["apps"], result["host"]):
+        sign, unit, spec = ("<", "", ".3g") if row["at_most"] else ("≥", " ×", ".2f")
+        measured = "–" if math.isnan(row["measured"]) else f"{row['measured']:{spec}}{unit}"
+        who = f" ({row['who']})" if row["who"] else ""
+        wanted = f"{sign} {row['wanted']:g}{unit}"
+        rows.append([row["what"], measured + who, wanted, _verdict(row)])
+    return rows
+
+
+def _verdict(row: Record) -> str:
+    if row["failed"]:
+        return f"missed: {', '.join(row['failed'])} failed"
+    said = "met" if row["met"] else "missed"
+    return said if row["count"] == row["of"] else f"{said}, {row['count']} of {row['of']} measured"
+
+
+def left_out(result: Mapping[str, Any]) -> str:
+    """A sentence that names the applications that were not run; empty where there are none."""
+    has = {kind: {record["name"] for record in result[kind]} for kind in ("apps", "host")}
+    missing = {
+        "Applications": [name for name in APPS if name not in has["apps"]],
+        "NumPy programs": [n for n, app in APPS.items() if app.host and n not in has["host"]],
+    }
+    said = [f"{what} not measured yet: {', '.join(x)}." for what, x in missing.items() if x]
+    return " ".join(said)
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:

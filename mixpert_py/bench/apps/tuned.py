@@ -3,36 +3,44 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import nan
+from time import perf_counter
 
 from mixpert_py.bench.apps import modes
 from mixpert_py.bench.apps.runs import Runs
-from mixpert_py.clock import Clock, int8_products
 from mixpert_py.errors import MixPertError
-from mixpert_py.profiled_operator import profiled_operator, seen_edges
+from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.in_force import InForce, emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.trace import Trace
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.tuner.search import tune
-from mixpert_py.worker import SiteResult
+from mixpert_py.tuning.clock import Clock, int8_products
+from mixpert_py.tuning.profiled_operator import profiled_operator, seen_edges
 
 LADDER = "int8"
+MOST_ACCURATE = "int8x10"
 NATIVE_RUNS = 3
+MOST_SECONDS = 45.0  # of trials
 SHARE = 0.01  # of the time in products: what takes less stays native
 
 
 @dataclass(slots=True, eq=False)
 class Trials:
-    """Measures plans of one program. warm: the site and scheme pairs that ran before."""
+    """Measures plans of one program. warm: the site and scheme pairs that ran before. end: of the
+    time for them; a plan that comes later is not run.
+    """
 
     runs: Runs
     backend: str | None
     warm: set[tuple[str, str]]
+    end: float
     count: int = 0
 
     def __call__(self, plan: Mapping[str, str], /) -> Measurement:
         """One trial, after one that loads the kernels; what fails is a measurement, too."""
+        if perf_counter() > self.end:
+            return Measurement(0.0, nan, {}, "the time for tuning was over")
         self.count += 1
         try:
             if not self.warm.issuperset(plan.items()):
@@ -57,28 +65,42 @@ class Trials:
         )
 
 
-def profile(runs: Runs, backend: str | None, levels: tuple[str, ...]) -> dict[str, SiteResult]:
-    """What each level would make of every product's operands."""
-    return runs.traced(InForce(scheme="native", backend=backend, trace=Trace(levels)))[2]
+def levels() -> tuple[str, ...]:
+    """What a search may lower a product to, the most accurate first."""
+    return tuple(name for rung in ladder(LADDER)[1:] for name in rung)
+
+
+def profile(
+    runs: Runs, backend: str | None, levels: tuple[str, ...], under: str = "native"
+) -> dict[str, SiteResult]:
+    """What each level would make of every product's operands, in a run under one scheme."""
+    return runs.traced(InForce(scheme=under, backend=backend, trace=Trace(levels)))[2]
 
 
 def search(
-    runs: Runs, budget: float, backend: str | None, natives: int = NATIVE_RUNS
+    runs: Runs, budget: float, backend: str | None, native: Measurement | None = None
 ) -> tuple[Outcome, int]:
-    """The plan within a budget, and how many plans were tried. natives: runs without any."""
+    """The plan within a budget, and how many plans were tried.
+
+    native: the native run of a program that is slow natively, and not run so again: its operands
+    are then looked at in a run of the most accurate slices. None: native runs are made.
+    """
     sample = runs.problem.sample
-    rungs = ladder(LADDER)
-    levels = tuple(name for rung in rungs[1:] for name in rung)
-    native = dict.fromkeys(sample.sites, "native")
-    trials = Trials(runs, backend, set(native.items()))
-    unlowered = [trials(native) for _ in range(natives)]
-    found = profile(runs, backend, levels)
+    unplanned = dict.fromkeys(sample.sites, "native")
+    trials = Trials(runs, backend, set(unplanned.items()), perf_counter() + MOST_SECONDS)
+    if native is None:
+        unlowered = [trials(unplanned) for _ in range(NATIVE_RUNS)]
+        found = profile(runs, backend, levels())
+    else:
+        unlowered = [native]
+        found = profile(runs, backend, levels(), MOST_ACCURATE)
+    before = trials.count
     clock = Clock(unlowered, found, int8_products if emulates(backend) else None)
     seconds = clock.native.site_seconds
     least = SHARE * sum(seconds.values())
     operators = [
         profiled_operator(
-            sample.sites[site], trace, clock, levels, seconds.get(site, 0.0) < least, 1.0
+            sample.sites[site], trace, clock, levels(), seconds.get(site, 0.0) < least, 1.0
         )
         for site, trace in found.items()
         if site in sample.sites
@@ -93,8 +115,8 @@ def search(
         measure,
         operators,
         sample.edges | seen_edges(found),
-        rungs,
+        ladder(LADDER),
         budget,
         noise=clock.noise,
     )
-    return outcome, trials.count - natives
+    return outcome, trials.count - before

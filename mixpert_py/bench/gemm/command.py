@@ -56,7 +56,7 @@ def bench_gemm(
     json_path: str | None,
     save: bool,
 ) -> int:
-    """Schemes against every mode of cuBLAS on this GPU: time, error, grade."""
+    """Schemes against every mode of cuBLAS: time, error, grade."""
     from mixpert_py.bench.gemm import run
 
     wish = run.Wish(suite, shapes, schemes, modes, families, error_size, samples)

@@ -9,7 +9,7 @@ from pathlib import Path
 from mixpert_py.bench.timing import summary
 from mixpert_py.errors import ProgramError
 
-ROOT = Path(__file__).parent.parent.parent  # what holds this package, wherever the process is
+ROOT = Path(__file__).parents[3]  # what holds this package, wherever the process is
 
 # The device is woken, and CuPy's own kernels are loaded, by a program that uses CuPy anyway.
 PROGRAM = """

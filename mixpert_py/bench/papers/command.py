@@ -24,7 +24,7 @@ def bench_papers(
     save: bool,
     html: str | None,
 ) -> int:
-    """Tables and figures of five papers, measured on this GPU, beside their published numbers."""
+    """Tables and figures of five papers, measured on this GPU."""
     if save and small:
         raise click.UsageError("--save keeps results of full sizes, which --small does not make")
     from mixpert_py.bench.papers import run

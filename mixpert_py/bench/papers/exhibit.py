@@ -36,6 +36,8 @@ class Column:
         value = row.get(self.key)
         if value is None:
             return "–"
+        if isinstance(value, str):  # "inf" too, which JSON has no number for
+            return value
         return format(value * self.factor, self.spec) if self.spec else str(value)
 
 

@@ -16,6 +16,7 @@ from mixpert_py.bench.gemm.sizes import said
 from mixpert_py.bench.papers import egemm, legemm, markidis, mixpert, raihan
 from mixpert_py.bench.papers import page as pages
 from mixpert_py.bench.papers import place as places
+from mixpert_py.bench.papers.compiling import compile_all
 from mixpert_py.bench.papers.exhibit import Exhibit, Missing, Paper, Published
 from mixpert_py.bench.papers.place import Place
 from mixpert_py.errors import MixPertError, PlanError
@@ -51,6 +52,7 @@ def run(
 ) -> int:
     """Measure, write after every exhibit, print; the exit code, 1 where an exhibit failed.
 
+    One that failed, or that there was no time for, leaves what was measured of it before.
     Raises PlanError on unknown exhibits, DeviceError without a GPU unless it is a small run,
     MixPertError where `path` holds something else.
     """
@@ -60,19 +62,26 @@ def run(
     exhibits = chosen(only)
     end = perf_counter() + seconds
     record = read(path) if path is not None and path.exists() else {"exhibits": {}}
-    place = choose(small)
-    found = record["exhibits"]
+    if path is not None:
+        files.require_place(path)
+    found, failed = record["exhibits"], False
 
     def keep(id_: str, entry: Record) -> None:
+        nonlocal failed
+        failed |= "failed" in entry
+        if "rows" not in entry and "rows" in found.get(id_, {}):
+            return  # what was measured before is better than nothing
         found[id_] = entry
         if path is not None:
             files.replace(path, dumps(record).encode())
 
-    measure(exhibits, place, end, keep)
-    if html is not None:
-        write_page(record, html)
-    tables.show(SUMMARY, summary(found))
-    return int(any("failed" in found[exhibit.id] for exhibit in exhibits))
+    try:
+        measure(exhibits, choose(small), end, keep)
+    finally:  # interrupted, too: what there is
+        if html is not None:
+            write_page(record, html)
+        tables.show(SUMMARY, summary(found))
+    return int(failed)
 
 
 def choose(small: bool) -> Place:
@@ -84,6 +93,8 @@ def choose(small: bool) -> Place:
         if not small:
             raise
         return places.without_gpu()
+    for why in compile_all(small):
+        click.echo(f"a kernel: {why}", err=True)
     click.echo(f"kernels compiled: {perf_counter() - start:.1f} s", err=True)
     return place
 
@@ -94,8 +105,12 @@ def measure(
     end: float,
     keep: Callable[[str, Record], None],
 ) -> None:
-    """Every exhibit in turn; one that fails leaves the others. end: from when on none begins."""
-    for exhibit in exhibits:
+    """Every exhibit, first those of errors and of kept results, which are quick; one that fails
+    leaves the others.
+
+    end: from when on none begins.
+    """
+    for exhibit in sorted(exhibits, key=lambda exhibit: exhibit.gpu):
         start = perf_counter()
         entry = one(exhibit, place, start > end)
         spent = perf_counter() - start
@@ -184,10 +199,12 @@ def markdown(record: Record, page: str) -> str:
     found = record["exhibits"]
     shown = [found[exhibit.id] for exhibit in summarized(found)]
     where = dict.fromkeys(entry["where"] for entry in shown)
+    missing = [id_ for id_ in EXHIBITS if "rows" not in found.get(id_, {})]
+    left_out = f"Not measured yet: {', '.join(missing)}. " if missing else ""
     return (
         f"{tables.markdown(SUMMARY, summary(found))}\n\n"
         f"All tables and figures that can be measured on this device: [{page}]({page}). "
-        f"\\* quoted, not checked against the paper. {' '.join(where)} "
+        f"\\* quoted, not checked against the paper. {left_out}{' '.join(where)} "
         "Measured by `mixpert bench papers --save`.\n"
     )
 

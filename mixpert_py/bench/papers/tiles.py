@@ -9,14 +9,16 @@ from mixpert_py.bench.device_clock import timing
 from mixpert_py.bench.papers.columns import kept, where
 from mixpert_py.bench.papers.exhibit import Column, Found, Missing, Row
 from mixpert_py.bench.papers.place import RANGES, Place
-from mixpert_py.runtime.cuda.event_clock import in_turn
+from mixpert_py.runtime.cuda.event_clock import Call, in_turn
+from mixpert_py.runtime.cuda.tile import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 
 PIPELINED = "legemm"
 SIZES = (2048, 4096, 8192)
-LEAST = 1  # stage: what is copied is waited for; kernels of floating-point slices can do with that
+# Of the first what is copied is waited for: kernels of floating-point slices can do with one.
+STAGE = range(1, HOPPER.stages + 1)
 
 TILES = (
     *(Column("name", "product"), Column("m", "m"), Column("k", "k"), Column("n", "n")),
@@ -53,32 +55,38 @@ def tiles_headline(rows: Sequence[Row]) -> str:
     )
 
 
-def pipeline(place: Place) -> Found:
-    """The kernel alone, as it is and with fewer stages: copies run that many steps ahead."""
+def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, Call]]:
+    """The model's tile for an N × N × N product, and the kernel alone by its number of stages."""
     from mixpert_py.runtime.cuda.gemm import gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
-    assert place.clock is not None
-    scheme = get(PIPELINED)
+    scheme, n = get(PIPELINED), place.size(n)
     assert isinstance(scheme, Scheme)
+    a, b = place.uniform(RANGES["[-1, 1)"], n, n, n)
+    left, right = pack(by_rows(a), by_columns(b), scheme)
     kernels = kernel_times(place.xp.cuda.Device().id)
+    tile = kernels.best(scheme, n, n, 1, depth_of(scheme, n), False)
+    size = tile.shared // tile.stages
+    call = partial(gemm, left, right, scheme, place.xp.empty((n, n), "float32"))
+    return tile, {
+        few: partial(call, tile=replace(tile, stages=few, shared=few * size))
+        for few in STAGE
+        if few <= tile.stages
+    }
+
+
+def pipeline(place: Place) -> Found:
+    """The kernel alone, as it is and with fewer stages: copies run that many steps ahead."""
+    assert place.clock is not None
     rows: list[Row] = []
-    for n in place.sizes(SIZES):
-        a, b = place.uniform(RANGES["[-1, 1)"], n, n, n)
-        left, right = pack(by_rows(a), by_columns(b), scheme)
-        out = place.xp.empty((n, n), "float32")
-        tile = kernels.best(scheme, n, n, 1, depth_of(scheme, n), False)
-        size = tile.shared // tile.stages
-        call = partial(gemm, left, right, scheme, out)
-        calls = {
-            str(few): partial(call, tile=replace(tile, stages=few, shared=few * size))
-            for few in range(LEAST, tile.stages + 1)
-        }
-        samples = in_turn(place.clock, calls, place.rounds)
+    for n in SIZES:
+        tile, calls = by_stages(place, n)
+        named = {str(few): call for few, call in calls.items()}
+        samples = in_turn(place.clock, named, place.rounds)
         seconds = {int(few): timing(taken)["median"] for few, taken in samples.items()}
         rows += [
-            {"name": f"N = {n}", "tile": f"{tile.m} × {tile.n}", "stages": few, "seconds": spent}
-            | {"times": seconds[LEAST] / spent}
+            {"name": f"N = {place.size(n)}", "tile": f"{tile.m} × {tile.n}", "stages": few}
+            | {"seconds": spent, "times": seconds[STAGE[0]] / spent}
             for few, spent in seconds.items()
         ]
     return Found(

@@ -24,11 +24,12 @@ def bench_products(
     workers: int,
     seed: int | None,
 ) -> int:
-    """Random products, each held against what its scheme states; exit code 1 if one fails.
+    """Random products, each held against what its scheme states.
 
-    Shapes at and beside multiples of tiles, every layout in memory, family of operands, type and
-    scheme; complex operands, NaN, Inf and overflow now and then. Against FP64: the certificate,
-    what slices lost, and what was made of them. Complex products also against those of their parts.
+    Exit code 1 if one fails. Shapes at and beside multiples of tiles, every layout in memory,
+    family of operands, type and scheme; complex operands, NaN, Inf and overflow now and then.
+    Against FP64: the certificate, what slices lost, and what was made of them. Complex products
+    also against those of their parts.
     """
     from mixpert_py.bench.products import backend as backends
     from mixpert_py.bench.products import case, examine, sweep

@@ -11,11 +11,12 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any, NamedTuple
 
-from mixpert_py import process
 from mixpert_py.bench.soak import own_home
 from mixpert_py.bench.soak.verdict import Verdict
+from mixpert_py.runs import process
 from mixpert_py.runtime.code_cache import DIGEST
 
+LAST = 60.0  # seconds of a process that compiles nothing
 CUPY_DIGEST = 40  # hexadecimal digits of SHA-1, before the code in a file of CuPy's
 
 
@@ -29,14 +30,15 @@ class Answer(NamedTuple):
 def gate(backend: str, processes: int, patience: float) -> Verdict:
     """Start them, and one more when all are done, which has to find everything made.
 
-    backend: "cuda", or "reference" where kernels are compiled and not run. patience: seconds.
+    backend: "cuda", or "reference" where kernels are compiled and not run. patience: seconds for
+    all but the last, which has LAST.
     """
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
         home, begin = Path(folder), monotonic()
         answers = storm(backend, home, processes, begin + patience)
         spent = monotonic() - begin
         before = _times(home)
-        (last,) = storm(backend, home, 1, monotonic() + patience)
+        (last,) = storm(backend, home, 1, monotonic() + LAST)
         after = _times(home)
         files, broken = _looked_at(home)
     faults = list(_faults(answers, last))

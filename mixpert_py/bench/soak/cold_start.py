@@ -31,7 +31,7 @@ def main(backend: str, home: str) -> None:
 def _rewritten(home: Path) -> str:
     import numpy as np
 
-    from mixpert_py import in_memory
+    from mixpert_py.sources import in_memory
 
     script = home / "script.py"
     script.write_bytes(SOURCE)

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mixpert_py.bench import machine
-from mixpert_py.bench.soak.verdict import Verdict, keep
+
+if TYPE_CHECKING:
+    from mixpert_py.bench.soak.verdict import Verdict
 
 Chosen = click.Choice(["cuda", "reference"])
 SAVE = click.option("--save", is_flag=True, help="Keep the verdict beside the code.")
@@ -21,7 +24,9 @@ def bench_soak() -> None:
     """
 
 
-def _end(verdict: Verdict, save: bool) -> int:
+def _end(verdict: "Verdict", save: bool) -> int:
+    from mixpert_py.bench.soak.verdict import keep
+
     record = verdict.record()
     if save:
         keep(record)
@@ -101,7 +106,7 @@ def soak_load(
 @click.option("--threads", default=32, show_default=True, type=click.IntRange(2))
 @click.option("--count", default=1000, show_default=True, help="Products of each thread.")
 @click.option("--different", default=250, show_default=True, help="Of these at random.")
-@click.option("--seconds", default=450.0, show_default=True, help="At most, of threads.")
+@click.option("--seconds", default=450.0, show_default=True, help="At most; half of them alone.")
 @click.option("--largest", type=click.IntRange(1), help="Default: 1024 on a GPU, else 96.")
 @SAVE
 def soak_threads(
@@ -153,7 +158,7 @@ def soak_memory(size: int, save: bool) -> int:
 
     cupy = machine.gpu()
     with memory.CupyAllocator(cupy).installed() as allocator:
-        return _end(memory.gate(allocator, memory.products(cupy, size)), save)
+        return _end(memory.gate(allocator, memory.products(cupy, size), _say), save)
 
 
 @bench_soak.command("plans")
@@ -186,7 +191,9 @@ def soak_planted(save: bool) -> int:
 @bench_soak.command("cold")
 @click.option("--backend", type=Chosen, default="cuda", show_default=True)
 @click.option("--processes", default=64, show_default=True, type=click.IntRange(2))
-@click.option("--seconds", default=500.0, show_default=True, help="At most.")
+@click.option(
+    "--seconds", default=480.0, show_default=True, help="At most, and one more minute for the last."
+)
 @SAVE
 def soak_cold(backend: str, processes: int, seconds: float, save: bool) -> int:
     """Cold starts of many processes at once.

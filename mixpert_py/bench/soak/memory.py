@@ -51,11 +51,16 @@ class Tally:
         return self.as_alone + self.native + self.raised + len(self.wrong)
 
 
-def gate(allocator: Allocator, products: Mapping[str, Product]) -> Verdict:
+def gate(
+    allocator: Allocator, products: Mapping[str, Product], say: Callable[[str], None]
+) -> Verdict:
     """Every allocation of every product fails once alone, and once with all after it."""
     tally, most = Tally(), 0
     for name, product in products.items():
-        most = max(most, _judge(name, product, allocator, tally))
+        before = len(tally.wrong)
+        needed = _judge(name, product, allocator, tally)
+        say("\n".join([f"{name}: {needed} allocations", *tally.wrong[before:]]))
+        most = max(most, needed)
     return Verdict(
         "memory",
         f"{len(products)} kinds of products, {tally.count} times with an allocation that fails, "

@@ -5,10 +5,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from mixpert_py import process
 from mixpert_py.bench.soak import own_home
 from mixpert_py.bench.soak.verdict import Verdict
 from mixpert_py.errors import ProgramError
+from mixpert_py.runs import process
 
 PATIENCE = 120.0  # seconds
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from mixpert_py import in_memory
 from mixpert_py.runtime.code_cache import DIGEST
 from mixpert_py.runtime.kernels import compile as kernels
 from mixpert_py.runtime.model import known_devices, model_file
+from mixpert_py.sources import in_memory
 
 SOURCE = b"def f(a, b):\n    return a @ b\n"
 EVIL = b"evil"

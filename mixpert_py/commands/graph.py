@@ -1,0 +1,45 @@
+"""The command that shows which products feed which: `mixpert graph`."""
+
+import sys
+
+import click
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "dot", "svg", "json"]),
+    help="Default: as the ending of OUT says, else text.",
+)
+@click.option(
+    "--profile",
+    metavar="FILE",
+    help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
+)
+@click.option("-o", "--output", metavar="OUT", help="Write here.")
+def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output: str | None) -> int:
+    """Show which products' results can reach which others.
+
+    `-` reads a program from standard input.
+    """
+    from mixpert_py.graph import formats, run_profile
+    from mixpert_py.graph import graph as graph_of
+    from mixpert_py.sources import source_files
+
+    if paths == ("-",):
+        graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
+    else:
+        graphs = graph_of.of_files(f.path for f in source_files.source_files(paths, ()))
+    problems = [one.problem for one in graphs if one.problem is not None]
+    for problem in problems:
+        click.echo(f"mixpert: {problem}", err=True)
+    if profile is not None:
+        graphs = run_profile.with_profile(graphs, profile)
+    content = formats.rendered(graphs, form, output)
+    if output is None or output == "-":
+        click.echo(content, nl=False)
+    elif len(problems) < len(graphs):
+        formats.write(output, content, graphs)
+    return 2 if problems else 0

@@ -1,0 +1,82 @@
+"""The command that shows what a tuning did: `mixpert report`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mixpert_py.tuner.report.record import Record
+
+
+@click.command()
+@click.option("--html", "folder", metavar="DIR", help="Write DIR/index.html, a page of its own.")
+@click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
+@click.option("-o", "--output", metavar="FILE", help="Write the Markdown or JSON here.")
+@click.argument("plan", metavar="PLAN")
+@click.argument("script", required=False)
+def report(
+    folder: str | None,
+    as_markdown: bool,
+    as_json: bool,
+    output: str | None,
+    plan: str,
+    script: str | None,
+) -> None:
+    """Show what a tuning gained and tried, and why it stopped.
+
+    PLAN is what it wrote. SCRIPT is the program; default: the one beside PLAN that it was made
+    from.
+    """
+    from mixpert_py import config
+
+    if (folder is not None) + as_markdown + as_json != 1:
+        raise click.UsageError("give one of --html DIR, --md and --json")
+    if output is not None and folder is not None:
+        raise click.UsageError("-o is for --md and --json; --html names a folder")
+    loaded = config.load_plan(plan)
+    record = _record(Path(plan))
+    if as_json:
+        import msgspec
+
+        _give(json.dumps(msgspec.to_builtins(record), indent=2) + "\n", output)
+        return
+    from mixpert_py.tuning.reported_program import reported_program
+
+    beside = Path(plan).with_name(Path(record.provenance.source).name or "-")
+    place = Path(script) if script else beside
+    program = reported_program(record, loaded, place)
+    if folder is None:
+        from mixpert_py.tuner.report.markdown import markdown
+
+        _give(markdown(record, program), output)
+        return
+    from mixpert_py.tuner.report.page import page
+
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    target = Path(folder, "index.html")
+    _give(page(record, program), str(target))
+    click.echo(f"report written to {target}")
+
+
+def _record(plan: Path) -> "Record":
+    """Raises MixPertError where there is none."""
+    from mixpert_py.errors import MixPertError
+    from mixpert_py.tuner.report.record import read
+    from mixpert_py.tuning import trials
+
+    found = trials.latest(plan)
+    if found is None:
+        raise MixPertError(f"{plan}: no tuning is kept beside it; `mixpert tune` keeps one there")
+    return read(found, str(trials.beside(plan)))
+
+
+def _give(content: str, output: str | None) -> None:
+    from mixpert_py import files
+
+    if output is None or output == "-":
+        click.echo(content, nl=False)
+    else:
+        files.replace(Path(output), content.encode())

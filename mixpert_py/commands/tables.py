@@ -1,0 +1,246 @@
+"""What the commands print for people: tables on stdout, progress on stderr."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from mixpert_py.doctor import Finding
+from mixpert_py.plan import Criterion, Plan
+from mixpert_py.tuner.report.operands import cancellation_text
+from mixpert_py.tuner.report.table import Report
+from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
+
+if TYPE_CHECKING:
+    from mixpert_py.tuning.tuning import Tuned
+
+Records = Sequence[dict[str, Any]]
+
+
+class _Console(Console):
+    """A console that leaves it to its caller what a closed pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that is being handled
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A line on stderr while runs go on; yields what is to be told of each run before it starts."""
+    columns = (
+        TextColumn("run {task.completed}: {task.description}"),
+        BarColumn(24),  # pulses: how many runs the search will need is not known before
+        TimeElapsedColumn(),
+    )
+    console = _Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+    ) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def on_run(purpose: str) -> None:
+            bar.update(task, advance=1, description=purpose)
+
+        yield on_run
+
+
+def print_tuned(tuned: "Tuned") -> None:
+    """What `mixpert tune` found: headline, table, verification."""
+    console = _Console()
+    outcome, found = tuned.outcome, tuned.verification
+    if not tuned.predicted:
+        # The times of fresh processes in turn, not those of single trials.
+        outcome = replace(
+            outcome,
+            start=replace(outcome.start, seconds=found.native_seconds),
+            best=replace(outcome.best, seconds=found.seconds),
+        )
+    console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device))
+    console.print()
+    console.print(Text(_verdict(tuned)))
+    if tuned.limits.only is None:
+        for value in tuned.plan.criterion:
+            console.print(Text(f"  {value_line(value)}"))
+
+
+def _verdict(tuned: "Tuned") -> str:
+    outcome, found = tuned.outcome, tuned.verification
+    if outcome.interrupted:
+        return "Interrupted: the plan was not verified."
+    if not outcome.lowered:
+        return "Every product stays native."
+    error = f"error {error_text(found.error)}"
+    if tuned.limits.only is None:
+        error = f"errors at most {share_text(found.error)} of their budgets"
+    said = f"Verified in fresh processes: {error}"
+    if tuned.predicted:
+        return f"{said}."
+    unit = clock_unit((found.native_lowered,))
+    times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
+    if tuned.reverted:
+        return f"Verified in fresh processes: no faster ({times}); every product stays native."
+    said = f"{said}, time in the lowered products {times}."
+    if abs(found.native_seconds - found.seconds) > found.spread:
+        return said
+    vary = clock_unit((found.spread,)).quantity(found.spread)
+    return f"{said} The program's own times vary by {vary}, more than they differ."
+
+
+def value_line(value: Criterion) -> str:
+    """An observed value's error and budget."""
+    return (
+        f"{value.name}: {value.metric} error {error_text(value.achieved)} of {value.budget:.2g} "
+        "allowed"
+    )
+
+
+def print_sites(records: Records) -> None:
+    """The list of `mixpert sites`."""
+    table = _table("place", "expression", "kind", "", right=())
+    for record in records:
+        table.add_row(
+            Text(f"{record['path']}:{record['line']}:{record['column']}"),
+            Text(record["expression"]),
+            record["kind"],
+            Text(record["reason"] or "is rewritten"),
+        )
+    console = _Console()
+    if records:
+        console.print(table)
+    found = sum(record["rewritten"] for record in records)
+    console.print(f"{found} rewritten, {len(records) - found} left alone", highlight=False)
+
+
+def print_tiles(found: Mapping[str, Any]) -> None:
+    """What `mixpert tiles` explains; see `tiles_command.explained`."""
+    rows = found["tiles"]
+    unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
+    reasons = (name.replace(" ", "\n", 1) for name in rows[0]["goes by"])
+    memory, time = "shared\nmemory", f"kernel,\n{unit.name}"
+    columns = ("tile", "stages", memory, "tiles", "waves", *reasons, time)
+    table = _table(*columns, "", right=columns[1:])
+    table.columns[0].no_wrap = True
+    for row in rows:
+        table.add_row(
+            f"{row['m']} × {row['n']}",
+            str(row["stages"]),
+            f"{row['shared memory'] / 1024:.0f} KiB",
+            str(row["tiles"]),
+            _waves(row),
+            *(f"{value:.2f}" for value in row["goes by"].values()),
+            unit.number(row["seconds"]),
+            "← taken" if row["chosen"] else "",
+        )
+    console = _Console()
+    m, k, n = (found[edge] for edge in "mkn")
+    stack = f"{found['batch']} products of " if found["batch"] > 1 else ""
+    console.print(
+        f"{stack}{m} × {k} by {k} × {n}, {found['scheme']}, {found['device']}\n", highlight=False
+    )
+    console.print(table)
+    times = [unit.quantity(found[part]) for part in ("packing", "kernel", "seconds", "native")]
+    fast = found["native"] / found["seconds"]
+    console.print(
+        "\npacking {} + kernel {} = {}; the vendor's product {}, ".format(*times)
+        + f"{fast:.2f} times as long",
+        highlight=False,
+        soft_wrap=True,
+    )
+    known = all(row["measured"] for row in rows)
+    how = f"timed on one, {found['date']}" if known else "estimated from the rates of the chip"
+    console.print(f"Kernels: {how}.", highlight=False)
+
+
+def _waves(row: Mapping[str, Any]) -> str:
+    """Waves of tiles; of an uneven last one, that its tiles are cut along K."""
+    if not row["parts of the last"]:
+        return f"{row['waves']:.2f}"
+    return f"{row['waves']:.2f}, last ÷ {row['parts of the last']}"
+
+
+def print_profile(records: Records, file: TextIO | None = None) -> None:
+    """The table of `mixpert run --profile`, on stderr: stdout is the program's.
+
+    file: where it is printed instead.
+    """
+    # The program may have put something else in the place of sys.stderr.
+    console = _Console(file=file or sys.__stderr__)
+    if not records:
+        console.print("no product was called in this process")
+        return
+    unit = clock_unit(record["seconds"] for record in records)
+    time, moving = f"time, {unit.name}", f"moving, {unit.name}"
+    moved = any(record["transfer_seconds"] for record in records)
+    spread, cancels = "spread,\nbits", "cancels"
+    columns = ("line", "expression", "calls", "m × k × n", "ran", time, *[moving] * moved)
+    table = _table(
+        *columns,
+        spread,
+        cancels,
+        "not as planned",
+        right=("line", "calls", time, moving, spread, cancels),
+    )
+    for record in records:
+        m, k, n, _ = record["shapes"][0]
+        more = f" +{len(record['shapes']) - 1}" if len(record["shapes"]) > 1 else ""
+        table.add_row(
+            str(record["line"] or "–"),
+            Text(record["expression"]),
+            str(record["calls"]),
+            f"{m} × {k} × {n}{more}" if m or k or n else "–",
+            ", ".join(record["schemes"]) + _outliers(record["outliers"]),
+            unit.number(record["seconds"]),
+            *[unit.number(record["transfer_seconds"])] * moved,
+            "–" if record["spread"] is None else f"{record['spread']:.1f}",
+            cancellation_text(record["cancellation"]),
+            ", ".join(f"{reason} ({count})" for reason, count in record["reasons"].items()),
+        )
+    console.print(table)
+
+
+def _outliers(share: float) -> str:
+    """The largest share of blocks that left a product's slices, where there are any."""
+    return f", {100 * share:.2g} % outliers" if share else ""
+
+
+def print_plan(plan: Plan) -> None:
+    """A plan as a table."""
+    console = _Console()
+    for criterion in plan.criterion:
+        console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
+    table = _table(
+        "site", "expression", "scheme", "error", "native, ms", "ms", right=("native, ms", "ms")
+    )
+    for site in plan.site:
+        table.add_row(
+            Text(site.id),
+            Text(site.expression),
+            site.scheme + (" (locked)" if site.locked else ""),
+            error_text(site.error),
+            f"{site.native_ms:.3f}",
+            f"{site.ms:.3f}",
+        )
+    console.print(table)
+
+
+def print_findings(findings: Sequence[Finding]) -> None:
+    """The examination of `mixpert doctor`."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for finding in findings:
+        mark = Text("") if finding.fine else Text("missing", style="bold")
+        table.add_row(finding.what, Text(finding.found), mark)
+    _Console().print(table)
+
+
+def _table(*columns: str, right: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left")
+    return table

@@ -1,0 +1,130 @@
+"""Graph: the matrix products of a file as operators, and the edges along which values flow.
+
+Values are followed within a file, so a program of several files has one graph for each.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mixpert_py import config
+from mixpert_py.errors import MixPertError, named
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.sources import source_files
+
+MAX_TEXT = 40
+
+# Producer and consumer, as positions among the operators.
+Edge = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A product that is rewritten.
+
+    function: its qualified name, `<module>` outside of functions. line and column: 1-based.
+    expression: the source text in printable characters. share: of the time of all products in a
+    run, 0 … 1; None where no profile was given.
+    """
+
+    id: str
+    function: str
+    line: int
+    column: int
+    expression: str
+    share: float | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The graph of one file, or the `problem` for which there is none.
+
+    operators: in source order, a product behind those in its operands. edges: sorted; (p, s) where
+    a value computed from the result of operators[p] can reach an operand of operators[s].
+
+    seen: those that a run has shown, as a result was an operand itself; None without a profile.
+    extra: those of them that nobody can know from the source.
+    """
+
+    path: str
+    operators: tuple[Operator, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    problem: str | None = None
+    seen: frozenset[Edge] | None = None
+    extra: frozenset[Edge] = frozenset()
+
+    @cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """For each operator those that it feeds, in source order."""
+        after: list[list[int]] = [[] for _ in self.operators]
+        for producer, consumer in self.edges:
+            after[producer].append(consumer)
+        return tuple(map(tuple, after))
+
+    @cached_property
+    def cycles(self) -> tuple[tuple[int, ...], ...]:
+        """Operators that feed one another, or themselves, around a loop. No two cycles meet."""
+        import networkx  # a quarter of a second
+
+        whole: Any = networkx.DiGraph(self.edges)
+        return tuple(
+            sorted(
+                tuple(sorted(members))
+                for members in networkx.strongly_connected_components(whole)
+                if len(members) > 1 or whole.has_edge(*members, *members)
+            )
+        )
+
+    @cached_property
+    def cycle_of(self) -> dict[int, int]:
+        """The number of the cycle, from 1, that an operator is in."""
+        return {at: number for number, cycle in enumerate(self.cycles, 1) for at in cycle}
+
+
+def of_source(source: bytes, path: str, module: str) -> Graph:
+    """The graph of a source text. Raises SourceError, naming `path`, if it does not parse."""
+    with named(path, module):
+        sites = [site for site in analyze(source, module) if site.reason is None]
+        flow = dependencies(source, module)
+    sites.sort(key=lambda site: (site.span[1], -site.span[0]))  # `a @ b` before `a @ b @ c`
+    position = {site.id: at for at, site in enumerate(sites)}
+    operators = tuple(
+        Operator(site.id, _function(site.id), site.line, site.column, printable(site.expression))
+        for site in sites
+    )
+    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
+
+
+def of_files(paths: Iterable[str]) -> list[Graph]:
+    """The graph of each file, in order, each file once. What cannot be read has a `problem`."""
+    return [_of_file(path) for path in dict.fromkeys(paths)]
+
+
+def shown(text: str) -> str:
+    """A text as people see it: what is not printable escaped, and cut to MAX_TEXT characters."""
+    text = printable(text)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def percent(share: float) -> str:
+    """A share as people read it."""
+    return f"{100 * share:.1f} %"
+
+
+def printable(text: str) -> str:
+    """A text with what is not printable escaped: XML and terminals take the rest as it is."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _of_file(path: str) -> Graph:
+    try:
+        return of_source(source_files.read(path), path, config.module_name(Path(path)))
+    except MixPertError as error:
+        return Graph(path, problem=str(error))
+
+
+def _function(site: str) -> str:
+    """The qualified name in a site id, `module:qualname/kind~hash#n`."""
+    return site.partition(":")[2].rpartition("/")[0]

@@ -1,0 +1,1 @@
+"""A user's program, rewritten in memory and run in this process."""

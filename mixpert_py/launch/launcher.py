@@ -1,0 +1,187 @@
+"""Runs a Python program rewritten in memory, as `python` itself would have run it.
+
+The program is a real module `__main__` (so that pickling and spawned children find it), sees its
+own `sys.argv` and `sys.path[0]`, and its tracebacks and carets show the user's own lines, because
+the syntax tree is rewritten and not the text.
+"""
+
+import importlib.util
+import os
+import sys
+import threading
+import warnings
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+from mixpert_py import config
+from mixpert_py.errors import SourceError, named
+from mixpert_py.launch import tracebacks
+from mixpert_py.launch.spawning import tell_spawned_children
+from mixpert_py.runtime.in_force import InForce, set_default
+from mixpert_py.sources import in_memory
+
+LOOK = 0.02  # seconds between two looks at a thread that is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to run: its source, and all that `python` would have told it about itself.
+
+    argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be.
+    spec: for `-m`, else None.
+    """
+
+    source: bytes
+    filename: str
+    argv: tuple[str, ...]
+    module: str
+    path: str
+    spec: ModuleSpec | None = None
+
+    @property
+    def is_file(self) -> bool:
+        return not self.filename.startswith("<")
+
+
+def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python path arguments…`. Raises SourceError if there is no such file."""
+    source = read_source(Path(path))
+    folder = os.path.dirname(os.path.realpath(path))
+    return Program(
+        source,
+        os.path.join(os.getcwd(), path),
+        (path, *arguments),
+        config.module_name(Path(path)),
+        folder,
+    )
+
+
+def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python -m name arguments…`. Raises SourceError if there is no such module."""
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise SourceError(f"-m {name}: {error}") from None
+    except Exception as error:  # the package's own, from its __init__
+        raise SystemExit(tracebacks.report(error)) from None
+    finally:
+        sys.path.remove(folder)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise SourceError(f"-m {name}: no such module with Python source")
+    source = read_source(Path(spec.origin))
+    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec)
+
+
+def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
+    """`python -c text arguments…`."""
+    return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
+
+
+def read_source(path: Path) -> bytes:
+    """A source file's bytes. Raises SourceError, in one line, if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def compiled(program: Program, fuse: bool = False) -> CodeType:
+    """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
+
+    Warns in that case. fuse: as in `pipeline.analyze`. Raises SourceError if Python does not accept
+    the source.
+    """
+    try:
+        with named(program.argv[0], program.module):
+            made = in_memory.rewritten(program.source, program.module, program.filename, fuse=fuse)
+    except SourceError as refused:
+        try:
+            as_it_is = _as_it_is(program)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise refused from None
+        warnings.warn(f"{refused}: it runs as it is", stacklevel=2)
+        return as_it_is
+    try:
+        return made.code if made else _as_it_is(program)
+    except SyntaxError as error:  # `return` outside a function: found by the compiler only
+        line = error.lineno or 1  # the compiler names none where a byte is NUL
+        raise SourceError(f"{program.argv[0]}: line {line}: {error.msg}") from None
+
+
+def _as_it_is(program: Program) -> CodeType:
+    return compile(program.source, program.filename, "exec", dont_inherit=True)
+
+
+def main_module(program: Program) -> ModuleType:
+    """An empty `__main__` for the program, as `python` would have made it."""
+    main = ModuleType("__main__")
+    main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
+    if program.is_file:
+        main.__file__ = program.filename
+        main.__loader__ = SourceFileLoader("__main__", program.filename)
+        main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
+    else:
+        main.__loader__ = BuiltinImporter
+    main.__spec__ = program.spec
+    main.__package__ = program.spec.parent if program.spec else None
+    return main
+
+
+def execute(
+    program: Program,
+    rewritten: CodeType,
+    force: InForce,
+    *,
+    project: str | None = None,
+    insert_path: bool = False,
+) -> ModuleType:
+    """Run the program in this process, as `__main__`; returns the module it leaves behind.
+
+    force: what is in force for it, in all its threads and in children that it spawns.
+    project: the folder whose modules spawned children rewrite, too, when they import them.
+    insert_path: the program's folder is put before sys.path; else it takes the place of
+    sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
+    program raises, SystemExit too, is raised here.
+    """
+    main = main_module(program)
+    sys.modules["__main__"] = main
+    sys.argv = list(program.argv)
+    if insert_path:
+        sys.path.insert(0, program.path)
+    elif not sys.flags.safe_path:
+        sys.path[0] = program.path
+    set_default(force)
+    if program.is_file and program.spec is None:
+        tell_spawned_children(program.filename, force, project)
+    exec(rewritten, main.__dict__)
+    return main
+
+
+def wait_for_threads() -> None:
+    """Wait for the threads that `python` would wait for before it ends, and those they begin.
+
+    Those of a pool that the program left open wait for work: `python` would tell them to end.
+    """
+    while busy := next(filter(_is_busy, threading.enumerate()), None):
+        busy.join(LOOK)
+
+
+def _is_busy(thread: threading.Thread) -> bool:
+    is_awaited = thread is not threading.current_thread() and not thread.daemon
+    return is_awaited and not _waits_for_work(thread)
+
+
+def _waits_for_work(thread: threading.Thread) -> bool:
+    """Whether a thread is one of concurrent.futures' pools, and has nothing to do."""
+    pools = sys.modules.get("concurrent.futures.thread")
+    queue = None if pools is None else pools._threads_queues.get(thread)
+    if pools is None or queue is None or not queue.empty():
+        return False
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is pools._worker.__code__

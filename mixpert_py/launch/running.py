@@ -1,0 +1,157 @@
+"""`mixpert run`: a program rewritten in memory, run in this process, and what its products did."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mixpert_py import config, files
+from mixpert_py.errors import SourceError
+from mixpert_py.import_hook import ImportHook
+from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.launch.launcher import Program
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.trace import Trace
+from mixpert_py.sources import project
+
+if TYPE_CHECKING:
+    from mixpert_py.passes.call_site import CallSite
+
+# Site id → the file that it is in, and the call site.
+Places = dict[str, tuple[str, "CallSite"]]
+
+
+def project_hook(script: str | None, fuse: bool = False) -> ImportHook:
+    """The import hook for the project of a script, or of the current folder; installed.
+
+    fuse: as in `pipeline.analyze`, for the program too.
+    """
+    start = os.getcwd() if script is None else os.path.dirname(os.path.realpath(script))
+    hook = ImportHook(folder=project.folder_of(start), fuse=fuse)
+    hook.install()
+    return hook
+
+
+def run(
+    program: Program,
+    hook: ImportHook,
+    plan: Plan | None,
+    scheme: str | None,
+    trace: Trace | None,
+) -> int:
+    """Run a program and return the exit code that `python` would have given.
+
+    hook: rewrites the modules of the program's project; installed already. Raises SourceError if
+    the program does not parse, PlanError for an unknown scheme; what the program itself raises is
+    printed as `python` prints it.
+    """
+    config.check_scheme(scheme)
+    rewritten = launcher.compiled(program, hook.fuse)
+    force = InForce(
+        scheme=scheme,
+        plan=plan,
+        trace=trace,
+        find_plan=config.find_plan,
+        workspace_limit=config.workspace_limit(),
+    )
+    tracebacks.trim_in_threads()
+    code = 0
+    try:
+        launcher.execute(program, rewritten, force, project=hook.folder)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            code = stop.code or 0
+        else:
+            print(stop.code, file=sys.stderr)
+            code = 1
+    except BaseException as error:
+        code = tracebacks.report(error)
+    launcher.wait_for_threads()
+    return code
+
+
+def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:
+    """One record a call site that was called, longest first, ready for JSON."""
+    return records(trace, _places(program, hook), program.filename)
+
+
+def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
+    """The same of any code. elsewhere: the file of the sites that no place is known of."""
+    made = []
+    for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
+        path, place = places.get(site, (elsewhere, None))
+        made.append(
+            {
+                "id": site,
+                "path": path,
+                "line": place.line if place else None,
+                "expression": place.expression if place else "(called by name)",
+                "calls": record.calls,
+                "seconds": record.seconds,
+                "shapes": [[*shape, count] for shape, count in record.shapes.most_common()],
+                "schemes": dict(record.schemes.most_common()),
+                "reasons": {str(reason): n for reason, n in record.reasons.most_common()},
+                "outliers": record.outliers,
+                "transfer_seconds": record.transfer,
+                "sampled": record.sampled,
+                "spread": record.spread if record.sampled else None,
+                "cancellation": record.cancellation if record.sampled else None,
+                "fed_by": dict(record.fed_by),
+            }
+        )
+    return made
+
+
+def _places(program: Program, hook: ImportHook) -> Places:
+    """The call sites of the program and of the modules that it imported."""
+    from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
+
+    sources = [(program.filename, program.module, program.source)]
+    for path, module in hook.rewritten.values():
+        with suppress(SourceError):
+            sources.append((path, module, launcher.read_source(Path(path))))
+    places: Places = {}
+    for path, module, source in reversed(sources):
+        with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
+            places |= {site.id: (path, site) for site in analyze(source, module)}
+    return places
+
+
+def json_place(path: str | None) -> Path | None:
+    """Where the profile goes, whatever the program does to the current folder.
+
+    Raises SourceError, before anything is run, if it cannot be written there.
+    """
+    if path is None:
+        return None
+    place = Path(os.path.abspath(path))
+    try:
+        files.require_place(place)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
+    return place
+
+
+def write_json(records: list[dict[str, Any]], path: Path) -> None:
+    """The profile as a file. Raises SourceError if it cannot be written."""
+    try:
+        files.replace(path, json.dumps(records, indent=2).encode())
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
+
+
+def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:
+    """One line for each site with calls that did not take their planned scheme."""
+    lines = []
+    for record in records:
+        if record["reasons"]:
+            why = ", ".join(
+                f"{reason} ({n} call{'s' * (n != 1)})" for reason, n in record["reasons"].items()
+            )
+            path = program.argv[0] if record["path"] == program.filename else record["path"]
+            place = f"{path}:{record['line']}" if record["line"] else record["id"]
+            lines.append(f"{place}: {record['expression']}: ran native: {why}")
+    return lines

@@ -1,0 +1,13 @@
+"""What a child started by `spawn` imports as its main module: the user's script, rewritten.
+
+`multiprocessing` runs this file's namespace as `__mp_main__`, so the script is run right in it.
+"""
+
+import os
+
+from mixpert_py.launch.spawning import SpawnedJob
+
+if __name__ == "__mp_main__":
+    _job = SpawnedJob.told()
+    __file__ = os.fsdecode(_job.script)
+    exec(_job.namespace_code(), globals())

@@ -1,0 +1,75 @@
+"""Children that `multiprocessing` spawns, which import the main module anew: rewritten, too."""
+
+import atexit
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import msgspec
+
+from mixpert_py import config
+from mixpert_py.import_hook import ImportHook
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.in_force import InForce, set_default
+
+
+class SpawnedJob(msgspec.Struct, frozen=True):
+    """What a spawned child is told: which script to rewrite, and what is in force in it."""
+
+    script: bytes  # file names need not be text
+    project: bytes | None
+    scheme: str | None
+    backend: str | None
+    plan: Plan | None
+
+    @classmethod
+    def told(cls) -> "SpawnedJob":
+        """What this child was told by the process that spawned it."""
+        return msgspec.json.decode(Path(config.told_by_parent()).read_bytes(), type=cls)
+
+    def namespace_code(self) -> CodeType:
+        """Put in force what is to be, and return the rewritten script."""
+        from mixpert_py.launch import launcher  # which imports this file
+
+        limit = config.workspace_limit()
+        set_default(InForce(self.scheme, self.plan, self.backend, workspace_limit=limit))
+        if self.project is not None:
+            ImportHook(folder=os.fsdecode(self.project)).install()
+        return launcher.compiled(launcher.script(os.fsdecode(self.script)))
+
+
+def tell_spawned_children(script: str, force: InForce, project: str | None) -> None:
+    """Let children started by `spawn` import the rewritten program instead of the original.
+
+    Such a child imports the main module anew, from its file. It is told to import `spawned_main` in
+    its place, which rewrites that file and runs it. project: the folder whose modules it is to
+    rewrite when it imports them; None: it leaves them.
+    """
+    from multiprocessing import spawn
+
+    original: Any = getattr(spawn.get_preparation_data, "__wrapped__", spawn.get_preparation_data)
+
+    def get_preparation_data(name: str) -> dict[str, Any]:
+        data: dict[str, Any] = original(name)
+        if data.pop("init_main_from_path", None) is not None:
+            data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
+            config.tell_children(job_file())
+        return data
+
+    @cache
+    def job_file() -> str:
+        # A file, because a plan may be larger than an environment variable; made for the first
+        # child, because most programs spawn none.
+        descriptor, path = tempfile.mkstemp(prefix="mixpert-", suffix=".json")
+        atexit.register(Path(path).unlink, missing_ok=True)
+        folder = None if project is None else os.fsencode(project)
+        job = SpawnedJob(os.fsencode(script), folder, force.scheme, force.backend, force.plan)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(job))
+        return path
+
+    get_preparation_data.__wrapped__ = original  # type: ignore[attr-defined]
+    spawn.get_preparation_data = get_preparation_data

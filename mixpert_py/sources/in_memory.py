@@ -1,0 +1,162 @@
+"""Source text to rewritten code, without a file: what `run`, the import hook, the decorator and
+the notebook have in common.
+
+Compiled is the rewritten syntax tree, whose nodes keep their places, so that tracebacks and
+debuggers show the user's own lines.
+"""
+
+import ast
+import importlib.util
+import marshal
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+from mixpert_py import __version__, config
+from mixpert_py.errors import SourceError
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.code_cache import CodeCache
+
+ALIAS = "_mixpert"  # how the name of the added import begins
+
+Setting = dict[str, str | int | None]
+
+
+class InMemory(NamedTuple):
+    """A file's rewritten code. names: those by which it knows this package."""
+
+    code: CodeType
+    names: tuple[str, ...]
+
+
+def rewritten(
+    source: bytes,
+    module: str,
+    file: str,
+    plan: Plan | None = None,
+    scheme: str | None = None,
+    fuse: bool = False,
+) -> InMemory | None:
+    """The code of a rewritten source; None if there is nothing in it to rewrite.
+
+    The same source under the same plan and scheme is rewritten once and then found in the user's
+    cache folder. Raises SourceError, which names the module, if it cannot be rewritten or Python
+    does not accept it.
+    """
+    place, state = _key(source, module, file, plan, scheme, fuse)
+    kept = CodeCache(config.cache_folder() / "code")
+    payload = kept.load(place, state)
+    if payload is None:
+        with warnings.catch_warnings(record=True) as said:
+            payload = _payload(source, module, file, plan, scheme, fuse)
+        for one in said:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        # A cell or a line of a shell is not met again. What the compiler warned of in a script,
+        # `python` says in every run. And Python may be told to write no bytecode at all.
+        if not said and os.path.isfile(file) and not sys.dont_write_bytecode:
+            kept.keep(place, state, payload)
+    return InMemory(*marshal.loads(payload)) if payload else None
+
+
+def rewritten_tree(
+    source: bytes,
+    module: str,
+    file: str,
+    plan: Plan | None,
+    scheme: str | None,
+    fuse: bool = False,
+) -> ast.Module:
+    """The rewritten tree; runtime calls that stood in the source get schemes and blocks, too."""
+    from mixpert_py.passes.pipeline import rewrite_tree
+
+    tree = rewrite_tree(source, module, file, plan, scheme, fuse)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not _root(node).startswith(ALIAS):
+            continue
+        given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
+        if "site" not in given:  # what a call site evaluates first
+            continue
+        wanted = _wanted(given["site"], given.get("scheme"), plan, scheme)
+        node.keywords += [
+            ast.keyword(word, ast.Constant(value))
+            for word, value in wanted.items()
+            if value is not None and word not in given
+        ]
+        ast.fix_missing_locations(node)
+    return tree
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression such as `name.a(b)[c].d` begins with; "" if it is none."""
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Call(func=node) | ast.Attribute(value=node) | ast.Subscript(value=node):
+                pass
+            case _:
+                return ""
+    return node.id
+
+
+def _wanted(site: Any, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
+    """Scheme and block length of a call site, whose scheme may stand in the source already."""
+    entry = plan.find(site) if plan and isinstance(site, str) else None
+    if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
+        return {"scheme": entry.scheme, "block": entry.block}
+    return {"scheme": scheme}
+
+
+def _payload(
+    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
+) -> bytes:
+    """The rewritten code as bytes; none where there is nothing to rewrite."""
+    from mixpert_py.passes.pipeline import analyze
+
+    written_before = ALIAS.encode() in source
+    if not written_before and all(site.reason for site in analyze(source, module, fuse)):
+        return b""
+    try:
+        tree = rewritten_tree(source, module, file, plan, scheme, fuse)
+        names = tuple(_imported_names(tree))
+        if not names:
+            return b""
+        code = compile(tree, file, "exec", dont_inherit=True)
+    except SyntaxError as error:  # `return` outside a function: found by the compiler only
+        raise SourceError(f"{module}: line {error.lineno}: {error.msg}") from None
+    except RecursionError:
+        raise SourceError(f"{module}: nested too deeply for Python's compiler") from None
+    return marshal.dumps((code, names))
+
+
+def _imported_names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "mixpert_py" and (alias.asname or "").startswith(ALIAS):
+                    yield str(alias.asname)
+
+
+def _key(
+    source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
+) -> tuple[bytes, bytes]:
+    """What is compiled and under what plan; and from what, and by whom."""
+    sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
+    # Under `-X no_debug_ranges` code has no columns.
+    *_, column = next(iter(compile("0", "", "eval").co_positions()))
+    python = sys.implementation.cache_tag, sys.flags.optimize, column is None
+    place = repr((os.path.abspath(file), module, python, sites, scheme, fuse))
+    state = repr((sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version()))
+    return place.encode("utf-8", "surrogatepass"), state.encode("utf-8", "surrogatepass")
+
+
+@cache
+def _version() -> tuple[object, ...]:
+    """Our version, and the state of the files that rewrite: those of a checkout change often."""
+    own = Path(__file__)
+    files = [own, *sorted((own.parents[1] / "passes").rglob("*.py"))]
+    return (__version__, *((f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files))

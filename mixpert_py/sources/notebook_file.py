@@ -1,0 +1,157 @@
+"""Notebooks: the code cells are rewritten as one program, all else stays byte for byte."""
+
+import ast
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes import imports
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.edit import Edit, splice
+from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.source import parse
+from mixpert_py.plan import Plan
+from mixpert_py.sources.notebook_cells import Cell, code_cells
+from mixpert_py.sources.notebook_edit import json_edits
+from mixpert_py.sources.notebook_magics import plain
+from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A notebook after the change. sites: lines are counted in a cell. cells: that of each site."""
+
+    source: bytes
+    sites: tuple[CallSite, ...]
+    cells: tuple[int, ...]
+
+
+def rewrite_notebook(
+    raw: bytes, module: str, plan: Plan | None, scheme: str | None, fuse: bool
+) -> Changed:
+    """The notebook with its products as runtime calls, and the import in the first such cell.
+
+    Raises SourceError as `pipeline.rewrite` does, and for what is no notebook.
+    """
+    program = _read(raw)
+    tree = parse(program.text, module)
+    name = imports.alias(tree, program.text)
+    added = not imports.is_imported(tree, name)
+    head = f"import {imports.PACKAGE} as {name}\n" * added
+    source = f"{head}{program.text}".encode()
+    sites = analyze(source, module, fuse)
+    new = rewrite(source, module, plan, scheme, fuse).decode().split("\n")[added:]
+    old = program.text.split("\n")
+    if len(new) != len(old):
+        raise SourceError(f"{module}: the number of lines changes; the notebook is left as it is")
+    changes: dict[int, tuple[str, ...]] = {
+        i: (line,) for i, line in enumerate(new) if line != old[i]
+    }
+    if changes and added:
+        at = program.import_line(min(changes))
+        changes[at] = (
+            head.removesuffix("\n") + imports.MARK,
+            *changes.get(at, (program.line(at),)),
+        )
+    return program.changed(program.edits(changes), sites, added)
+
+
+def restore_notebook(raw: bytes, module: str) -> Changed:
+    """The notebook with the products put back; for what `rewrite_notebook` wrote, its input."""
+    program = _read(raw)
+    restored = restore(program.text.encode(), module)
+    old = program.text.split("\n")
+    new = restored.source.decode().split("\n")
+    changes: dict[int, tuple[str, ...]] = {}
+    if len(new) < len(old):
+        gone = next(i for i, line in enumerate(old) if _is_import(line))
+        new.insert(gone, old[gone])
+        changes[gone] = ()
+    changes |= {i: (line,) for i, line in enumerate(new) if line != old[i]}
+    return program.changed(program.edits(changes), restored.sites, False)
+
+
+def _is_import(line: str) -> bool:
+    return line.startswith(f"import {imports.PACKAGE} as ") and line.endswith(imports.MARK)
+
+
+def _read(raw: bytes) -> "_Program":
+    if len(raw) > MAX_NOTEBOOK_BYTES:
+        raise SourceError(f"larger than {MAX_NOTEBOOK_BYTES >> 20} MiB; such a notebook is skipped")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise SourceError("not a notebook: it is not UTF-8") from None
+    shown = [(cell, code) for cell in code_cells(text) if (code := plain(cell.text)) is not None]
+    return _Program(text, [cell for cell, _ in shown], [code for _, code in shown])
+
+
+@dataclass(frozen=True)
+class _Program:
+    """The code cells of a notebook, one behind the other. json: the file's text."""
+
+    json: str
+    cells: list[Cell]
+    codes: list[str]  # of each cell, with the lines of IPython hidden
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.codes)
+
+    @property
+    def starts(self) -> list[int]:
+        """The number of each cell's first line in the text, from 0."""
+        counts = (code.count("\n") + 1 for code in self.codes)
+        return list(accumulate(counts, initial=0))[:-1]
+
+    def line(self, number: int) -> str:
+        """A line as the notebook has it."""
+        index = bisect_right(self.starts, number) - 1
+        return self.cells[index].text.split("\n")[number - self.starts[index]]
+
+    def changed(self, edits: list[Edit], sites: Sequence[CallSite], added: bool) -> Changed:
+        """The notebook after the edits. added: a line before the text, which the sites count."""
+        starts = self.starts
+        lines = [site.line - 1 - added for site in sites]
+        cells = [bisect_right(starts, line) - 1 for line in lines]
+        placed = [
+            replace(site, line=line - starts[cell] + 1)
+            for site, line, cell in zip(sites, lines, cells, strict=True)
+        ]
+        numbers = tuple(self.cells[cell].number for cell in cells)
+        return Changed(splice(self.json, edits).encode(), tuple(placed), numbers)
+
+    def import_line(self, first: int) -> int:
+        """Where the import goes: before the cell of the first changed line, `__future__` first."""
+        index = bisect_right(self.starts, first) - 1
+        tree = ast.parse(self.codes[index])
+        future = [
+            s for s in tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"
+        ]
+        line = self.starts[index] + max((s.end_lineno or 0 for s in future), default=0)
+        if line > first:
+            raise SourceError("a product on the line of a future import; the notebook is left")
+        return line
+
+    def edits(self, changes: dict[int, tuple[str, ...]]) -> list[Edit]:
+        """The edits of the JSON text that put other lines in the place of some."""
+        edits = []
+        for cell, start in zip(self.cells, self.starts, strict=True):
+            at = 0
+            own = []
+            for number, line in enumerate(cell.text.split("\n"), start):
+                end = at + len(line)
+                match changes.get(number):
+                    case ():
+                        own.append(Edit(at, end + 1, "", True, 0))
+                    case (new,):
+                        own.append(Edit(at, end, new, True, 0))
+                    case (before, new):
+                        own.append(Edit(at, at, f"{before}\n", True, -1))
+                        own += [Edit(at, end, new, True, 0)] if new != line else []
+                at = end + 1
+            edits += json_edits(self.json, cell, own)
+        return edits

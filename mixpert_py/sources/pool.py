@@ -1,0 +1,99 @@
+"""Work shared out to several processes, any of which may be killed or run out of memory."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from typing import TypeVar
+
+from mixpert_py.sources.collector import collect_seldom
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# Items that a process is handed together: few, so that all processes end at about the same time.
+MOST_AT_ONCE = 8
+
+
+def each(
+    one: Callable[[Item], Result],
+    items: Sequence[Item],
+    jobs: int,
+    lost: Callable[[Item], Result],
+) -> Generator[Result, None, None]:
+    """one(item) for every item, in order, from `jobs` processes.
+
+    one: what a process can import. lost: the result, made here, for an item whose process died
+    although it had nothing else to do. What `one` raises is raised here.
+    """
+    size = max(1, min(MOST_AT_ONCE, len(items) // (8 * jobs)))
+    pool = _started(jobs)
+    make = partial(_make, one)
+    chunks = [items[i : i + size] for i in range(0, len(items), size)]
+    running = deque((chunk, _submitted(pool, make, chunk)) for chunk in chunks)
+    try:
+        while running:
+            if _is_broken(running[0][1]):
+                pool.shutdown()  # from here on every future that can be done is
+                _try_alone(running, jobs, one, lost)
+                pool = _started(jobs)
+                for _ in range(len(running)):
+                    chunk, made = running.popleft()
+                    again = _submitted(pool, make, chunk) if _is_broken(made) else made
+                    running.append((chunk, again))
+            yield from running.popleft()[1].result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error nobody waits for the others
+
+
+def _started(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, initializer=collect_seldom)
+
+
+def _make(one: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [one(item) for item in items]
+
+
+def _submitted(
+    pool: ProcessPoolExecutor, work: Callable[[Item], Result], item: Item
+) -> Future[Result]:
+    try:
+        return pool.submit(work, item)
+    except BrokenProcessPool as error:  # a process died while work was still being handed out
+        future = Future[Result]()
+        future.set_exception(error)
+        return future
+
+
+def _is_broken(future: Future[Result]) -> bool:
+    """Waits for it."""
+    return isinstance(future.exception(), BrokenProcessPool)
+
+
+def _try_alone(
+    running: deque[tuple[Sequence[Item], Future[list[Result]]]],
+    jobs: int,
+    one: Callable[[Item], Result],
+    lost: Callable[[Item], Result],
+) -> None:
+    """Put results in the place of the first `jobs` futures that have none.
+
+    When one process dies the others are ended, and nobody is told which it was. Chunks are begun
+    in order, so it had one of these, unless results were lost as well: then the next pool breaks
+    like this one, with fewer chunks left.
+    """
+    broken = [i for i, (_, future) in enumerate(running) if _is_broken(future)]
+    for i in broken[:jobs]:
+        chunk, _ = running[i]
+        made = Future[list[Result]]()
+        made.set_result([_alone(one, item, lost) for item in chunk])
+        running[i] = chunk, made
+
+
+def _alone(one: Callable[[Item], Result], item: Item, lost: Callable[[Item], Result]) -> Result:
+    with _started(1) as pool:
+        try:
+            return pool.submit(one, item).result()
+        except BrokenProcessPool:
+            return lost(item)

@@ -1,0 +1,158 @@
+"""`mixpert rewrite`, `unrewrite` and `sites`: each file in memory, before and after."""
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from mixpert_py import config
+from mixpert_py.errors import MixPertError, named
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.restoration import restore
+from mixpert_py.plan import Plan
+from mixpert_py.sources import notebook_file, pool, source_files
+from mixpert_py.sources.collector import collecting_seldom
+from mixpert_py.sources.source_files import SourceFile
+from mixpert_py.sources.time_limit import time_limit
+
+# Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
+MAX_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """One file before and after, or why there is no after.
+
+    sites: its products; of a restored file its runtime calls. With a reason: they stay as they are.
+    cells: in a notebook, the number of each site's code cell, and its line is counted there.
+    """
+
+    file: SourceFile
+    sites: tuple[CallSite, ...] = ()
+    before: bytes = b""
+    after: bytes = b""
+    problem: str | None = None
+    cells: tuple[int, ...] = ()
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def left(self) -> tuple[CallSite, ...]:
+        return tuple(site for site in self.sites if site.reason is not None)
+
+    def diff(self) -> str:
+        """The change as a unified diff; bytes that are no UTF-8 are shown escaped."""
+        old, new = (
+            text.decode("utf-8", "backslashreplace").splitlines(keepends=True)
+            for text in (self.before, self.after)
+        )
+        lines = difflib.unified_diff(old, new, f"a/{self.path}", f"b/{self.path}")
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The sites, ready for JSON."""
+        return [
+            {
+                "id": site.id,
+                "path": f"{self.path}:cell_{cell}" if cell else self.path,
+                "line": site.line,
+                "column": site.column,
+                "kind": site.kind,
+                "expression": site.expression,
+                "rewritten": site.reason is None,
+                "reason": site.reason,
+            }
+            for site, cell in zip_longest(self.sites, self.cells)
+        ]
+
+
+def rewrite_files(
+    files: Sequence[SourceFile],
+    plan: Plan | None = None,
+    scheme: str | None = None,
+    jobs: int = 1,
+    fuse: bool = False,
+) -> Iterator[Rewritten]:
+    """Rewrite each file in memory, in order. A file that cannot be is told by its `problem`.
+
+    fuse: as in `pipeline.analyze`.
+    """
+    return _each(partial(_rewrite_file, plan=plan, scheme=scheme, fuse=fuse), files, jobs)
+
+
+def restore_files(files: Sequence[SourceFile], jobs: int = 1) -> Iterator[Rewritten]:
+    """Undo the rewriting of each file in memory, in order; problems as in `rewrite_files`."""
+    return _each(_restore_file, files, jobs)
+
+
+def rewrite_source(
+    source: bytes,
+    file: SourceFile,
+    module: str,
+    plan: Plan | None = None,
+    scheme: str | None = None,
+    fuse: bool = False,
+) -> Rewritten:
+    """Rewrite a source text. Raises SourceError if it does not parse."""
+    with named(file.path, module):
+        if file.path.endswith(source_files.NOTEBOOK):
+            made = notebook_file.rewrite_notebook(source, module, plan, scheme, fuse)
+            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+        sites = analyze(source, module, fuse)
+        return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
+
+
+def restore_source(source: bytes, file: SourceFile, module: str) -> Rewritten:
+    """Undo the rewriting of a source text. Raises SourceError if it does not parse."""
+    with named(file.path, module):
+        if file.path.endswith(source_files.NOTEBOOK):
+            made = notebook_file.restore_notebook(source, module)
+            return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+        restored = restore(source, module)
+        return Rewritten(file, restored.sites, source, restored.source)
+
+
+def _each(
+    one: Callable[[SourceFile], Rewritten], files: Sequence[SourceFile], jobs: int
+) -> Iterator[Rewritten]:
+    if jobs <= 1 or len(files) <= 1:
+        for file in files:
+            with collecting_seldom():
+                result = one(file)
+            yield result
+        return
+    yield from pool.each(one, files, jobs, _lost)
+
+
+def _lost(file: SourceFile) -> Rewritten:
+    said = "its process was killed, or ran out of memory; the file is skipped"
+    return Rewritten(file, problem=f"{file.path}: {said}")
+
+
+def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:
+    try:
+        source = source_files.read(file.path)
+        with time_limit(MAX_SECONDS, file.path):
+            module = config.module_name(Path(file.path))
+            return rewrite_source(source, file, module, plan, scheme, fuse)
+    except MixPertError as error:
+        return Rewritten(file, problem=str(error))
+
+
+def _restore_file(file: SourceFile) -> Rewritten:
+    try:
+        source = source_files.read(file.path)
+        with time_limit(MAX_SECONDS, file.path):
+            return restore_source(source, file, config.module_name(Path(file.path)))
+    except MixPertError as error:
+        return Rewritten(file, problem=str(error))

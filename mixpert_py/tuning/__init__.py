@@ -1,0 +1,1 @@
+"""`mixpert tune` and `mixpert verify`: from a program and a budget to a plan that holds."""

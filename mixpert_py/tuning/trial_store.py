@@ -1,0 +1,237 @@
+"""The SQLite file that the runs of tunings are kept in, beside the plan file.
+
+SQLite's rollback journal and no write-ahead log: a run takes a second and its transaction a
+millisecond, so nothing is gained by a log, which is unsafe on network folders and leaves two more
+files behind when a process is killed.
+"""
+
+import hashlib
+import io
+import json
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mixpert_py.errors import MixPertError
+from mixpert_py.runs.run import Values
+
+APPLICATION = 0x4D695850  # in the file's header: "MiXP"
+SCHEMA = 2
+BUSY = 60.0  # seconds to wait for another process's transaction
+MOST_TUNINGS = 20  # finished ones, and as many unfinished ones
+
+TABLES = """
+CREATE TABLE tuning (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    subject TEXT NOT NULL, -- JSON: only a tuning of the same takes its runs
+    begun TEXT NOT NULL,
+    finished TEXT, -- NULL: interrupted, or not done yet
+    written TEXT, -- when its plan was
+    record TEXT -- JSON: what it ended with then
+);
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    tuning INTEGER NOT NULL REFERENCES tuning ON DELETE CASCADE,
+    made TEXT NOT NULL,
+    machine TEXT NOT NULL, -- JSON
+    purpose TEXT NOT NULL,
+    plan TEXT NOT NULL, -- JSON: site -> scheme
+    seconds REAL,
+    result TEXT, -- JSON: times, calls and schemes of every site
+    error REAL, -- that the search went by, NULL: not compared, or not a number
+    worst TEXT, -- the value that has this error
+    errors TEXT, -- JSON: value -> error, against the reference, NaN and Infinity too
+    problem TEXT, -- why it failed
+    digest TEXT, -- of its values
+    again INTEGER NOT NULL -- 1: whoever resumes makes this run again
+);
+CREATE INDEX run_of_tuning ON run (tuning);
+CREATE TABLE content ( -- values of runs, equal ones once
+    digest TEXT PRIMARY KEY,
+    names TEXT NOT NULL, -- JSON list
+    npz BLOB NOT NULL -- the arrays in this order
+);
+"""
+
+
+class Row(NamedTuple):
+    """A run as it is kept; the columns of that name."""
+
+    purpose: str
+    plan: str
+    seconds: float | None = None
+    result: str | None = None
+    error: float | None = None
+    worst: str = ""
+    errors: str = "{}"
+    problem: str | None = None
+    digest: str | None = None
+    again: bool = False
+
+
+class Store:
+    """An open file of trials. Where it cannot be read or written, sqlite3.Error is raised."""
+
+    def __init__(self, path: Path, read_only: bool = False) -> None:
+        """Raises MixPertError if the file is something else, or of another version."""
+        mode = "ro" if read_only else "rwc"
+        place = f"{path.absolute().as_uri()}?mode={mode}"
+        self._connection = sqlite3.connect(place, BUSY, isolation_level=None, uri=True)
+        try:
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            if not self._is_empty():
+                self._require_ours(path)
+            elif not read_only:
+                self._create()
+        except BaseException as error:
+            self.close()
+            if type(error) is sqlite3.DatabaseError:  # its children say more than this
+                said = f"{path}: not a file of trials ({error}); move it out of the way"
+                raise MixPertError(said) from None
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def begin(self, subject: str) -> int:
+        """A new tuning; its number. The oldest ones beyond MOST_TUNINGS go."""
+        with self._connection as it:
+            it.execute("BEGIN IMMEDIATE")
+            made = it.execute(
+                "INSERT INTO tuning (subject, begun) VALUES (?, ?)", (subject, _now())
+            )
+            self._prune()
+        assert made.lastrowid is not None
+        return made.lastrowid
+
+    def unfinished(self, subject: str) -> tuple[int, str] | None:
+        """Number and beginning of the newest unfinished tuning of a subject."""
+        found: tuple[int, str] | None = self._connection.execute(
+            "SELECT id, begun FROM tuning WHERE subject = ? AND finished IS NULL"
+            " ORDER BY id DESC LIMIT 1",
+            (subject,),
+        ).fetchone()
+        return found
+
+    def add(self, tuning: int, machine: str, row: Row, values: Values) -> None:
+        """Keep a run, all of it in one transaction. Equal values are kept once."""
+        if values:
+            row = row._replace(digest=_digest(values))
+        if not self._added(tuning, machine, row):
+            # Compressing takes long: not within a transaction, which others wait for.
+            self._added(tuning, machine, row, _packed(values))
+
+    def rows(self, tuning: int) -> list[Row]:
+        """The runs of a tuning that need not be made again, in the order they were made."""
+        columns = ", ".join(Row._fields)
+        query = f"SELECT {columns} FROM run WHERE tuning = ? AND NOT again ORDER BY id"
+        return [Row(*found) for found in self._connection.execute(query, (tuning,))]
+
+    def values(self, digest: str) -> Values:
+        """Values that were kept. Raises LookupError if they are gone."""
+        query = "SELECT names, npz FROM content WHERE digest = ?"
+        found = self._connection.execute(query, (digest,)).fetchone()
+        if found is None:
+            raise LookupError(f"no content {digest}")
+        names, npz = found
+        with np.load(io.BytesIO(npz), allow_pickle=False) as arrays:
+            return {name: arrays[f"arr_{i}"] for i, name in enumerate(json.loads(names))}
+
+    def end(self, tuning: int, record: str, finished: bool) -> None:
+        """Keep what a tuning ended with, this time; a finished one's values go."""
+        now = _now()
+        with self._connection as it:
+            it.execute("BEGIN IMMEDIATE")
+            it.execute(
+                "UPDATE tuning SET record = ?, written = ?, finished = ? WHERE id = ?",
+                (record, now, now if finished else None, tuning),
+            )
+            self._prune()
+
+    def latest(self) -> str | None:
+        """The record of the plan that was written last."""
+        found = self._connection.execute(
+            "SELECT record FROM tuning WHERE record IS NOT NULL"
+            " ORDER BY written DESC, id DESC LIMIT 1"
+        ).fetchone()
+        return None if found is None else str(found[0])
+
+    def _is_empty(self) -> bool:
+        return not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+    def _create(self) -> None:
+        self._connection.execute("PRAGMA auto_vacuum = FULL")  # what is dropped makes it smaller
+        with self._connection as it:
+            it.execute("BEGIN IMMEDIATE")
+            if self._is_empty():  # and not made by another process since
+                it.execute(f"PRAGMA application_id = {APPLICATION}")
+                it.execute(f"PRAGMA user_version = {SCHEMA}")
+                for statement in TABLES.split(";"):
+                    it.execute(statement)
+
+    def _require_ours(self, path: Path) -> None:
+        application = self._pragma("application_id")
+        version = self._pragma("user_version")
+        if application != APPLICATION:
+            raise MixPertError(f"{path}: not a file of trials; move it out of the way")
+        if version != SCHEMA:
+            raise MixPertError(
+                f"{path}: trials of schema {version}; this version reads {SCHEMA}; move the file "
+                "out of the way, or use the newer version"
+            )
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _added(
+        self, tuning: int, machine: str, row: Row, content: tuple[str, bytes] | None = None
+    ) -> bool:
+        """Add a run and the content of its digest; False, and nothing added, if that is needed."""
+        with self._connection as it:
+            it.execute("BEGIN IMMEDIATE")
+            if content is not None:
+                it.execute("INSERT OR IGNORE INTO content VALUES (?, ?, ?)", (row.digest, *content))
+            elif row.digest is not None:
+                query = "SELECT 1 FROM content WHERE digest = ?"
+                if it.execute(query, (row.digest,)).fetchone() is None:
+                    return False
+            names = ", ".join(("tuning", "made", "machine", *Row._fields))
+            marks = ", ".join("?" * (3 + len(row)))
+            it.execute(
+                f"INSERT INTO run ({names}) VALUES ({marks})", (tuning, _now(), machine, *row)
+            )
+        return True
+
+    def _prune(self) -> None:
+        for state in ("IS NULL", "IS NOT NULL"):
+            self._connection.execute(
+                f"DELETE FROM tuning WHERE finished {state} AND id NOT IN (SELECT id FROM tuning"
+                f" WHERE finished {state} ORDER BY finished DESC, id DESC LIMIT {MOST_TUNINGS})"
+            )
+        self._connection.execute(
+            "DELETE FROM content WHERE digest NOT IN (SELECT digest FROM run JOIN tuning"
+            " ON run.tuning = tuning.id WHERE digest IS NOT NULL AND finished IS NULL)"
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(" ")
+
+
+def _digest(values: Values) -> str:
+    """A name for what values hold, and are called."""
+    digest = hashlib.sha256()
+    for name, array in values.items():
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _packed(values: Values) -> tuple[str, bytes]:
+    """Names and contents, as columns of `content`."""
+    file = io.BytesIO()
+    np.savez_compressed(file, *values.values())
+    return json.dumps(list(values)), file.getvalue()

@@ -1,0 +1,188 @@
+"""Every run of a tuning, kept at once: an interrupted tuning goes on without making it again.
+
+The search does the same again as long as it measures the same. So a tuning that is resumed asks for
+the very runs that were made, in the same order, and is given them from the file.
+"""
+
+import json
+import platform
+import sqlite3
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mixpert_py import files
+from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.machine import machine
+from mixpert_py.runs.run import Run, Values
+from mixpert_py.runs.worker import Result
+from mixpert_py.tuning.trial_store import Row, Store
+
+TRIAL = "trial"  # the purpose of a run that may fail
+MOST_BYTES = 1 << 28  # of a run's values; with more of them it is made again
+
+
+def beside(plan: Path) -> Path | None:
+    """The trials file of a plan: `mlp.mixpert.trials.db` beside `mlp.mixpert.toml`.
+
+    None where the plan is written to a stream.
+    """
+    return None if files.is_stream(plan) else plan.with_name(f"{plan.stem}.trials.db")
+
+
+def latest(plan: Path) -> dict[str, Any] | None:
+    """What was recorded of the tuning that wrote a plan file last; None if nothing was.
+
+    Raises MixPertError if the file beside the plan is no trials file of this version.
+    """
+    path = beside(plan)
+    if path is None or not path.is_file():
+        return None
+    try:
+        with closing(Store(path, read_only=True)) as store:
+            record = store.latest()
+    except sqlite3.Error:
+        return None
+    return None if record is None else json.loads(record)
+
+
+class Trials:
+    """The runs of one tuning. Several threads may take and keep runs.
+
+    path: of the file; None: nothing is kept. resume: take over the runs of the newest unfinished
+    tuning of the same subject. say: told, in a line, what became of that, and once if nothing more
+    can be kept: that does not harm the tuning.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        resume: bool = False,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._path = path
+        self._resume = resume
+        self._say = say
+        self._subject = ""
+        self._machine = ""
+        self._tuning: int | None = None  # its number, once it has a run
+        self._writing = threading.Lock()
+        self._made: dict[tuple[str, str], deque[Row]] = defaultdict(deque)
+
+    def begin(self, subject: Mapping[str, Any]) -> None:
+        """Begin, or resume, the tuning of a subject: all that its runs depend on.
+
+        Raises MixPertError if there is a file which is not ours to write.
+        """
+        self._subject = json.dumps(subject, sort_keys=True)
+        self._machine = json.dumps({"host": platform.node(), **machine()})
+        # The file is made with the first run: a program that does not run leaves none.
+        if self._path is not None and self._path.exists():
+            try:
+                with closing(Store(self._path)) as store:
+                    if self._resume:
+                        self._take_over(store)
+            except (sqlite3.Error, OSError) as error:
+                self._give_up(error)
+        if self._resume and self._tuning is None:
+            self._say("no unfinished tuning of this program with these options; it begins anew")
+
+    def take(self, purpose: str, plan: Mapping[str, str]) -> Run | None:
+        """The next run for this purpose under this plan that was made before, if one was.
+
+        Raises ProgramError if it failed.
+        """
+        made = self._made[purpose, _text_of(plan)]
+        if not made:
+            return None
+        row = made.popleft()
+        if row.problem is not None:
+            raise ProgramError(row.problem)
+        try:
+            return self._run(row)
+        except Exception:  # whatever a damaged file makes of it: the run is made again
+            return None
+
+    def keep(self, purpose: str, plan: Mapping[str, str], run: Run) -> None:
+        """Keep a run that was made, on disk before this returns."""
+        fits = sum(array.nbytes for array in run.values.values()) <= MOST_BYTES
+        row = Row(
+            purpose,
+            _text_of(plan),
+            run.seconds,
+            msgspec.json.encode(run.result).decode(),
+            run.error,
+            _valid(run.worst),
+            json.dumps(dict(run.errors)),
+            again=not fits,
+        )
+        self._add(row, run.values if fits else {})
+
+    def keep_failure(self, purpose: str, plan: Mapping[str, str], problem: str) -> None:
+        """Keep that a run failed. Only of a trial is that a result; others are made again."""
+        if self._tuning is not None:
+            row = Row(purpose, _text_of(plan), problem=_valid(problem), again=purpose != TRIAL)
+            self._add(row, {})
+
+    def end(self, record: Mapping[str, Any], finished: bool) -> None:
+        """Keep what the plan that was written came from. A finished tuning is not resumed."""
+        if (tuning := self._tuning) is not None:
+            self._write(lambda store: store.end(tuning, json.dumps(record), finished))
+
+    def _take_over(self, store: Store) -> None:
+        if (found := store.unfinished(self._subject)) is not None:
+            self._tuning, begun = found
+            rows = store.rows(self._tuning)
+            for row in rows:
+                self._made[row.purpose, row.plan].append(row)
+            self._say(f"the tuning of {begun[:16]} UTC goes on; runs made: {len(rows)}")
+
+    def _run(self, row: Row) -> Run:
+        assert self._path is not None
+        assert row.result is not None
+        values: Values = {}
+        if row.digest is not None:
+            with closing(Store(self._path)) as store:
+                values = store.values(row.digest)
+        error = nan if row.error is None else row.error
+        result = msgspec.json.decode(row.result, type=Result)
+        return Run(result, values, error, row.worst, json.loads(row.errors))
+
+    def _add(self, row: Row, values: Values) -> None:
+        def step(store: Store) -> None:
+            if self._tuning is None:
+                self._tuning = store.begin(self._subject)
+            store.add(self._tuning, self._machine, row, values)
+
+        self._write(step)
+
+    def _write(self, step: Callable[[Store], None]) -> None:
+        """Take a step in the file; once one has failed, the others are left out."""
+        with self._writing:
+            if self._path is None:
+                return
+            try:
+                with closing(Store(self._path)) as store:
+                    step(store)
+            except (sqlite3.Error, OSError, MixPertError) as error:
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._say(f"{self._path}: runs are not kept from here on: {error}")
+        self._path = self._tuning = None
+        self._made.clear()
+
+
+def _text_of(plan: Mapping[str, str]) -> str:
+    return json.dumps(plan, sort_keys=True)
+
+
+def _valid(said: str) -> str:
+    """What SQLite takes: file names need not be valid Unicode."""
+    return said.encode(errors="backslashreplace").decode()

@@ -1,0 +1,197 @@
+"""`mixpert probe`: what it runs, prints and writes."""
+
+import datetime
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mixpert_py.commands import probing
+from mixpert_py.commands.probe import NAMES, probe
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.model.device_model import Instruction, Kernel
+from mixpert_py.runtime.model.model_file import load
+from mixpert_py.runtime.probes import registry
+from mixpert_py.runtime.probes.gpu import Found, Gpu
+from tests.mixpert_py.command import Mixpert
+
+TODAY = datetime.date(2026, 11, 22)
+NAME = "NVIDIA Nothing 100"
+
+FOUND = {
+    "clock": Found(
+        "1.8 GHz", {"chip": {"clock": 1.8e9, "clock_loaded": 1.6e9}}, record={"idle": 3e8}
+    ),
+    "fragments": Found("a map", drawings={"wmma": "<svg/>"}, record={"wmma": {"A": [[0]]}}),
+    "resources": Found(
+        "132",
+        {
+            "device": NAME,
+            "capability": 90,
+            "driver": "580.1",
+            "cuda": "13.0",
+            "chip": {"multiprocessors": 132, "memory": 1 << 37},
+            "registers": {"per_multiprocessor": 65536, "per_thread": 255},
+            "shared": {"per_multiprocessor": 233472, "per_block": 232448},
+            "l2": {"size": 62914560},
+        },
+    ),
+    "launch": Found("2 µs", {"launch": {"device": 1.5e-6, "host": 4e-6}}),
+    "memory": Found(
+        "fast",
+        {
+            "shared": {"bandwidth": 127.5, "latency": 29.0},
+            "l2": {"bandwidth": 7e12, "latency": 260.0},
+            "dram": {"bandwidth": 4.5e12, "copy": 4.2e12, "latency": 6e-7},
+        },
+    ),
+    "transfer": Found(
+        "slow",
+        {
+            "transfer": {"to_device": 5e10, "to_host": 5e10, "staged": 5e9},
+            "host": {"float32": 1e12},
+        },
+    ),
+    "instructions": Found(
+        "many",
+        {
+            "rates": {
+                "int8": 1.9e15,
+                "float16": 8e14,
+                "bfloat16": 8e14,
+                "tf32": 4e14,
+                "float32": 6e13,
+                "float64": 6e13,
+            },
+            "instruction": [
+                {"name": "one", "latency": 33.0, "chain": 30.0, "interval": 4.0, "rate": 1e15}
+            ],
+        },
+    ),
+    "numerics": Found("exact", {"accumulation": {"int8": {"overflow": "wraps"}}}),
+    "products": Found(
+        "quick",
+        {
+            "kernel": [
+                {"scheme": "int8x6", "m": 128, "n": 64, "base": 0.0, "tile": 2e-6, "step": 1e-6}
+            ],
+            "packing": [
+                {"scheme": "int8x6", "base": 1e-5, "rate": 3e12, "small": 1e-5, "length": 4e-9}
+            ],
+            "vendor": {"float32": 5e13, "float64": 6e13, "host": 2e-5, "product": 4e-5},
+        },
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Probes that find what they are said to find, and the names of those that ran."""
+    names: list[str] = []
+
+    def found(name: str) -> Any:
+        return lambda gpu: names.append(name) or FOUND[name]
+
+    monkeypatch.setattr(registry, "PROBES", {name: found(name) for name in FOUND})
+    monkeypatch.setattr(Gpu, "current", lambda: SimpleNamespace())
+    return names
+
+
+def call(*arguments: str) -> Result:
+    result = CliRunner().invoke(probe, arguments)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def test_the_names_are_those_of_the_probes() -> None:
+    assert tuple(registry.PROBES) == NAMES
+
+
+def test_without_a_gpu_it_is_one_line(mixpert: Mixpert) -> None:
+    said = mixpert("probe", CUDA_VISIBLE_DEVICES="")
+    assert said.code == 2
+    assert said.one_clear_line().startswith("mixpert: nothing to probe: ")
+    assert said.out == ""
+
+
+def test_all_of_them_make_a_model_that_is_found_again(ran: list[str]) -> None:
+    result = call()
+    assert ran == list(NAMES)
+    path = known_devices.path_of(NAME)
+    assert str(path) in result.output
+    assert "memory\n\nfast\n" in result.output
+    model = known_devices.find(NAME)
+    assert model == load(path)
+    assert (model.origin, model.device, model.cuda) == ("measured", NAME, "13.0")
+    assert model.date == datetime.date.today()
+    assert model.chip.multiprocessors == 132
+    assert model.chip.clock_loaded == 1.6e9
+    assert model.shared.per_block == 232448
+    assert model.shared.bandwidth == 127.5
+    assert model.instruction == [Instruction("one", 33.0, 30.0, 4.0, 1e15)]
+    assert model.accumulation.int8 is not None
+    assert model.kernel == [Kernel("int8x6", 128, 64, 0.0, 2e-6, 1e-6)]
+
+
+def test_a_file_instead(ran: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "model.toml"
+    assert call("-o", str(path)).exit_code == 0
+    assert load(path).device == NAME
+    assert not known_devices.path_of(NAME).exists()
+
+
+def test_some_of_them_write_no_model(ran: list[str], tmp_path: Path) -> None:
+    result = call("--only", "memory", "--only", "clock")
+    assert ran == ["memory", "clock"]
+    assert "written" not in result.output
+    assert not known_devices.path_of(NAME).exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--only", "memory", "-o", "x.toml"), "--output takes a whole model"),
+        (("--only", "memory", "--svg", "x"), "--svg draws the fragments"),
+        (("--only", "nothing"), "'nothing' is not one of 'clock', 'fragments'"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_anything_runs(
+    ran: list[str], arguments: tuple[str, ...], said: str
+) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+    assert ran == []
+
+
+def test_json_is_all_that_stands_on_stdout(ran: list[str], tmp_path: Path) -> None:
+    result = call("--json")
+    found = json.loads(result.stdout)
+    assert list(found) == list(NAMES)
+    assert found["fragments"] == {"wmma": {"A": [[0]]}}
+    assert found["clock"] == {"chip": {"clock": 1.8e9, "clock_loaded": 1.6e9}, "idle": 3e8}
+    assert "device model written to" in result.stderr
+
+
+def test_drawings(ran: list[str], tmp_path: Path) -> None:
+    assert call("--only", "fragments", "--svg", str(tmp_path / "a" / "b")).exit_code == 0
+    assert (tmp_path / "a" / "b" / "wmma.svg").read_text() == "<svg/>"
+
+
+def test_what_is_missing_is_named() -> None:
+    found = [one for name, one in FOUND.items() if name != "transfer"]
+    with pytest.raises(DeviceError, match=r"what was probed.*'transfer\.to_device': missing"):
+        probing.model(found, TODAY)
+    broken = Found("", {"launch": {"device": -1.0, "host": 1e-6}})
+    with pytest.raises(DeviceError, match=r"no device model: Expected `float` > 0.*launch"):
+        probing.model([*FOUND.values(), broken], TODAY)

@@ -1,0 +1,100 @@
+"""The profile of a tuning: what it says of operands, and which edges it saw."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.launch import launcher
+from mixpert_py.passes.pipeline import dependencies
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.preparation import prepare
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.command import Mixpert
+
+# The second product reads the first one's result where nobody can know it from the source; the
+# third reads a copy of it; its calls are many.
+PROGRAM = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((40, 60))
+wide = np.exp2(np.arange(60))
+c = (a * wide) @ a.T
+vars()["hidden"] = c
+d = hidden.T[1:] @ a
+e = c.copy()
+for _ in range(200):
+    e = np.dot(e, a @ a.T) / 1000
+flat = np.abs(a) @ np.abs(a.T)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "m.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
+    program = launcher.script(str(script))
+    prepared = prepare(program, Wish(Limits(Limit(1e-3)), backend="reference"))
+    assert prepared is not None
+    name = {operator.id: operator.expression for operator in prepared.operators}
+    edges = {(name[before], name[after]) for before, after in prepared.edges}
+    known = dependencies(program.source, "m").edges
+    assert known < prepared.edges
+    assert {(name[p], name[s]) for p, s in prepared.edges - known} == {
+        ("(a * wide) @ a.T", "hidden.T[1:] @ a")
+    }
+    assert ("a @ a.T", "np.dot(e, a @ a.T)") in edges
+    found = {operator.expression: operator for operator in prepared.operators}
+    loop, fed = found["np.dot(e, a @ a.T)"], found["a @ a.T"].id
+    assert (loop.calls, loop.sampled) == (200, 11)
+    assert loop.fed_by == {fed: 200}
+    assert 25 < found["(a * wide) @ a.T"].spread < 40
+    assert found["np.abs(a) @ np.abs(a.T)"].cancellation == 1
+    assert found["(a * wide) @ a.T"].cancellation > 1
+    assert {operator.transfer for operator in prepared.operators} == {0}
+
+
+def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:
+    done = mixpert("tune", "m.py", "--error", "1e-3", "--backend", "reference")
+    assert done.code == 0, done.err
+    record = json.loads(mixpert("report", "m.mixpert.toml", "--json").out)
+    entries = {entry["expression"]: entry for entry in record["operators"]}
+    assert entries["a @ a.T"]["sampled"] == 11
+    assert 2 < entries["a @ a.T"]["spread"] < 5
+    assert entries["a @ a.T"]["cancellation"] > 1
+    (fed,) = entries["hidden.T[1:] @ a"]["fed_by"]
+    assert fed == entries["(a * wide) @ a.T"]["id"]
+    said = mixpert("report", "m.mixpert.toml", "--md").out
+    table = said.partition("## Operands")[2].partition("## Plans")[0]
+    (line,) = [line for line in table.splitlines() if "np.dot" in line]
+    assert "| 11 of 200 |" in line
+    assert mixpert("report", "m.mixpert.toml", "--html", "page").code == 0
+    page = (tmp_path / "page/index.html").read_text()
+    assert "11 of 200" in page
+    assert "moving" not in page.partition('id="operands"')[2].partition("</section>")[0]
+    assert page.count("seen in the run, not in the source") == 1
+    assert 'unseen"' in page or "unseen " in page
+
+
+def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:
+    done = mixpert("run", "--profile", "--json", "run.json", "m.py")
+    assert done.code == 0
+    assert "cancels" in done.err
+    entries = {
+        entry["expression"]: entry for entry in json.loads((tmp_path / "run.json").read_text())
+    }
+    loop = entries["np.dot(e, a @ a.T)"]
+    assert (loop["calls"], loop["sampled"], loop["transfer_seconds"]) == (200, 11, 0)
+    assert loop["fed_by"] == {entries["a @ a.T"]["id"]: 200}
+    assert loop["cancellation"] > 1
+    assert 2 < loop["spread"] < 6
+    again = mixpert("run", "--json", "again.json", "m.py")
+    assert again.code == 0
+    same = ("id", "calls", "sampled", "spread", "cancellation", "fed_by")
+    others = {entry["id"]: entry for entry in json.loads((tmp_path / "again.json").read_text())}
+    for entry in entries.values():
+        assert {key: entry[key] for key in same} == {key: others[entry["id"]][key] for key in same}

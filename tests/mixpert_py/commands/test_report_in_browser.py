@@ -1,0 +1,137 @@
+"""The page of a real tuning in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.launch import launcher
+from mixpert_py.tuner.report.page import page
+from mixpert_py.tuner.report.record import read
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.reported_program import reported_program
+from mixpert_py.tuning.tuning_record import record
+from mixpert_py.tuning.wish import Wish
+from tests import browser
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+PROGRAM = """\
+import numpy as np
+
+rng = np.random.default_rng(0)
+
+
+def network(x, weights):
+    '''Not </script> the end.'''
+    for w in weights:
+        x = np.tanh(x @ w)
+    return np.dot(x, weights[0])
+
+
+result = network(rng.standard_normal((30, 30)), rng.standard_normal((2, 30, 30)))
+"""
+
+pytestmark = pytest.mark.skipif(browser.FOUND is None, reason="no Chromium is installed here")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a tuning."""
+    folder = tmp_path_factory.mktemp("page")
+    script = folder / "m.py"
+    script.write_text(PROGRAM)
+    tuned = tuned_program(
+        launcher.script(str(script)), Wish(Limits(Limit(1e-3)), backend="reference")
+    )
+    found = read(record(tuned, "m.mixpert.toml"), "m")
+    (folder / "index.html").write_text(page(found, reported_program(found, tuned.plan, script)))
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Page]:
+    with browser.browser() as one:
+        yield one
+
+
+@pytest.fixture
+def shown(path: Path, chromium: browser.Page) -> Iterator[browser.Page]:
+    """The page, opened; it has complained of nothing when the test is over."""
+    chromium.errors.clear()
+    chromium.open(path)
+    yield chromium
+    assert chromium.errors == []
+
+
+def highlighted(page: browser.Page) -> set[str]:
+    """The sections in which something is highlighted."""
+    return set(
+        page.evaluate(
+            "[...document.querySelectorAll('.chosen-op')].map(e => e.closest('section').id)"
+        )
+    )
+
+
+EVERYWHERE = {"time", "operators", "operands", "source", "graph", "trials"}
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["#op-1 code", "#source-1", ".mark[data-op='1']", ".graph [id='1-1'] text", "#time a"],
+    ids=["row", "note", "mark", "graph", "bar"],
+)
+def test_a_click_highlights_an_operator_everywhere(shown: browser.Page, selector: str) -> None:
+    assert highlighted(shown) == set()
+    shown.click(selector)
+    assert highlighted(shown) == EVERYWHERE
+    assert shown.evaluate("document.querySelectorAll('#operators .chosen-op').length") == 1
+    assert not shown.evaluate("document.getElementById('selected').hidden")
+    shown.press("Escape")
+    assert highlighted(shown) == set()
+    assert shown.evaluate("document.getElementById('selected').hidden")
+
+
+def test_columns_are_sorted_by_a_click(shown: browser.Page) -> None:
+    lines = "[...document.querySelectorAll('#operators tbody tr')].map(r => +r.cells[1].innerText)"
+    shown.click("#operators th:nth-child(2) button")
+    up = shown.evaluate(lines)
+    shown.click("#operators th:nth-child(2) button")
+    assert shown.evaluate(lines) == up[::-1]
+    assert up == sorted(up)
+    assert len(set(up)) == 2
+
+
+def test_a_point_and_its_plan_are_joined(shown: browser.Page) -> None:
+    shown.click(".point[data-trial='2']")
+    assert shown.evaluate("location.hash") == "#trial-2"
+    names = "[...document.querySelectorAll('.pointed')].map(e => e.dataset.trial)"
+    shown.evaluate(
+        "document.querySelector(\".point[data-trial='1']\").dispatchEvent("
+        "new MouseEvent('mouseover', {bubbles: true}))"
+    )
+    assert shown.evaluate(names) == ["1", "1"]
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_the_window_and_can_be_read(shown: browser.Page, width: int, scheme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    shown.call("Emulation.setEmulatedMedia", features=features)
+    shown.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    dark = shown.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (scheme == "dark")
+    assert len(shown.picture()) > 10_000
+
+
+def test_it_prints(shown: browser.Page) -> None:
+    assert shown.call("Page.printToPDF", printBackground=True)["data"]
+    shown.call("Emulation.setEmulatedMedia", media="print")
+    assert shown.evaluate("getComputedStyle(document.getElementById('selected')).display") == "none"
+    shown.call("Emulation.setEmulatedMedia", media="")

@@ -1,0 +1,554 @@
+"""`mixpert tune`: a plan within the budget, or one clear line and nothing changed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mixpert_py import plan
+from mixpert_py.commands.tune import SEARCHES
+from mixpert_py.errors import BudgetError, ProgramError
+from mixpert_py.launch import launcher
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.plan import Plan
+from mixpert_py.runs.worker import SiteResult
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.tuner import search
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuning.clock import Cost
+from mixpert_py.tuning.comparison import Comparison
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.judge import Judge
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.command import IMPORTABLE, ROOT, Mixpert
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+CHAIN = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((300, 300))
+b = a @ a
+c = b.dot(a)
+"""
+
+
+def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
+    """An injected clock: float32 takes half of a native product's time."""
+    work = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+    return work / 2 if scheme == "float32" else float(work)
+
+
+def float32_is_slower(site: str, trace: SiteResult, scheme: str) -> float:
+    """An injected clock: the casts cost more than float32 saves."""
+    return 1 / float32_is_faster(site, trace, scheme)
+
+
+def tuned(path: Path, budget: float, cost: Cost | None, existing: Plan | None = None) -> Tuned:
+    return tuned_program(
+        launcher.script(str(path)), Wish(Limits(Limit(budget))), existing=existing, cost=cost
+    )
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.py"
+    path.write_text(CHAIN)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    """The chain, tuned to a wide budget."""
+    path = tmp_path_factory.mktemp("lowered") / "chain.py"
+    path.write_text(CHAIN)
+    return tuned(path, 1e-4, float32_is_faster)
+
+
+def schemes(found: Tuned) -> list[str]:
+    """Schemes in the order of the source."""
+    lines = {verdict.operator.id: verdict.operator.line for verdict in found.outcome.verdicts}
+    chosen = found.plan.schemes()
+    return [chosen[site] for site in sorted(chosen, key=lines.__getitem__)]
+
+
+def test_everything_is_lowered_within_a_wide_budget(chain: Path, lowered: Tuned) -> None:
+    found = lowered
+    assert schemes(found) == ["float32", "float32"]
+    assert 0 < found.verification.error <= 1e-4
+    assert {value.name for value in found.plan.criterion} == {"b", "c"}
+    assert max(value.achieved for value in found.plan.criterion) == found.verification.error
+    rerun = tuned(chain, 1e-4, float32_is_faster)
+    assert rerun.plan.schemes() == found.plan.schemes()
+
+
+def test_a_tiny_budget_keeps_everything_native(chain: Path) -> None:
+    found = tuned(chain, 1e-15, float32_is_faster)
+    assert schemes(found) == ["native", "native"]
+    assert not found.outcome.lowered
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.OVER_BUDGET}
+    assert len(found.outcome.trials) == 3, "each was probed"
+    assert found.verification.error == 0
+
+
+def test_what_is_slower_stays_native(chain: Path) -> None:
+    found = tuned(chain, 1e-4, float32_is_slower)
+    assert schemes(found) == ["native", "native"]
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_FASTER}
+
+
+def test_a_locked_site_keeps_its_scheme(chain: Path, lowered: Tuned) -> None:
+    first = lowered.plan.site[0]
+    locked = plan.loads(
+        plan.dumps(Plan(site=[plan.Site(id=first.id, scheme="native", locked=True)]))
+    )
+    found = tuned(chain, 1e-4, float32_is_faster, existing=locked)
+    assert found.plan.schemes()[first.id] == "native"
+    assert sorted(schemes(found)) == ["float32", "native"]
+    assert {site.id: site.locked for site in found.plan.site}[first.id]
+
+
+CHOLESKY = ROOT / "samples" / "cholesky.py"
+
+
+def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
+    chain: Path, lowered: Tuned
+) -> None:
+    plan.save(lowered.plan, chain.with_name("chain.mixpert.toml"))
+    again = tuned(chain, 1e-15, float32_is_faster)
+    assert schemes(again) == ["native", "native"]
+    # Had the old plan been in force, float32 would have shown no error against "native".
+    assert all(trial.measurement.error > 1e-9 for trial in again.outcome.trials[1:])
+
+
+def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
+    found = tuned_program(
+        launcher.script(str(chain)), Wish(Limits(Limit(1e-5)), backend="reference")
+    )
+    assert found.predicted
+    assert set(schemes(found)) <= {"int8x6", "int8x8", "int8x10"}
+    assert found.outcome.best.seconds < found.outcome.start.seconds / 3
+    for verdict in found.outcome.verdicts:
+        assert {"int8x10", "int8x1"} < verdict.operator.local_errors.keys()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: Mixpert) -> None:
+    options = "--error", "1e-5", "--backend", "reference", "--search", search, "--json"
+    chain.write_text(CHAIN.replace("300", "96").replace("c = b.dot(a)\n", ""))
+    done = mixpert("tune", *options, str(chain))
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert set(found["schemes"].values()) <= {"int8x6", "int8x8", "int8x10"}
+    assert found["error"] <= 1e-5
+
+
+def test_the_searches_are_the_tuners() -> None:
+    assert tuple(search.SEARCHES) == SEARCHES
+    assert next(iter(search.SEARCHES)) == search.DEFAULT
+
+
+AMPLIFIED = """\
+import sys
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((96, 96))
+b = a @ a
+exact = (a[:, :, None] * a).sum(axis=1)
+c = (b - float(sys.argv[1]) * exact) @ a  # what is left of b has its error, and is smaller
+"""
+
+
+def test_a_plan_holds_on_the_hold_out_too(tmp_path: Path, mixpert: Mixpert) -> None:
+    path = tmp_path / "s.py"
+    path.write_text(AMPLIFIED)
+
+    def tune(*options: str) -> dict[str, Any]:
+        options = "--error", "1e-3", "--backend", "reference", "--compare", "c", *options
+        done = mixpert("tune", *options, "--json", str(path), "0")
+        assert done.code == 0, done.err
+        return dict(json.loads(done.out))
+
+    alone, held = tune(), tune("--hold-out", "0.99")
+    assert set(alone["schemes"].values()) == {"int8x3"}
+    assert held["error"] < held["hold_out"] <= 1e-3
+    assert alone["time_after"] < held["time_after"] < held["time_before"]
+    for options in (["--hold-out", "'"], ["--hold-out-error", "1e-3"]):
+        said = mixpert("tune", "--error", "1e-3", *options, str(path), "1")
+        assert said.code == 2
+        assert "hold-out" in said.err
+
+
+def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:
+    trials = 0
+
+    def on_run(purpose: str) -> None:
+        nonlocal trials
+        trials += purpose == "trial"
+        if trials == 2:
+            raise KeyboardInterrupt
+
+    wish = Wish(Limits(Limit(1e-4)), search="greedy", hold_out=())
+    found = tuned_program(launcher.script(str(chain)), wish, None, on_run, float32_is_faster)
+    assert found.outcome.interrupted
+    assert found.outcome.lowered
+    assert found.hold_out is None
+
+
+def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
+    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300), dtype=np.float32)"))
+    found = tuned(chain, 1e-15, float32_is_faster)
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.START_OVER_BUDGET}
+    assert 1e-8 < found.outcome.start.error < 1e-5
+
+
+def test_noisy_programs_are_refused_by_name(chain: Path) -> None:
+    chain.write_text(CHAIN.replace("default_rng(0)", "default_rng()"))
+    with pytest.raises(BudgetError, match=r"'[abc]' differs by .* between native runs"):
+        tuned(chain, 1e-3, float32_is_faster)
+
+
+def test_observed_values_are_what_is_compared(chain: Path) -> None:
+    # c is noise; only what is observed counts.
+    chain.write_text(
+        f"{CHAIN}import mixpert_py\nmixpert_py.observe('first', b)\n"
+        "c[:] = np.random.default_rng().random(c.shape)\n"
+    )
+    found = tuned(chain, 1e-4, float32_is_faster)
+    assert found.verification.worst == "first"
+    assert found.plan.criterion[0].name == "first"
+
+
+def test_the_last_results_are_compared_where_no_variable_is_left(chain: Path) -> None:
+    body = "".join(f"    {line}\n" for line in CHAIN.splitlines()[1:])
+    chain.write_text(f"import numpy as np\ndef main():\n{body}main()\n")
+    found = tuned(chain, 1e-4, float32_is_faster)
+    assert found.verification.worst.startswith("chain:main/dot~")
+    assert found.verification.error > 0
+
+
+CLI_BAD = [
+    ("no parse", "x = (1 @\n", 2, "s.py: line 1"),
+    ("raises", "import numpy as np\nnp.eye(2) @ np.eye(2)\n1 / 0\n", 2, "ZeroDivisionError"),
+    ("exits", "import sys, numpy as np\nnp.eye(2) @ np.eye(2)\nsys.exit(3)\n", 2, "exit code 3"),
+    ("kills itself", "import os\na @ b if 0 else os.kill(os.getpid(), 9)\n", 2, "signal 9"),
+    ("leaves early", "import os\na @ b if 0 else os._exit(0)\n", 2, "left before its end"),
+    ("hangs", "import time\na @ b if 0 else time.sleep(60)\n", 2, "still running after 3 s"),
+    ("NaN", "import numpy as np\nx = np.eye(2) @ np.eye(2) * np.nan\nprint(x)\n", 2, "finite"),
+    ("nothing left", "import numpy as np\ndef f(a): a @ a; return 1\nf(1)\n", 2, "TypeError"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"), [row[1:] for row in CLI_BAD], ids=[row[0] for row in CLI_BAD]
+)
+def test_a_program_that_fails_gets_a_clear_line_and_its_last_words(
+    tmp_path: Path, mixpert: Mixpert, text: str, code: int, word: str
+) -> None:
+    (tmp_path / "s.py").write_text(text)
+    said = mixpert("tune", "--error", "1e-4", "--time-limit", "3", "s.py")
+    assert said.code == code
+    assert word in said.err
+    assert said.err.startswith("mixpert: ")
+    assert "mixpert_py" not in said.err
+    assert set(os.listdir(tmp_path)) <= {"s.py", "s.mixpert.trials.db"}
+
+
+OPTIONS_BAD = [
+    ("a missing file", ["--error", "1", "none.py"], "no such file"),
+    ("a folder", ["--error", "1", "."], "is a directory"),
+    ("no budget", ["chain.py"], "--error"),
+    ("a budget that is no number", ["--error", "x", "chain.py"], "--error"),
+    ("a negative budget", ["--error", "-1", "chain.py"], "--error"),
+    ("a NaN budget", ["--error", "nan", "chain.py"], "--error"),
+    ("an unknown criterion", ["--error", "1", "--criterion", "x", "chain.py"], "frobenius"),
+    ("an unknown backend", ["--error", "1", "--backend", "x", "chain.py"], "reference"),
+    ("no CUDA here", ["--error", "1", "--backend", "cuda", "chain.py"], "cuda"),
+    ("a missing variable", ["--error", "1", "--compare", "zzz", "chain.py"], "zzz"),
+    ("a missing array file", ["--error", "1", "--compare", "z.npy", "chain.py"], "z.npy"),
+    ("a malformed old plan", ["--error", "1", "-o", "p.toml", "chain.py"], "p.toml:1: key 'x'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"), [row[1:] for row in OPTIONS_BAD], ids=[row[0] for row in OPTIONS_BAD]
+)
+def test_bad_options_get_a_clear_line(
+    chain: Path, mixpert: Mixpert, arguments: list[str], word: str
+) -> None:
+    (chain.parent / "p.toml").write_text("x = 1\n")
+    said = mixpert("tune", *arguments)
+    assert said.code == 2
+    assert word in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    assert sorted(os.listdir(chain.parent)) == ["chain.py", "p.toml"]
+
+
+def test_no_site_at_all(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("print(1)\n")
+    said = mixpert("tune", "--error", "1", "s.py")
+    assert said.code == 0
+    assert said.err == "s.py: no matrix product to tune; no plan was written\n"
+    assert os.listdir(tmp_path) == ["s.py"]
+
+
+def test_the_command_writes_a_plan_and_prints_a_table(chain: Path, mixpert: Mixpert) -> None:
+    said = mixpert("tune", "--error", "1e-15", "chain.py")
+    assert said.code == 0, said
+    for word in ("a @ a", "b.dot(a)", "native", "over budget", "Every product stays native"):
+        assert word in said.out
+    made = plan.load(chain.with_name("chain.mixpert.toml"))
+    assert set(made.schemes().values()) == {"native"}
+    assert made.provenance.command == "mixpert tune --error 1e-15 chain.py"
+    assert made.provenance.blas_threads > 0
+    shown = mixpert("plan", "show", "chain.mixpert.toml")
+    assert shown.code == 0
+    assert "b.dot(a)" in shown.out
+    assert mixpert("plan", "validate", "chain.mixpert.toml").out.endswith("valid, 2 call sites\n")
+
+
+def test_options_may_stand_behind_the_script(chain: Path, mixpert: Mixpert) -> None:
+    chain.write_text(
+        f"{CHAIN}import sys\nassert sys.argv[1:] == ['-o', '--json', '--error', '2']\n"
+    )
+    said = mixpert("tune", "chain.py", "--error", "1e-15", "-o", "p.toml", "--", "-o", "--json",
+                   "--error", "2")  # fmt: skip
+    assert said.code == 0, said
+    assert plan.load(chain.with_name("p.toml")).criterion[0].budget == 1e-15
+    chain.write_text(f"{CHAIN}import sys\nassert sys.argv[1:] == ['x', '-o', '--json']\n")
+    said = mixpert("tune", "--error", "1e-15", "chain.py", "-o", "q.toml", "x", "-o", "--json")
+    assert said.code == 0, said
+    assert chain.with_name("q.toml").exists()
+
+
+def test_the_result_as_json(chain: Path, mixpert: Mixpert) -> None:
+    said = mixpert("tune", "--error", "1e-3", "--json", "--backend", "reference", "chain.py")
+    found = json.loads(said.out)
+    assert found["unit"] == "products"
+    assert len(found["operators"]) == 2
+    assert found["verification"]["error"] <= 1e-3
+
+
+def test_a_gpu_that_is_not_here(
+    chain: Path, mixpert: Mixpert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times are those of its model: here one whose vendor's products are slow, small ones too."""
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(chain.parent))
+    known = known_devices.find("h200")
+    slow = msgspec.structs.replace(known.vendor, float32=1e10, float64=1e10)
+    known_devices.keep(msgspec.structs.replace(known, vendor=slow))
+    said = mixpert("tune", "--error", "1e-4", "--device", "h200", "chain.py")
+    assert said.code == 0, said.err
+    assert said.out.startswith("Predicted for the products on NVIDIA H200: ")
+    said = mixpert("report", "chain.mixpert.toml", "--json")
+    found = json.loads(said.out)
+    assert (found["unit"], found["device"]) == ("seconds", "NVIDIA H200")
+    assert found["time_before"] / found["time_after"] > 10
+    assert set(found["schemes"].values()) <= {"int8x10", "int8x8", "int8x6", "int8x3"}
+    said = mixpert("report", "chain.mixpert.toml", "--md")
+    assert "Times are predicted: those of the products on one NVIDIA H200." in said.out
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--device", "abacus"], "no device model is known for 'abacus'"),
+        (["--device", "t4"], "compute capability 7.5"),
+        (["--device", "h200", "--backend", "cuda"], "--device predicts times"),
+    ],
+)
+def test_a_gpu_that_cannot_be_predicted(
+    options: list[str], what: str, chain: Path, mixpert: Mixpert
+) -> None:
+    said = mixpert("tune", "--error", "1e-4", *options, "chain.py")
+    assert said.code == 2
+    assert what in said.err
+    assert not chain.with_name("chain.mixpert.toml").exists()
+
+
+def test_a_criterion_of_the_users(chain: Path, mixpert: Mixpert) -> None:
+    (chain.parent / "mine.py").write_text("def wrong(a, b):\n    return float(abs(a - b).max())\n")
+    said = mixpert("tune", "--error", "1e-15", "--criterion", "mine:wrong", "chain.py")
+    assert said.code == 0, said
+    made = plan.load(chain.with_name("chain.mixpert.toml"))
+    assert made.criterion[0].metric == "mine:wrong"
+    (chain.parent / "mine.py").write_text("def wrong(a, b):\n    raise ValueError('my bad')\n")
+    said = mixpert("tune", "--error", "1e-15", "--criterion", "mine:wrong", "chain.py")
+    assert said.code == 2
+    assert "my bad" in said.err
+
+
+def test_a_file_can_be_compared(chain: Path, mixpert: Mixpert) -> None:
+    chain.write_text(f"{CHAIN}np.save('c.npy', c)\n")
+    said = mixpert("tune", "--error", "1e-15", "--compare", "c.npy", "chain.py")
+    assert said.code == 0, said
+    made = plan.load(chain.with_name("chain.mixpert.toml"))
+    assert made.criterion[0].name == "c.npy"
+
+
+def test_program_errors_are_typed(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("a @ b\n")
+    with pytest.raises(ProgramError, match="NameError"):
+        tuned(tmp_path / "s.py", 1.0, None)
+
+
+def test_the_predecessor_rule_acts_on_a_real_program() -> None:
+    """Cholesky, real errors, an injected clock: a cheap predecessor is raised for its successor."""
+    arguments = ("--size", "640", "--block", "256", "--strip", "128")
+    program = launcher.script(str(CHOLESKY), arguments)
+    flow = dependencies(program.source, program.module)
+    places = {site.expression: site.id for site in analyze(program.source, program.module)}
+    raised = places["xp.dot(panel, panel[:ahead].T)"]
+    successor = places["xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)"]
+    assert (raised, successor) in flow.edges
+    others = set(places.values()) - {raised, successor}
+
+    comparison = Comparison(Judge(Limits(Limit(1.0))), names=flow.names)
+    experiment = Experiment(program, comparison)
+    reference = experiment.native().values
+    one = max(experiment.measure({s: "float32"}, reference).error for s in (raised, successor))
+    both = experiment.measure({raised: "float32", successor: "float32"}, reference).error
+    assert 0 < one < both < 1e-5
+
+    times = {raised: {"native": 3.0, "float32": 1.0}, successor: {"native": 2.5, "float32": 0.2}}
+
+    def cost(site: str, trace: SiteResult, scheme: str) -> float:
+        return times.get(site, {}).get(scheme, 0.0)
+
+    existing = Plan(site=[plan.Site(id=site, scheme="native", locked=True) for site in others])
+    wish = Wish(Limits(Limit((one + both) / 2)), search="greedy")
+    found = tuned_program(program, wish, existing, cost=cost)
+    reasons = {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
+    assert reasons[raised] is Reason.RAISED
+    assert found.plan.schemes()[raised] == "native"
+    assert found.plan.schemes()[successor] == "float32"
+    assert found.verification.error <= wish.limits.budget
+
+    wide = tuned_program(program, Wish(Limits(Limit(1e-5))), existing, cost=cost)
+    assert wide.plan.schemes()[raised] == wide.plan.schemes()[successor] == "float32"
+    assert wide.verification.error <= 1e-5
+
+
+SLEEPER = """\
+import os, sys, time
+import numpy as np
+a = np.eye(300)
+b = a @ a
+os.chdir(os.path.dirname(__file__))
+count = os.path.getsize("runs") if os.path.exists("runs") else 0
+with open("runs", "a") as file:
+    file.write(".")
+if count >= {sleeps_from}:
+    open("pid", "w").write(str(os.getpid()))
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize("sleeps_from", [0, 4], ids=["first run", "first trial"])
+def test_ctrl_c_leaves_no_process(tmp_path: Path, sleeps_from: int) -> None:
+    (tmp_path / "s.py").write_text(SLEEPER.format(sleeps_from=sleeps_from))
+    options = ["--error", "1e-4", "--backend", "reference"]
+    command = [sys.executable, "-m", "mixpert_py", "tune", *options, "s.py"]
+    environment = {**os.environ, "PYTHONPATH": IMPORTABLE}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        for _ in range(600):
+            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+    # Nothing was lowered yet, and what runs natively needs no plan.
+    assert not (tmp_path / "s.mixpert.toml").exists()
+
+
+def test_locks_and_other_modules_entries_survive(chain: Path) -> None:
+    chain.write_text(CHAIN.replace("b = a @ a", "def square(x):\n    return x @ x\nb = square(a)"))
+    (site,) = (s for s in analyze(chain.read_bytes(), "chain") if s.expression == "x @ x")
+    renamed = site.id.replace("square", "old_name")
+    others = ["chain:gone/matmul~ffff#0", "other:f/matmul~ffff#0"]
+    existing = Plan(
+        site=[
+            plan.Site(id=renamed, scheme="native", locked=True),
+            plan.Site(id=others[0], scheme="float32", locked=True),
+            plan.Site(id=others[1], scheme="float32"),
+            plan.Site(id="chain:gone/matmul~eeee#0", scheme="float32"),
+        ]
+    )
+    found = tuned(chain, 1e-4, float32_is_faster, existing=existing)
+    entries = {entry.id: entry for entry in found.plan.site}
+    assert entries[site.id].locked
+    assert entries[site.id].scheme == "native"
+    assert entries.keys() == {site.id, *others, *(s for s in entries if "/dot~" in s)}
+
+
+def test_complex_products_are_lowered(chain: Path) -> None:
+    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)) * (1 + 1j)"))
+    found = tuned(chain, 1e-4, float32_is_faster)
+    assert schemes(found) == ["float32", "float32"]
+
+
+def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
+    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)).astype(np.longdouble)"))
+    found = tuned(chain, 1e-4, float32_is_faster)
+    assert schemes(found) == ["native", "native"]
+    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}
+
+
+def test_a_product_that_is_never_called(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("def f(x):\n    return x @ x\n")
+    said = mixpert("tune", "--error", "1", "s.py")
+    assert said.code == 0
+    assert "no matrix product to tune" in said.err
+
+
+def test_an_unwritable_plan_is_found_before_the_search(chain: Path, mixpert: Mixpert) -> None:
+    for place in ("no/where.toml", "."):
+        said = mixpert("tune", "--error", "1", "-o", place, "chain.py")
+        assert said.code == 2
+        assert "cannot write a plan there" in said.one_clear_line()
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan"])
+def test_a_time_limit_is_positive(chain: Path, mixpert: Mixpert, limit: str) -> None:
+    said = mixpert("tune", "--error", "1", "--time-limit", limit, "chain.py")
+    assert said.code == 2
+    assert "--time-limit" in said.err
+
+
+def test_shapes_that_vary_are_noise(chain: Path) -> None:
+    chain.write_text(f"{CHAIN}import time\nb = b[: time.perf_counter_ns() % 97]\n")
+    with pytest.raises(BudgetError, match="native runs differ: b: shape"):
+        tuned(chain, 1e-4, float32_is_faster)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_childs_values_are_not_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(
+        f"{CHAIN}import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n"
+    )
+    with pytest.raises(ProgramError, match="left before its end"):
+        tuned(tmp_path / "s.py", 1e-4, None)
+
+
+def test_a_negative_error_is_refused(chain: Path, mixpert: Mixpert) -> None:
+    (chain.parent / "mine.py").write_text("def wrong(a, b):\n    return -1.0\n")
+    said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
+    assert said.code == 2
+    assert "returned -1; an error is ≥ 0" in said.one_clear_line()

@@ -1,0 +1,222 @@
+"""Several runs at a time: what a tuning finds is what it finds alone, whatever breaks."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import config, plan
+from mixpert_py.errors import MixPertError
+from mixpert_py.launch import launcher
+from mixpert_py.runs import fork_server, gpu_use
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.runs.test_process import alive
+from tests.mixpert_py.runs.test_workers import FAULTS, PROGRAM, float32_is_faster
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="reads processes from /proc")
+
+# Notes who runs it, and how many others do meanwhile.
+CHAIN = """\
+import os, time, numpy as np
+here = os.path.dirname(__file__)
+mine = os.path.join(here, f"running-{os.getpid()}")
+open(mine, "w").close()
+with open(os.path.join(here, "seen"), "a") as file:
+    others = [name for name in os.listdir(here) if name.startswith("running-")]
+    print(len(others), os.environ["OPENBLAS_NUM_THREADS"], file=file)
+rng = np.random.default_rng(0)
+a = rng.standard_normal((48, 48))
+b = a @ a
+c = b.dot(a)
+d = np.tanh(c) @ b
+time.sleep(0.2)
+os.remove(mine)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "blas_threads", lambda workers=1: max(1, 2 // workers))
+    return tmp_path
+
+
+def tuned(wish: Wish, trials: Trials | None = None) -> Tuned:
+    return tuned_program(launcher.script("s.py"), wish, trials=trials)
+
+
+def seen(folder: Path) -> list[list[str]]:
+    """Of every run since the last question: how many there were then, and BLAS threads."""
+    file = folder / "seen"
+    lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return lines
+
+
+@pytest.mark.parametrize("search", ["predictive", "greedy"])
+def test_it_finds_what_it_finds_alone(search: str, folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    wish = Wish(Limits(Limit(1e-4)), backend="reference", search=search)
+    alone = tuned(wish)
+    assert all(others == ["1", "2"] for others in seen(folder))
+    together = tuned(replace(wish, workers=2))
+    assert together.plan.schemes() == alone.plan.schemes()
+    assert together.outcome.trials == alone.outcome.trials
+    runs = seen(folder)
+    assert {threads for _, threads in runs} == {"1"}
+    assert max(int(others) for others, _ in runs) == 2
+    assert [others for others, _ in runs[:4] + runs[-2:]] == ["1"] * 6  # natives, verification
+
+
+def test_what_was_made_ahead_is_kept(folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    wish = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=3)
+    found = tuned(wish, Trials(folder / "t.db"))
+    with closing(sqlite3.connect(folder / "t.db")) as connection:
+        rows = connection.execute("SELECT plan FROM run WHERE purpose = 'trial'").fetchall()
+    kept = [json.loads(row[0]) for row in rows]
+    assert all(trial.plan in kept for trial in found.outcome.trials[1:])
+    assert len(kept) == len({json.dumps(plan) for plan in kept}) > len(found.outcome.trials) - 1
+    seen(folder)
+    # Of a tuning that goes on only the runs are made that were not finished when it ended.
+    again = tuned(wish, Trials(folder / "t.db", resume=True))
+    assert again.outcome.trials == found.outcome.trials
+    assert len(seen(folder)) <= 3
+
+
+@pytest.mark.parametrize("fault", ["segfault", "leaves children", "never ends", "leaves no result"])
+def test_a_fault_rejects_its_plan_only(fault: str, folder: Path) -> None:
+    statement, word = FAULTS[fault]
+    (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
+    limit = 3.0 if word and "3 s" in word else 60.0
+    wish = Wish(Limits(Limit(1e-4)), ("c",), time_limit=limit, search="exhaustive", workers=2)
+    found = tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
+    schemes = {site.partition("/")[2][:3]: name for site, name in found.plan.schemes().items()}
+    assert schemes == {"mat": "float32", "dot": "native"}
+    problems = [trial.measurement.problem or "" for trial in found.outcome.trials]
+    assert sum(str(word) in problem for problem in problems) == 2
+    if fault == "leaves children":
+        assert not any(alive(int(pid)) for pid in (folder / "pids").read_text().split())
+
+
+def test_a_program_that_writes_where_it_runs_and_is_not_copied_runs_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mixpert_py.runs.work_folder.MOST_BYTES", 10)
+    (folder / "s.py").write_text(CHAIN.replace("0.2", "0.02"))
+    wish = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=2)
+    with pytest.warns(UserWarning, match="writes where it runs"):
+        tuned(wish)
+    assert {others for others, _ in seen(folder)} == {"1"}
+
+
+def test_times_are_not_measured_beside_other_runs(mixpert: Mixpert, folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    said = mixpert("tune", "--error", "1", "--workers", "2", "s.py")
+    assert said.code == 2
+    assert "--workers 2: runs at the same time would disturb" in said.one_clear_line()
+    assert not (folder / "seen").exists()
+
+
+def test_a_gpu_that_the_program_does_not_use_makes_no_times_sound(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_use, "names", lambda backend: ("0", "1"))
+    (folder / "s.py").write_text(CHAIN)
+    with pytest.raises(MixPertError, match="--workers 2: runs at the same time"):
+        tuned(Wish(Limits(Limit(1.0)), workers=None))
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", ""])
+def test_numbers_of_workers(number: str, mixpert: Mixpert, folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    said = mixpert("tune", "--error", "1", f"--workers={number}", "s.py")
+    assert said.code == 2
+    assert "--workers is a number of at least 1, or gpus" in said.err
+
+
+def test_workers_for_gpus_that_are_not_there(mixpert: Mixpert, folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    said = mixpert("tune", "--error", "1", "--backend", "reference", "--workers", "gpus", "s.py")
+    assert said.code == 2
+    assert "there is no GPU that runs could use" in said.one_clear_line()
+
+
+def descendants(pid: int) -> set[int]:
+    """Of a process, at this moment."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ctrl_c_with_four_workers_leaves_a_plan_and_no_process(seed: int, folder: Path) -> None:
+    (folder / "s.py").write_text(CHAIN)
+    options = ["--error", "1e-4", "--backend", "reference", "--search", "greedy", "--workers", "4"]
+
+    def tune(*more: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "mixpert_py", "tune", *options, *more, "s.py"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": IMPORTABLE},
+            start_new_session=True,
+        )
+
+    started = tune()
+    wait_for_trials(folder)
+    time.sleep(random.Random(seed).uniform(0, 1.5))
+    before = descendants(started.pid)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=30)
+    assert started.returncode in (0, 130), said
+    assert before
+    end = time.monotonic() + 5  # a killed process takes a moment to be gone
+    while any(alive(pid) for pid in before) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(alive(pid) for pid in before)
+    if started.returncode == 130:
+        assert "--resume goes on from here" in said
+        again = tune("--resume")
+        _, said = again.communicate(timeout=100)
+        assert again.returncode == 0, said
+    assert achieved(folder) <= 1e-4
+
+
+def wait_for_trials(folder: Path) -> None:
+    """Until runs are made at the same time."""
+    for _ in range(600):
+        file = folder / "seen"
+        if file.exists() and any(not line.startswith("1") for line in file.open()):
+            return
+        time.sleep(0.05)
+    raise AssertionError("no two runs at the same time")
+
+
+def achieved(folder: Path) -> float:
+    """The largest error that the plan has, as it was written."""
+    return max(row.achieved for row in plan.load(folder / "s.mixpert.toml").criterion)

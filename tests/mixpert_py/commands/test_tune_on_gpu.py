@@ -1,0 +1,164 @@
+"""Tuning where a GPU runs the products: CuPy arrays, NumPy arrays that are moved, float64."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import config
+from mixpert_py.launch import launcher
+from mixpert_py.runs.workers import Way
+from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tuning.comparison import Comparison
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.judge import Judge
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+pytestmark = pytest.mark.gpu
+pytest.importorskip("cupy", reason="CuPy is not installed")
+
+PROGRAM = """\
+import cupy as cp
+draw = cp.random.default_rng(0)
+a, b = (draw.standard_normal((2048, 2048), dtype="{dtype}") for _ in range(2))
+for _ in range(100):
+    c = a @ b
+for _ in range(100):
+    d = cp.tanh(c / 50).dot(b)
+"""
+INT8 = {name for rung in ladder("int8")[1:] for name in rung}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tuned(text: str, wish: Wish) -> Tuned:
+    Path("s.py").write_text(text)
+    return tuned_program(launcher.script("s.py"), wish)
+
+
+@pytest.mark.parametrize(("dtype", "budget"), [("float32", 1e-3), ("float64", 1e-5)])
+def test_products_of_cupy_are_lowered(dtype: str, budget: float) -> None:
+    found = tuned(PROGRAM.format(dtype=dtype), Wish(Limits(Limit(budget))))
+    assert not found.predicted
+    assert set(found.plan.schemes().values()) <= INT8, found.outcome.trials
+    assert 0 < found.verification.error <= budget
+    assert not found.reverted
+    assert found.verification.lowered < found.verification.native_lowered
+
+
+MOVED = """\
+import numpy as np
+draw = np.random.default_rng(0)
+a, b = (draw.standard_normal((1536, 1536), dtype="float32") for _ in range(2))
+c = a @ b
+"""
+
+
+def test_the_backend_cuda_from_one_end_to_the_other(mixpert: Mixpert, folder: Path) -> None:
+    (folder / "s.py").write_text(MOVED)
+    options = ["--error", "1e-3", "--backend", "cuda", "--json"]
+    said = mixpert("tune", *options, "s.py")
+    assert said.code == 0, said.err
+    record = json.loads(said.out)
+    assert all(trial["problem"] is None for trial in record["trials"])
+    assert len(record["trials"]) > 1
+    plan = config.load_plan(folder / "s.mixpert.toml")
+    assert plan.provenance.backend == "cuda"
+    held = mixpert("verify", "s.mixpert.toml", "s.py")
+    assert held.code == 0, held.out + held.err
+
+
+# Notes who ran it, what it drew, and what was in use when it began.
+TELLS = """\
+import os, cupy as cp, mixpert_py
+pool = cp.get_default_memory_pool()
+with open(os.path.join(os.path.dirname(__file__), "told"), "a") as file:
+    print(os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES", "-"), float(cp.random.rand()),
+          pool.used_bytes(), file=file)
+a = cp.random.default_rng(0).standard_normal((1024, 1024), dtype="float32")
+c = a @ a
+left = [a, c]
+left.append(left)
+mixpert_py.observe("c", c)
+if float(abs(c[:4] - (a[:4, :, None] * a).sum(1)).max()) > 0.1:
+    text = 'extern "C" __global__ void f(int* p) { *p = 1; }'
+    cp.RawKernel(text, "f")((1,), (1,), (cp.uint64(8),))
+    cp.cuda.Device().synchronize()
+"""
+
+
+def experiment(text: str) -> Experiment:
+    Path("s.py").write_text(text)
+    return Experiment(
+        launcher.script("s.py"), Comparison(Judge(Limits(Limit(1.0)))), backend="cuda"
+    )
+
+
+def told() -> list[list[str]]:
+    return [line.split() for line in Path("told").read_text().splitlines()]
+
+
+def test_a_process_is_used_again_until_a_job_breaks_it() -> None:
+    it = experiment(TELLS)
+    native = it.native()
+    assert it.on_gpu
+    (site,) = native.result.sites
+    plans = [{site: name} for name in ("native", "int8x6", "int8x1", "int8x6", "int8x10")]
+    measured = [it.measure(plan, native.values) for plan in plans]
+    problems = [one.problem for one in measured]
+    assert [problem is None for problem in problems] == [True, True, False, True, True]
+    assert "ended with exit code 1" in str(problems[2])
+    assert measured[1].error == measured[3].error <= 1e-6
+    first, *trials = told()
+    pids = [row[0] for row in trials]
+    assert pids[0] == pids[1] == pids[2] != pids[3] == pids[4]
+    assert first[0] not in pids
+    assert len({row[2] for row in (first, *trials)}) == 6  # seeded apart
+    # What a job left in a cycle, 8 MB, is not there any more: only what libraries keep.
+    in_use = [int(row[3]) for row in trials]
+    assert max(in_use) - min(in_use) < 1 << 20, in_use
+
+
+def test_one_worker_for_each_gpu() -> None:
+    count = device.count()
+    if count < 2:
+        pytest.skip("needs two GPUs")
+    text = PROGRAM.format(dtype="float32") + (
+        "import os\nwith open(os.path.join(os.path.dirname(__file__), 'told'), 'a') as file:\n"
+        "    print(os.environ['CUDA_VISIBLE_DEVICES'], file=file)\n"
+    )
+    found = tuned(text, Wish(Limits(Limit(1e-3)), search="greedy", workers=None))
+    assert found.verification.error <= 1e-3
+    seen = [row[0] for row in told()]
+    assert len(set(seen)) == count
+    assert set(seen[:3] + seen[-6:]) == {config.gpu_names(count)[0]}
+
+
+def test_workers_that_would_share_a_gpu(mixpert: Mixpert, folder: Path) -> None:
+    (folder / "s.py").write_text(MOVED)
+    said = mixpert("tune", "--error", "1", "--workers", str(device.count() + 1), "s.py")
+    assert said.code == 2
+    assert "disturb each other's times" in said.one_clear_line()
+
+
+def test_small_numpy_products_keep_the_ladder_of_the_host() -> None:
+    text = MOVED.replace("1536", "300").replace('dtype="float32"', "dtype=float")
+    found = tuned(text, Wish(Limits(Limit(1e-3))))
+    assert set(found.plan.schemes().values()) <= {"native", "float32"}
+
+
+def test_warm_processes_are_reused_here() -> None:
+    it = experiment(MOVED + "import mixpert_py\nmixpert_py.observe('c', c)\n")
+    it.native()
+    assert it._workers.way is Way.REUSED
+    assert os.path.exists("s.py")

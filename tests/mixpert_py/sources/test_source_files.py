@@ -1,0 +1,178 @@
+"""Files are written back with care, or not at all."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.errors import SourceError
+from mixpert_py.sources import source_files
+from mixpert_py.sources.source_files import SourceFile, write_back
+from tests.mixpert_py.command import IMPORTABLE
+
+OLD, NEW = b"a @ b\r\n", b"rewritten\r\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SourceFile:
+    path = tmp_path / "project" / "net.py"
+    path.parent.mkdir()
+    path.write_bytes(OLD)
+    return SourceFile(str(path), str(path.parent))
+
+
+def refused(file: SourceFile, words: str) -> None:
+    """No byte of the file, no name beside it is touched."""
+    before = Path(file.path).read_bytes()
+    names = sorted(os.listdir(file.root))
+    with pytest.raises(SourceError) as raised:
+        write_back(file, OLD, NEW)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert Path(file.path).read_bytes() == before
+    assert sorted(os.listdir(file.root)) == names
+
+
+def test_bytes_and_mode(file: SourceFile) -> None:
+    Path(file.path).chmod(0o751)
+    write_back(file, OLD, NEW)
+    assert Path(file.path).read_bytes() == NEW
+    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o751
+    assert os.listdir(file.root) == ["net.py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files")
+def test_the_owner(file: SourceFile) -> None:
+    os.chown(file.path, 1234, 5678)
+    os.chmod(file.path, 0o4755)
+    write_back(file, OLD, NEW)
+    now = os.stat(file.path)
+    assert (now.st_uid, now.st_gid, stat.S_IMODE(now.st_mode)) == (1234, 5678, 0o4755)
+
+
+def test_an_owner_that_cannot_be_kept(file: SourceFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = os.stat
+
+    def owned_by_another(path: str, **options: bool) -> os.stat_result:
+        values = list(original(path, **options))
+        values[4] += str(path).endswith("net.py")
+        return os.stat_result(values)
+
+    def forbid(*arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "stat", owned_by_another)
+    monkeypatch.setattr(os, "chown", forbid)
+    refused(file, "operation not permitted")
+
+
+def test_a_file_with_two_names(file: SourceFile) -> None:
+    os.link(file.path, f"{file.root}/other.py")
+    refused(file, "has 2 names")
+
+
+def test_a_file_that_changed_meanwhile(file: SourceFile) -> None:
+    Path(file.path).write_bytes(OLD + b"# new\n")
+    refused(file, "changed while")
+
+
+def test_a_file_that_is_gone(file: SourceFile) -> None:
+    os.unlink(file.path)
+    with pytest.raises(SourceError, match="no such file"):
+        write_back(file, OLD, NEW)
+    assert os.listdir(file.root) == []
+
+
+def test_writing_twice_is_fine(file: SourceFile) -> None:
+    write_back(file, OLD, NEW)
+    write_back(file, OLD, NEW)
+    assert Path(file.path).read_bytes() == NEW
+
+
+def test_a_link_is_followed_inside_its_root_only(file: SourceFile, tmp_path: Path) -> None:
+    within = tmp_path / "project" / "within.py"
+    within.symlink_to("net.py")
+    write_back(SourceFile(str(within), file.root), OLD, NEW)
+    assert Path(file.path).read_bytes() == NEW
+    assert within.is_symlink()
+
+    outside = tmp_path / "outside.py"
+    outside.write_bytes(OLD)
+    link = tmp_path / "project" / "link.py"
+    link.symlink_to(outside)
+    refused(SourceFile(str(link), file.root), "leads out of")
+    assert outside.read_bytes() == OLD
+
+
+def test_a_root_that_is_itself_a_link(file: SourceFile, tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to("project")
+    (tmp_path / "project" / "link.py").symlink_to("net.py")
+    write_back(SourceFile(f"{tmp_path}/alias/link.py", f"{tmp_path}/alias"), OLD, NEW)
+    assert Path(file.path).read_bytes() == NEW
+
+
+def test_a_file_of_a_folder_is_listed_once(file: SourceFile, tmp_path: Path) -> None:
+    root = tmp_path / "project"
+    (root / "link.py").symlink_to("net.py")
+    (root / "notes.txt").write_text("")
+    (root / "from_notes.py").symlink_to("notes.txt")
+    (root / "nowhere.py").symlink_to("nothing.py")
+    os.mkfifo(root / "pipe.py")
+    found = source_files.source_files([str(root)], [])
+    names = ["from_notes.py", "net.py", "nowhere.py"]
+    assert list(found) == [SourceFile(str(root / name), str(root)) for name in names]
+
+
+KILLED = """
+import os, signal, sys
+from mixpert_py.sources.source_files import SourceFile, write_back
+
+path, old, new = sys.argv[1], bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])
+
+def die_at(last):
+    count = 0
+    def count_down(frame, event, argument):
+        nonlocal count
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return count_down
+
+seen = []
+at = 0
+while True:
+    at += 1
+    with open(path, "wb") as file:
+        file.write(old)
+    child = os.fork()
+    if child == 0:
+        sys.setprofile(die_at(at))
+        write_back(SourceFile(path, os.path.dirname(path)), old, new)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    with open(path, "rb") as file:
+        seen.append(file.read())
+    if not os.WIFSIGNALED(status):
+        break
+    assert os.WTERMSIG(status) == signal.SIGKILL
+assert seen[-1] == new
+assert set(seen) == {old, new}
+print(at)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_any_step_the_old_file_or_the_new_one_is_there(file: SourceFile) -> None:
+    """Before and after every call that Python makes on the way, system calls among them."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, file.path, (OLD * 5_000).hex(), (NEW * 5_000).hex()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100

@@ -1,0 +1,348 @@
+"""What a tuning compares, value by value: budgets of their own, files, stdout, sinks."""
+
+import json
+from contextlib import suppress
+from math import inf, nan
+from pathlib import Path
+
+import pytest
+
+from mixpert_py import plan
+from mixpert_py.errors import BudgetError, ProgramError
+from mixpert_py.launch import launcher
+from mixpert_py.runs.worker import SiteResult
+from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.tuned_plan import criteria
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+# Two products that nothing joins: each shows in a value of its own.
+APART = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((160, 160))
+logits = a @ a
+loss = a.dot(a.T)
+"""
+ALL = Limits(Limit(1e-4))
+
+
+def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
+    return 1.0 if scheme == "float32" else 2.0
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "s.py"
+    path.write_text(APART)
+    return path
+
+
+def tuned(limits: Limits, *compare: str, **more: object) -> Tuned:
+    # Greedy: it tries every product by itself, whatever is predicted.
+    wish = Wish(limits, compare, search="greedy", **more)  # type: ignore[arg-type]
+    return tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
+
+
+def schemes(found: Tuned) -> dict[str, str]:
+    """Kind of product → scheme."""
+    sites = found.plan.schemes().items()
+    return {site.partition("/")[2].partition("~")[0]: scheme for site, scheme in sites}
+
+
+def achieved(found: Tuned) -> dict[str, float]:
+    return {value.name: value.achieved for value in found.plan.criterion}
+
+
+# ---- budgets of their own ----
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(("strict", "kept"), [("logits", "matmul"), ("loss", "dot")])
+def test_each_value_has_its_own_budget(strict: str, kept: str) -> None:
+    found = tuned(Limits(Limit(1e-4), {strict: Limit(1e-12)}))
+    lowered = {"matmul": "dot", "dot": "matmul"}[kept]
+    assert schemes(found) == {kept: "native", lowered: "float32"}
+    values = {value.name: value for value in found.plan.criterion}
+    assert values.keys() == {"logits", "loss"}
+    assert (values.pop(strict).budget, values.popitem()[1].budget) == (1e-12, 1e-4)
+    assert achieved(found)[strict] == 0
+    assert 1e-8 < max(achieved(found).values()) < 1e-6
+    # What the search went by is a share of a budget.
+    assert found.outcome.budget == 1.0
+    assert found.outcome.verdicts[0].operator.sensitivity == pytest.approx(1e12)
+    assert found.verification.error == pytest.approx(max(achieved(found).values()) / 1e-4)
+
+
+@pytest.mark.usefixtures("program")
+def test_a_value_without_a_budget_is_not_judged() -> None:
+    found = tuned(Limits(None, {"logits": Limit(1e-12)}))
+    assert schemes(found) == {"matmul": "native", "dot": "float32"}
+    assert achieved(found) == {"logits": 0}
+    with pytest.raises(ProgramError, match=r"no value 'lost' to judge; the program shows .*logits"):
+        tuned(Limits(None, {"lost": Limit(1e-12)}))
+
+
+@pytest.mark.usefixtures("program")
+def test_each_value_has_its_own_criterion() -> None:
+    # By `max` the float32 products are off by 1e-5, by `frobenius` by 1e-7.
+    named = {"loss": Limit(1e-6, "max"), "logits": Limit(1e-6)}
+    found = tuned(Limits(None, named))
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+    assert {value.name: value.metric for value in found.plan.criterion} == {
+        "loss": "max",
+        "logits": "frobenius",
+    }
+
+
+def test_nan_in_one_value_rejects(program: Path) -> None:
+    # `exact` is made without a product; what is below it becomes NaN as soon as it is not.
+    program.write_text(
+        f"{APART}exact = (a[:, None, :] * a).sum(2)\n"
+        "with np.errstate(invalid='ignore'):\n    loss = np.sqrt(1e-9 - abs(loss - exact))\n"
+    )
+    found = tuned(Limits(Limit(1e9), {"logits": Limit(1e-4)}))
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+
+
+def test_a_value_that_only_some_runs_show_rejects(program: Path) -> None:
+    program.write_text(
+        f"{APART}exact = (a[:, None, :] * a).sum(2)\nif abs(loss - exact).max() > 1e-9:\n"
+        "    del loss\n"
+    )
+    found = tuned(Limits(None, {"loss": Limit(1e9), "logits": Limit(1.0)}))
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+    failed = [trial for trial in found.outcome.trials if trial.reason is Reason.FAILED]
+    assert "no value 'loss' to judge" in str(failed[0].measurement.problem)
+
+
+def test_noise_is_held_against_the_budget_of_its_value(program: Path) -> None:
+    # Every other run is off by 1e-6; random noise would now and then be too small to tell.
+    runs = program.with_name("runs")
+    program.write_text(
+        f"{APART}with open({str(runs)!r}, 'a') as file:\n"
+        "    logits = logits * (1 + 1e-6 * (file.tell() % 2))\n    _ = file.write('x')\n"
+    )
+    assert schemes(tuned(Limits(Limit(1e-4), {"loss": Limit(1e-9)})))["dot"] == "native"
+    with pytest.raises(BudgetError, match=r"'logits' differs by 1e-06 .* half the budget of 1e-08"):
+        tuned(Limits(Limit(1e-4), {"logits": Limit(1e-8)}))
+
+
+def test_a_hold_out_has_budgets_by_value_too(program: Path) -> None:
+    program.write_text(APART.replace("loss = a.dot(a.T)", "import sys\nloss = a.dot(a.T)\n"
+                       "loss *= 1 + (len(sys.argv) > 1) * (abs(loss[0, 0]) > 0)"))  # fmt: skip
+    held = tuned(ALL, hold_out=("x",))
+    assert schemes(held) == {"matmul": "float32", "dot": "float32"}
+    assert {value.name for value in held.plan.criterion if value.holdout} == {"logits", "loss"}
+    there = Limits(None, {"loss": Limit(1e-12)})
+    strict = tuned(ALL, hold_out=("x",), hold_out_limits=there)
+    assert schemes(strict)["dot"] == "native"
+
+
+@pytest.mark.usefixtures("program")
+def test_budgets_from_the_command_line(mixpert: Mixpert) -> None:
+    options = "--error", "1e-3", "--error", "loss=1e-5", "--criterion", "loss=max"
+    said = mixpert("tune", *options, "--backend", "reference", "s.py")
+    assert said.code == 0, said
+    assert " % of their budgets, " in " ".join(said.out.split())
+    assert "  logits: frobenius error " in said.out
+    assert "  loss: max error " in said.out
+    made = plan.load("s.mixpert.toml")
+    budgets = {value.name: (value.metric, value.budget) for value in made.criterion}
+    assert budgets == {"logits": ("frobenius", 1e-3), "loss": ("max", 1e-5)}
+    assert all(0 < value.achieved <= value.budget for value in made.criterion)
+    assert mixpert("verify", "s.mixpert.toml", "s.py").code == 0
+    shown = mixpert("plan", "show", "s.mixpert.toml").out
+    assert "loss: max error" in shown
+    found = json.loads(mixpert("report", "s.mixpert.toml", "--json").out)
+    assert (found["criterion"], found["budget"]) == (None, 1.0)
+    assert 0 < found["error"] <= 1
+    assert {value["name"] for value in found["values"]} == {"logits", "loss"}
+    report = mixpert("report", "s.mixpert.toml", "--md").out
+    assert " % of its budget" in report
+    assert "loss: max error" in report
+
+
+BAD = [
+    ("an unknown value", ["--error", "lost=1"], "no value 'lost' to judge; the program shows"),
+    ("no number", ["--error", "loss=x"], "--error: 'x' is not a number"),
+    ("twice", ["--error", "1", "--error", "2"], "--error 2: 'a value for all' stands twice"),
+    ("no budget", ["--error", "loss=1", "--criterion", "logits=max"], "--error logits=BUDGET"),
+    ("an unknown criterion", ["--error", "1", "--criterion", "loss=x"], "unknown criterion 'x'"),
+    ("no hold-out", ["--error", "1", "--hold-out-error", "loss=1"], "is for --hold-out"),
+]
+
+
+@pytest.mark.parametrize(("options", "word"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
+@pytest.mark.usefixtures("program")
+def test_bad_budgets_get_a_clear_line(mixpert: Mixpert, options: list[str], word: str) -> None:
+    said = mixpert("tune", *options, "s.py")
+    assert said.code == 2
+    assert word in said.err
+    assert "Traceback" not in said.err
+    assert not Path("s.mixpert.toml").exists()
+
+
+def test_what_could_not_be_compared_is_as_far_off_as_can_be() -> None:
+    errors = {"x": nan, "y": 1e-5}
+    (x, y) = criteria(ALL, "float64", errors, {"x": nan})
+    assert (x.achieved, x.holdout, y.achieved, y.holdout) == (inf, inf, 1e-5, None)
+
+
+# ---- the reference ----
+
+
+def test_errors_may_be_measured_against_the_program_as_it_is(program: Path) -> None:
+    program.write_text(APART.replace("(160, 160))", "(160, 160), dtype=np.float32)"))
+    exact, native = tuned(ALL), tuned(ALL, reference="native")
+    assert exact.outcome.start.error > 1e-8
+    assert native.outcome.start.error == 0
+    assert {value.reference for value in exact.plan.criterion} == {"float64"}
+    assert {value.reference for value in native.plan.criterion} == {"native"}
+
+
+# ---- files ----
+
+
+def test_every_array_of_an_npz_file_is_a_value(program: Path) -> None:
+    program.write_text(f"{APART}np.savez('out.npz', x=logits, y=loss)\n")
+    found = tuned(Limits(Limit(1e-4), {"out.npz:y": Limit(1e-12)}), "out.npz")
+    assert achieved(found).keys() == {"out.npz:x", "out.npz:y"}
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+
+
+def test_a_csv_file(program: Path) -> None:
+    program.write_text(
+        f"{APART}np.savetxt('out.csv', loss, delimiter=',', fmt='%.17g', header='a table')\n"
+    )
+    found = tuned(Limits(Limit(1e-12)), "out.csv")
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+    assert achieved(found) == {"out.csv": 0}
+
+
+BROKEN = [
+    ("x.npz", "pass", "x.npz: not written by the program"),
+    ("x.csv", "pass", "x.csv: not written by the program"),
+    ("x.npz", "np.savez('x.npz')", "x.npz: no array in it"),
+    ("x.npz", "np.savez('x.npz', t=np.array('t'))", "x.npz:t: not a .npz file of numbers"),
+    ("x.npz", "open('x.npz', 'w').write('PK\\3\\4')", "x.npz: not a .npz file of numbers"),
+    ("x.npy", "np.save('x.npy', [{}])", "x.npy: not a .npy file of numbers"),
+    ("x.csv", "open('x.csv', 'w').write('a,b\\n1,2\\n3,four\\n')", "x.csv:3: 'four' in column 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "statement", "word"), BROKEN)
+def test_a_file_that_holds_no_numbers(
+    program: Path, mixpert: Mixpert, name: str, statement: str, word: str
+) -> None:
+    program.write_text(f"{APART}{statement}\n")
+    (program.parent / name).write_text("1,2\n")  # of an earlier run: it does not count
+    said = mixpert("tune", "--error", "1", "--compare", name, "s.py")
+    assert said.code == 2
+    assert word in said.one_clear_line()
+
+
+# ---- stdout ----
+
+
+def test_the_numbers_that_are_printed(program: Path) -> None:
+    program.write_text(f"{APART}print('loss', loss[0, 0])\nprint(loss[0, 1].item(), 'it was')\n")
+    found = tuned(Limits(Limit(1e-12)), "stdout")
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+    assert achieved(found) == {"stdout": 0}
+    assert 1e-9 < max(trial.measurement.error for trial in found.outcome.trials) < 1e-5
+
+
+def test_times_that_are_printed_are_shown(program: Path) -> None:
+    program.write_text(f"{APART}import time\nprint('start')\nprint('took', time.time_ns())\n")
+    with pytest.raises(
+        BudgetError,
+        match=r"'stdout' differs by .* native runs \(line 2: 'took [0-9]+', then 'took ",
+    ):
+        tuned(Limits(Limit(1e-15)), "stdout")
+    program.write_text(f"{APART}import time\nprint(1)\nprint('9 ' * (time.time_ns() % 9973))\n")
+    with pytest.raises(BudgetError, match=r"differ: stdout: shape .* \(line 2: '[9 ]*', then '9 "):
+        tuned(ALL, "stdout")
+
+
+@pytest.mark.parametrize(
+    ("statement", "word"),
+    [
+        ("print('done')", "stdout: the program prints no number"),
+        ("for _ in range(9): print('1 ' * (1 << 20))", "stdout: more than 4 MiB were printed"),
+    ],
+)
+def test_what_cannot_be_compared_of_stdout(program: Path, statement: str, word: str) -> None:
+    program.write_text(f"{APART}{statement}\n")
+    with pytest.raises(ProgramError, match=word):
+        tuned(ALL, "stdout")
+
+
+def test_a_flood_under_a_plan_rejects_that_plan_only(program: Path) -> None:
+    program.write_text(
+        f"{APART}exact = (a[:, None, :] * a).sum(2)\nprint(1)\n"
+        "if abs(loss - exact).max() > 1e-9:\n    for _ in range(99): print('1 ' * (1 << 20))\n"
+    )
+    found = tuned(ALL, "stdout")
+    assert schemes(found) == {"matmul": "float32", "dot": "native"}
+
+
+# ---- sinks ----
+
+
+def test_sinks_are_compared_when_asked_for(program: Path) -> None:
+    program.write_text(f"{APART}import mixpert_py\nmixpert_py.observe('one', 1.0)\n")
+    assert achieved(tuned(ALL)).keys() == {"one"}
+    names = achieved(tuned(ALL, "sinks")).keys()
+    assert {name.partition("~")[0] for name in names} == {
+        "one",
+        "s:<module>/matmul",
+        "s:<module>/dot",
+    }
+    program.write_text(APART.replace("rng.standard_normal((160, 160))", "np.eye(9, dtype=int)"))
+    with pytest.raises(ProgramError, match="has no numeric value for sinks"):
+        tuned(ALL, "sinks")
+
+
+# ---- trials ----
+
+
+class Resumed:
+    """A tuning that goes on from the file of trials, and is interrupted after so many runs."""
+
+    def __init__(self, limits: Limits, runs: int) -> None:
+        self.said: list[str] = []
+        self.left = runs
+        self.found: Tuned | None = None
+        trials = Trials(Path("t.db"), resume=True, say=self.said.append)
+        program, wish = launcher.script("s.py"), Wish(limits, search="greedy")
+        with suppress(KeyboardInterrupt):
+            self.found = tuned_program(
+                program, wish, None, self.on_run, float32_is_faster, trials=trials
+            )
+
+    def on_run(self, purpose: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("program")
+def test_resuming_tells_limits_apart_and_keeps_every_error() -> None:
+    limits = Limits(Limit(1e-4), {"loss": Limit(1e-12)})
+    interrupted = Resumed(limits, 5).found
+    assert interrupted is not None
+    assert interrupted.outcome.interrupted
+    for other in (Limits(Limit(1e-4), {"loss": Limit(1e-11)}), Limits(Limit(1e-4))):
+        assert "no unfinished tuning" in Resumed(other, 0).said[0]
+    resumed = Resumed(limits, 99)
+    assert "goes on; runs made: 5" in resumed.said[0]
+    assert resumed.found is not None
+    undisturbed = tuned(limits)
+    assert achieved(resumed.found) == achieved(undisturbed)
+    assert resumed.found.outcome.trials == undisturbed.outcome.trials
