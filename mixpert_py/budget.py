@@ -18,7 +18,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
 from mixpert_py.tuning.baseline import NATIVE
 from mixpert_py.tuning.judge import Judge

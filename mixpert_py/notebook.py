@@ -28,7 +28,7 @@ from mixpert_py.launch import running, tracebacks
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import in_force
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 
 MODULE = "__main__"  # the first part of the site ids where the notebook's file is not known

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.certificate import Certificate
-from mixpert_py.runtime.trace import Reason, Shape
+from mixpert_py.runtime.certificates.certificate import Certificate
+from mixpert_py.runtime.tracing.trace import Reason, Shape
 
 Array = npt.NDArray[Any]
 Native = Callable[..., Any]

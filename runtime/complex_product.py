@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.call import Array, Made
-from mixpert_py.runtime.complex_certificate import as_moduli
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.certificates.complex_certificate import as_moduli
+from mixpert_py.runtime.tracing.trace import Reason
 
 
 class Way(NamedTuple):

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask, is_single, matmul_shape
-from mixpert_py.runtime.contraction import expand, read
 from mixpert_py.runtime.in_force import InForce, current, require_backend, use
-from mixpert_py.runtime.remote_trace import Origin, origin_of
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.tensordot import pairs_of
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.spellings.contraction import expand, read
+from mixpert_py.runtime.spellings.tensordot import pairs_of
+from mixpert_py.runtime.tracing.remote_trace import Origin, origin_of
+from mixpert_py.runtime.tracing.trace import Reason
 
 Index = tuple[int, ...]
 
@@ -261,7 +261,8 @@ def _kept(made: Any, wish: Wish) -> Any:
 @cache
 def _functions() -> dict[str, Callable[..., Any]]:
     """Ours by name. Imported here: they come by this file on their way to a product."""
-    from mixpert_py.runtime import dispatch, einsum, tensordot
+    from mixpert_py.runtime import dispatch
+    from mixpert_py.runtime.spellings import einsum, tensordot
 
     return {
         "matmul": dispatch.matmul,

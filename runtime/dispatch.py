@@ -30,7 +30,7 @@ from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
 from mixpert_py.runtime.kept import Kept, unpacked
 from mixpert_py.runtime.route import make
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason, Shape, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Shape, Trace
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
 MOVES = 1 << 20
@@ -226,7 +226,7 @@ def _record(
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
     if known and has_come and _is_intact(call) and trace.samples(site, "shadow", (shape, dtypes)):
-        from mixpert_py.runtime.shadow import look
+        from mixpert_py.runtime.tracing.shadow import look
 
         found = look(call.a, call.b, trace.levels)
         if found is not None:

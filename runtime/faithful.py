@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from mixpert_py.runtime.packed import Array
+from mixpert_py.runtime.emulation.packed import Array
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10
 

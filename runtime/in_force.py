@@ -18,7 +18,7 @@ from mixpert_py.runtime.cuda import device
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
-    from mixpert_py.runtime.trace import Trace
+    from mixpert_py.runtime.tracing.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

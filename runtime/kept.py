@@ -9,7 +9,7 @@ from mixpert_py.runtime.call import PRECISION, Call, Wish, name_of
 from mixpert_py.runtime.cuda import foreign
 from mixpert_py.runtime.in_force import Choice, current
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 Side = Literal["left", "right"]
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime import emulation
 from mixpert_py.runtime.call import (
     DTYPES,
     PRECISION,
@@ -25,8 +24,9 @@ from mixpert_py.runtime.call import (
     result_shape,
 )
 from mixpert_py.runtime.cuda import break_even, device, foreign
+from mixpert_py.runtime.emulation import emulation
 from mixpert_py.runtime.in_force import Choice, accumulations, current, emulates
-from mixpert_py.runtime.trace import Reason, Shape
+from mixpert_py.runtime.tracing.trace import Reason, Shape
 
 # m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
 # move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.

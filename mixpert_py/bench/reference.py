@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.timing import in_turn, summary
-from mixpert_py.runtime.reference import multiply
+from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.schemes import get
 
 

@@ -31,7 +31,7 @@ def run(
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
     from mixpert_py.launch import launcher, running
-    from mixpert_py.runtime.trace import Trace
+    from mixpert_py.runtime.tracing.trace import Trace
 
     if module is not None and code is not None:
         raise click.UsageError("give one of -m and -c")

@@ -14,7 +14,7 @@ from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.in_force import InForce
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from mixpert_py.runs import worker
 
 LONGEST = 1 << 16  # bytes of a file name
-RUNTIME = ("mixpert_py.runtime.dispatch", "mixpert_py.runtime.reference")
+RUNTIME = ("mixpert_py.runtime.dispatch", "mixpert_py.runtime.emulation.reference")
 
 
 def main(descriptor: str, *modules: str) -> None:

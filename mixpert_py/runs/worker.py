@@ -24,7 +24,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runs import printed, warm_up
 from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host
 from mixpert_py.runtime.in_force import InForce
-from mixpert_py.runtime.trace import SiteTrace, Trace
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
 SINKS = "sinks"  # asks for the last results that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # their imports, that is

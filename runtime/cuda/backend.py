@@ -17,7 +17,7 @@ from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
 from mixpert_py.runtime.cuda.parts import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.layout import of_some
 from mixpert_py.runtime.scheme import Scheme

@@ -9,7 +9,7 @@ import numpy as np
 
 from mixpert_py.runtime.call import Array, is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
-from mixpert_py.runtime.trace import Shape
+from mixpert_py.runtime.tracing.trace import Shape
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes

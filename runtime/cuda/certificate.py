@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.certificate import Certificate, certify, joined
+from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined
+from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
 from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
-from mixpert_py.runtime.packed import Array, Measured
+from mixpert_py.runtime.emulation.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import Digits
-from mixpert_py.runtime.stacked_certificate import nothing_lost, stacked
 
 OUTLIER = 2  # of a packed operand's flags
 

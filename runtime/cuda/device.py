@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 LEAST_CAPABILITY: Final = 80  # INT8 tensor cores fed by cp.async
 HOPPER: Final = 90  # sm_90a: wgmma; later families have other instructions in its place

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 

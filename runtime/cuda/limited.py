@@ -10,7 +10,7 @@ from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import product
 from mixpert_py.runtime.cuda.parts import PANEL, two
 from mixpert_py.runtime.cuda.workspace import besides
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 Half = tuple[Any, Any, Any]  # of A, of B, and their place in the result
 

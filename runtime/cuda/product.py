@@ -10,17 +10,17 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.call import Addend, Made, no_outliers
+from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda.backend import Kernels, Product, WorkspaceError
 from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.faithful import choose
-from mixpert_py.runtime.guarantee import componentwise
-from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import device, limited, product
 from mixpert_py.runtime.cuda.parts import PANEL
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 # m·n·k over the elements that are copied, from which p devices are quicker than one. Emulated
 # products run at 250e12 multiplications and additions, copies at 400e9 bytes a second, of four an

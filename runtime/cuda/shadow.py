@@ -9,10 +9,10 @@ import numpy as np
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.cuda import device, foreign
-from mixpert_py.runtime.emulation import TYPES, emulate
-from mixpert_py.runtime.local_errors import relative, sampled
+from mixpert_py.runtime.emulation.emulation import TYPES, emulate
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.local_errors import relative, sampled
+from mixpert_py.runtime.tracing.trace import Reason
 
 WORTH = 1 << 27  # multiply-adds
 

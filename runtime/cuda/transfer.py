@@ -23,7 +23,7 @@ from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 
 
 def make(

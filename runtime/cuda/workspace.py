@@ -25,7 +25,7 @@ from mixpert_py.runtime.call import result_shape
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.cuda.gemm import scratch
 from mixpert_py.runtime.cuda.tile import Depth
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import packed_bytes, pooled
 from mixpert_py.runtime.packing.layout import layout
 from mixpert_py.runtime.packing.operand import Form

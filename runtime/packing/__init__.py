@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Literal
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.clusters import has_clusters, prepared_clusters, shape
 from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.layout import layout, up

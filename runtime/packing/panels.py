@@ -4,10 +4,10 @@ import threading
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.layout import PANEL, STEP, Layout, up
 from mixpert_py.runtime.packing.operand import Form, Operand

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.cuda import types
 
-from mixpert_py.runtime.digits import FIT
+from mixpert_py.runtime.emulation.digits import FIT
 from mixpert_py.runtime.packing.digit_items import (
     high_half,
     high_pairs,

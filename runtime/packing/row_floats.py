@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.float_slices import SCALED_TO
+from mixpert_py.runtime.emulation.float_slices import SCALED_TO
 from mixpert_py.runtime.packing.float_items import element_bits, to_element
 from mixpert_py.runtime.packing.intrinsics import (
     device,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.outliers import OutlierRule
 from mixpert_py.runtime.packing.layout import ITEM, Layout, layout
 from mixpert_py.runtime.packing.operand import VECTOR, Form
 from mixpert_py.runtime.packing.side import Side, side

@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.splitter import TF32, Digits, Splitter
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.digits import FIT, UNSEEN
-from mixpert_py.runtime.outliers import RATIO
+from mixpert_py.runtime.emulation.digits import FIT, UNSEEN
+from mixpert_py.runtime.emulation.outliers import RATIO
 from mixpert_py.runtime.packing.digit_items import digit_item
 from mixpert_py.runtime.packing.float_items import float_item
 from mixpert_py.runtime.packing.intrinsics import (

@@ -22,7 +22,7 @@ from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, precision, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
 
 A = np.random.default_rng(0).standard_normal((16, 16))

@@ -25,7 +25,7 @@ from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 from tests.mixpert_py.command import IMPORTABLE
 

@@ -18,7 +18,7 @@ from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.notebook_file import rewrite_notebook
 
 A = np.random.default_rng(0).standard_normal((16, 16))

@@ -116,7 +116,7 @@ RUNNING = {
         "mixpert_py/sources/in_memory.py",  # of the cache
         "mixpert_py/runs/worker.py",  # of a run's folder
     },
-    "pickle.loads": {"runtime/remote_trace.py"},  # of Dask's workers
+    "pickle.loads": {"runtime/tracing/remote_trace.py"},  # of Dask's workers
     "pickle.load": set(),
     "os.system": set(),
 }

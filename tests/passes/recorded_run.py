@@ -29,7 +29,7 @@ def main(out: str, traced: bool, arguments: list[str]) -> None:
     """Run pytest; OUT gets its exit code, the outcomes, the sites called and the calls traced."""
     if traced:
         from mixpert_py.runtime import in_force
-        from mixpert_py.runtime.trace import Trace
+        from mixpert_py.runtime.tracing.trace import Trace
 
         in_force.set_default(in_force.InForce(trace=Trace()))
     recorder = Recorder()

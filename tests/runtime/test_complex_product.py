@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.runtime.test_emulation import SHAPES
 
 import mixpert_py
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.einsum import einsum
-from mixpert_py.runtime.emulation import emulate, make
-from mixpert_py.runtime.fused import fused
+from mixpert_py.runtime.emulation.emulation import emulate, make
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.in_place import imatmul
-from mixpert_py.runtime.inner import inner
-from mixpert_py.runtime.multi_dot import multi_dot
-from mixpert_py.runtime.shadow import local_errors, look
-from mixpert_py.runtime.tensordot import tensordot
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.spellings.einsum import einsum
+from mixpert_py.runtime.spellings.fused import fused
+from mixpert_py.runtime.spellings.in_place import imatmul
+from mixpert_py.runtime.spellings.inner import inner
+from mixpert_py.runtime.spellings.multi_dot import multi_dot
+from mixpert_py.runtime.spellings.tensordot import tensordot
+from mixpert_py.runtime.tracing.shadow import local_errors, look
+from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
-from tests.runtime.test_emulation import SHAPES
 
 SITE = "m:f/matmul~aa#0"
 NAMES = ("faithful", *EMULATIONS)
@@ -220,7 +220,8 @@ def test_layout_changes_nothing(layout: str) -> None:
 
 
 def test_a_repeated_operand_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mixpert_py.runtime import complex_product, emulation
+    from mixpert_py.runtime import complex_product
+    from mixpert_py.runtime.emulation import emulation
 
     shapes = []
 

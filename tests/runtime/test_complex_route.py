@@ -16,10 +16,10 @@ from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.break_even import figures
 from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.emulation import emulate
+from mixpert_py.runtime.emulation.emulation import emulate
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import pack
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.cuda.test_foreign import Tensor
 from tests.runtime.cuda.test_foreign import torch as torch

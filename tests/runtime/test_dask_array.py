@@ -13,13 +13,13 @@ from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.einsum import einsum
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.in_place import imatmul
 from mixpert_py.runtime.kept import pack
-from mixpert_py.runtime.tensordot import tensordot
-from mixpert_py.runtime.trace import Reason, Trace
-from mixpert_py.runtime.xp import xp_product
+from mixpert_py.runtime.spellings.einsum import einsum
+from mixpert_py.runtime.spellings.in_place import imatmul
+from mixpert_py.runtime.spellings.tensordot import tensordot
+from mixpert_py.runtime.spellings.xp import xp_product
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 

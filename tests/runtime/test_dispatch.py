@@ -19,7 +19,7 @@ from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.route import FLOAT32_PAYS
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 
 SITE = "m:f/matmul~aa#0"
 

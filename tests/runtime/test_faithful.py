@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.emulation.reference import Product, multiply
 from mixpert_py.runtime.faithful import Vendor, choose
-from mixpert_py.runtime.reference import Product, multiply
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.grades import grades
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.reference import multiply
+from mixpert_py.runtime.emulation.reference import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 from tests.runtime.grades import grades

@@ -14,7 +14,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import in_force
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import UNCHOSEN, Choice, InForce, current, passes, precision, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/matmul~aa#0"
 OTHER = "m:g/matmul~bb#0"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.faithful import Vendor, choose
-from mixpert_py.runtime.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import Array

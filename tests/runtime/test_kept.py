@@ -10,7 +10,7 @@ from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import Kept, pack
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.cuda.fake import FakeGpu, ndarray
 
 

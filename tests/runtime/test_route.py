@@ -15,7 +15,7 @@ from mixpert_py.runtime import dispatch
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
-from mixpert_py.runtime.trace import Reason, SiteTrace, Trace
+from mixpert_py.runtime.tracing.trace import Reason, SiteTrace, Trace
 from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray, on_device, pays_from
 
 SITE = "m:f/matmul~aa#0"

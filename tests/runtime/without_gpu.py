@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.in_force import InForce
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 
 SITE = "m:f/product~aa#0"
 FORCES: dict[str, Callable[[], InForce]] = {

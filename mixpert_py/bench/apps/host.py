@@ -10,7 +10,7 @@ from mixpert_py.bench.apps.measure import Place, Record, failure
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, site_records
 from mixpert_py.runtime.in_force import use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.measurement import Measurement
 
 ROUNDS = 3

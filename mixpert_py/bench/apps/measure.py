@@ -17,7 +17,7 @@ from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.call import is_single
 from mixpert_py.runtime.in_force import InForce, emulates, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.outcome import Outcome
 
 ROUNDS = 5

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.in_force import InForce
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 
 FP32, TF32, FAITHFUL, TUNED = "cuBLAS FP32", "cuBLAS TF32", "faithful", "tuned"
 NATIVE = InForce(scheme="native")

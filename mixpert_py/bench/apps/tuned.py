@@ -11,7 +11,7 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.in_force import InForce, emulates
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.outcome import Outcome
 from mixpert_py.tuner.search import tune

@@ -14,7 +14,7 @@ from mixpert_py.runtime.in_force import current, use
 from mixpert_py.runtime.packing import by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 
 
 def contender(name: str, block: int | None = None, backend: str | None = None) -> Contender:

@@ -13,15 +13,15 @@ from mixpert_py.bench.products import slices as product_slices
 from mixpert_py.bench.products.case import Way
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime import reference
 from mixpert_py.runtime.call import result_shape
-from mixpert_py.runtime.certificate import Certificate
+from mixpert_py.runtime.certificates.certificate import Certificate
+from mixpert_py.runtime.emulation import reference
 from mixpert_py.runtime.faithful import choose
 from mixpert_py.runtime.in_force import current, use
 from mixpert_py.runtime.kept import pack
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, parts, wide
 from mixpert_py.bench.products.slices import Slices
-from mixpert_py.runtime.certificate import MEASURING, Certificate
+from mixpert_py.runtime.certificates.certificate import MEASURING, Certificate
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64

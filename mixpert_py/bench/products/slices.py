@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
-from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 

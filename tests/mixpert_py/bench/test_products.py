@@ -21,8 +21,8 @@ from mixpert_py.bench.products.case import LAYOUTS, NAMES, TILES, Case, Side, Wa
 from mixpert_py.bench.products.examine import Outcome
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime import reference
 from mixpert_py.runtime.call import PRECISION
+from mixpert_py.runtime.emulation import reference
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
 from tests.mixpert_py.command import Mixpert

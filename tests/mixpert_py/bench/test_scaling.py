@@ -9,7 +9,7 @@ from mixpert_py.bench import scaling
 from mixpert_py.errors import DeviceError
 from mixpert_py.runs import gpu_cluster, gpu_use
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import Mixpert
 
 pytest.importorskip("distributed", reason="distributed is not installed")

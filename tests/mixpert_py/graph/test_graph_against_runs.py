@@ -14,7 +14,7 @@ from mixpert_py.passes import flow
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.in_memory import rewritten_tree
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.packed import Packed
-from mixpert_py.runtime.reference import pack
+from mixpert_py.runtime.emulation.packed import Packed
+from mixpert_py.runtime.emulation.reference import pack
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices
 

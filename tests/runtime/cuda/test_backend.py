@@ -17,7 +17,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import pays_from
 
 pytestmark = pytest.mark.gpu

@@ -10,13 +10,13 @@ import pytest
 
 import mixpert_py
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.einsum import einsum
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.inner import inner
 from mixpert_py.runtime.kept import pack
-from mixpert_py.runtime.shadow import local_errors, look
-from mixpert_py.runtime.tensordot import tensordot
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.spellings.einsum import einsum
+from mixpert_py.runtime.spellings.inner import inner
+from mixpert_py.runtime.spellings.tensordot import tensordot
+from mixpert_py.runtime.tracing.shadow import local_errors, look
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, current, use
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

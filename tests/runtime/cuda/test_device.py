@@ -9,7 +9,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.cuda.device import Absent, Device, find
 from mixpert_py.runtime.in_force import precision
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu, on_device
 
 

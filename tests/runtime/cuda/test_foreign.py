@@ -11,7 +11,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda import break_even, foreign
 from mixpert_py.runtime.dispatch import dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray, pays_from
 
 SITE = "m:f/matmul~aa#0"

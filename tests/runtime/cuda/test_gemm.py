@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import reference
 from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Family
-from mixpert_py.runtime.engine import execute
+from mixpert_py.runtime.emulation import reference
+from mixpert_py.runtime.emulation.engine import execute
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.cuda.layout import SLACK, Layout, layouts
 from tests.runtime.emulations import EMULATIONS

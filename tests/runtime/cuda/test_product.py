@@ -11,10 +11,10 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import product as device_product
-from mixpert_py.runtime.reference import multiply
+from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 from tests.runtime.cuda.fake import (
     CUDADriverError,
     FakeGpu,

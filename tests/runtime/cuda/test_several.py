@@ -10,7 +10,7 @@ from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import several
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, on_gpu, use
-from mixpert_py.runtime.trace import Reason
+from mixpert_py.runtime.tracing.trace import Reason
 from tests.runtime.cuda.fake import (
     FakeGpu,
     OutOfMemoryError,

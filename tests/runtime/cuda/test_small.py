@@ -9,7 +9,7 @@ import pytest
 from mixpert_py.runtime.cuda import small
 from mixpert_py.runtime.cuda.small import definitions_of, launch_words, safe_squares, suits
 from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Chip
-from mixpert_py.runtime.digits import FIT
+from mixpert_py.runtime.emulation.digits import FIT
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme

@@ -9,7 +9,7 @@ import pytest
 from mixpert_py.runtime.cuda import panels
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import SiteTrace, Trace
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")

@@ -17,7 +17,7 @@ from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.cuda.fake.late import LateStream
 

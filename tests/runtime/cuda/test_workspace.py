@@ -16,7 +16,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, current, on_gpu, use
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, ndarray, pays_from
 
 

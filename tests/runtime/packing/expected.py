@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime import digits, float_slices
-from mixpert_py.runtime.certificate import MEASURING
-from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.certificates.certificate import MEASURING
+from mixpert_py.runtime.emulation import digits, float_slices
+from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing.layout import Layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import strips
 from mixpert_py.runtime.packing.layout import (
     HOPPER,

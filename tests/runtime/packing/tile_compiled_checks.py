@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
 from mixpert_py.runtime.packing.tiles import DEFAULT, tile_packing

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime import reference
+from mixpert_py.runtime.emulation import reference
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.layout import Layout
 from tests.runtime.cuda.fake.array import ndarray

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime import reference
-from mixpert_py.runtime.engine import execute
-from mixpert_py.runtime.outliers import kept_part, outlier_part
+from mixpert_py.runtime.emulation import reference
+from mixpert_py.runtime.emulation.engine import execute
+from mixpert_py.runtime.emulation.outliers import kept_part, outlier_part
 from tests.runtime.cuda.fake.array import ndarray
 from tests.runtime.cuda.fake.packed import FakePacked
 

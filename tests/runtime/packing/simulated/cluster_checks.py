@@ -7,7 +7,7 @@ Run by `tests/runtime/packing/test_clusters.py` in a process of its own.
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.clusters import Tuning as Clusters
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import FP16, FloatSlices

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.layout import Layout
 from mixpert_py.runtime.packing.operand import VECTOR, Form

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing import panels, rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

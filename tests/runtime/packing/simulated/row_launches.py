@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import clusters, panels, rows
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.operand import Operand

@@ -7,8 +7,8 @@ Run by `tests/runtime/packing/test_tiles.py` in a process of its own.
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.outliers import OutlierRule
-from mixpert_py.runtime.packed import Packed
+from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing.tiles import Tuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.outliers import OutlierRule
+from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
 from mixpert_py.runtime.packing.tiles import NOWHERE, Tuning, suits, tile_packing
 from mixpert_py.runtime.scheme import Scheme

@@ -1,0 +1,1 @@
+"""Any scheme in NumPy: what every scheme means."""

@@ -1,0 +1,134 @@
+"""The reference backend: what every scheme means, in NumPy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError, ShapeError
+from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined
+from mixpert_py.runtime.emulation import digits, float_slices
+from mixpert_py.runtime.emulation.engine import execute
+from mixpert_py.runtime.emulation.instruction_chain import execute_like
+from mixpert_py.runtime.emulation.outliers import OutlierRule, Outliers, kept_part, outlier_part
+from mixpert_py.runtime.emulation.packed import Array, Packed
+from mixpert_py.runtime.model.device_model import Accumulations
+from mixpert_py.runtime.model.numerics import IntegerAccumulation
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.splitter import Digits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Product:
+    """An emulated product and what is known of it. terms: slice products, outliers' not counted."""
+
+    value: Array
+    scheme: str
+    terms: int
+    outliers: Outliers
+    certificate: Certificate
+
+
+def multiply(
+    a: Array,
+    b: Array,
+    scheme: Scheme,
+    *,
+    block: int | None = None,
+    rule: OutlierRule = "loss",
+    like: Accumulations | None = None,
+) -> Product:
+    """C = A·B as the scheme computes it.
+
+    a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
+    either is. block: stretch of K per exponent, int8 schemes only. rule: what leaves integer
+    slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
+    ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
+    instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
+    that they reach natively.
+    Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
+    length where the scheme has none, DeviceError where nothing is known of the chip's instructions
+    for the scheme's element.
+    """
+    a, b = _operands(a, b)
+    scheme = scheme.with_block(block)
+    with np.errstate(all="ignore"):
+        left, right = pack(a, b, scheme, rule)
+        product = _product(a, b, scheme, left, right, like)
+        rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
+        product.value[rows] = a[rows] @ b
+        product.value[:, columns] = a @ b[:, columns]
+    return product
+
+
+def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
+    """A split by rows and B by columns, as the scheme says; B's slices in reverse order."""
+    chunk, block, _ = scheme.lengths(a.shape[1])
+
+    def split(x: Array, reverse: bool) -> Packed:
+        splitter = scheme.right if reverse else scheme.left
+        if isinstance(splitter, Digits):
+            return digits.split(x, splitter, chunk, block, reverse=reverse, rule=rule)
+        return float_slices.split(x, splitter, chunk, block, reverse=reverse)
+
+    return split(a, False), split(b.T, True)
+
+
+def _operands(a: Array, b: Array) -> tuple[Array, Array]:
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ShapeError(f"cannot multiply {a.shape} by {b.shape}: wanted (m, k) by (k, n)")
+    for x in (a, b):
+        if x.dtype.kind != "f" or x.dtype.itemsize not in (4, 8):
+            raise TypeError(f"cannot split {x.dtype}: wanted float32 or float64")
+    dtype = np.result_type(a, b).newbyteorder("=")
+    if a.shape[1] == 0:  # an empty sum is 0 · 0
+        a, b = np.zeros((a.shape[0], 1)), np.zeros((1, b.shape[1]))
+    return np.asarray(a, dtype), np.asarray(b, dtype)
+
+
+def _product(
+    a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed, like: Accumulations | None
+) -> Product:
+    """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
+    k = a.shape[1]
+    value = _slice_products(scheme, k, left, right, a.dtype, like)
+    bound = certify(scheme, k, left.measured, right.measured, a.dtype)
+    block = scheme.lengths(k)[1]
+    m, n = (np.arange(length) for length in value.shape)
+    if left.outlier.any():
+        part, rows = outlier_part(a, left.outlier, block)
+        added = _half_precision(part, b, like)
+        value[rows] += added.value
+        bound = joined(bound, rows, n, added.certificate)
+    if right.outlier.any():
+        part, columns = outlier_part(b.T, right.outlier, block)
+        added = _half_precision(kept_part(a, left.outlier, block), part.T, like)
+        value[:, columns] += added.value
+        bound = joined(bound, m, columns, added.certificate)
+    flagged = Outliers.count(left.outlier, right.outlier)
+    return Product(value, scheme.name, scheme.products, flagged, bound)
+
+
+def _slice_products(
+    scheme: Scheme,
+    k: int,
+    left: Packed,
+    right: Packed,
+    dtype: np.dtype[np.floating],
+    like: Accumulations | None,
+) -> Array:
+    """Of integers the same on every chip that multiplies them: their sums are exact."""
+    if like is None:
+        return execute(scheme, k, left, right, dtype)
+    how = getattr(like, scheme.element.name)
+    if isinstance(how, IntegerAccumulation):
+        return execute(scheme, k, left, right, dtype)
+    if how is None:
+        raise DeviceError(
+            f"scheme {scheme.name!r}: the device model says nothing of {scheme.element.name} sums"
+        )
+    return execute_like(how, scheme, k, left, right, dtype)
+
+
+def _half_precision(a: Array, b: Array, like: Accumulations | None) -> Product:
+    return _product(a, b, FP16X3, *pack(a, b, FP16X3, "none"), like)

@@ -1,0 +1,1 @@
+"""Products as programs write them: einsum, tensordot, BLAS, sums. `@` and `dot`: `dispatch`."""

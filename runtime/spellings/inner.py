@@ -1,0 +1,44 @@
+"""`inner`: np.inner, under the scheme that is in force for this call."""
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.runtime.call import Call, Native, Wish
+from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.in_force import passes
+from mixpert_py.runtime.spellings.rearranged import are_arrays, not_rearranged, rearranged
+from mixpert_py.runtime.tracing.trace import Reason
+
+
+def inner(
+    a: Any,
+    b: Any,
+    *,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    native: Native = np.inner,
+) -> Any:
+    """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
+
+    a, b: anything `native` takes. Vectors and matrices, NumPy's and CuPy's, are multiplied as
+    a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
+    """
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return native(a, b)
+    return planned(_call(native, a, b), Wish(scheme, block, backend, site))[0]
+
+
+def _call(native: Native, a: Any, b: Any) -> Call:
+    if not are_arrays(a, b) or max(a.ndim, b.ndim) > 2:
+        return not_rearranged(native, a, b, Reason.DIMENSIONS)
+    return rearranged(lambda: native(a, b), a, b.T)

@@ -1,0 +1,157 @@
+"""The componentwise guarantee: what it promises holds in every element, whatever the operands."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.certificates.guarantee import (
+    DEEPEST,
+    LADDER,
+    Bounds,
+    componentwise,
+    factor,
+    spread,
+)
+from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.scheme import UNIT32, UNIT64
+from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.tracing.trace import Reason, Trace
+
+
+def _operands() -> dict[str, tuple[Any, Any]]:
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return rng.standard_normal(shape)
+
+    k = 600
+    sparse = np.where(rng.random((9, k)) < 0.7, 0, rng.integers(1, 50, (9, k)))
+    diagonal = np.diag(rng.uniform(1, 4, 64))
+    steps = np.exp2(rng.integers(-4, 4, (1, k)))
+    return {
+        "normal": (normal(9, 4096), normal(4096, 8)),
+        "uniform": (rng.random((9, 700)), rng.random((700, 8))),
+        "short": (normal(9, 40), normal(40, 8)),
+        "very short": (normal(9, 3), normal(3, 8)),
+        "small integers": (sparse, rng.integers(-9, 9, (k, 8))),
+        "a diagonal": (diagonal, rng.uniform(1, 3, (64, 8))),
+        "scaled rows": (normal(9, k) * np.exp2(np.arange(9) * 4 - 20)[:, None], normal(k, 8)),
+        "scaled along K": (normal(9, k) * steps, normal(k, 8) / steps.T),
+        "far apart": (normal(9, k) * steps**6, normal(k, 8) / steps.T**6),
+        "one rules": (np.where(np.arange(k) == 3, 1e6, normal(9, k)), normal(k, 8)),
+        "halves apart": (np.repeat([[1.0, 2.0**-20]], k // 2, 1) * normal(9, k), normal(k, 8)),
+        "zero rows": (np.where(np.arange(9)[:, None] == 2, 0, normal(9, 2048)), normal(2048, 8)),
+    }
+
+
+OPERANDS = _operands()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", OPERANDS)
+def test_grade_a_in_every_element(kind: str, dtype: Any) -> None:
+    a, b = (x.astype(dtype) for x in OPERANDS[kind])
+    k = a.shape[1]
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    allowed = k * UNIT32 * (np.abs(a).astype(np.longdouble) @ np.abs(b).astype(np.longdouble))
+    result = matmul(a, b, scheme="int8x6", guarantee="componentwise", backend="reference")
+    assert (np.abs(result - exact) <= allowed).all()
+    for scheme in LADDER:
+        unit = UNIT32 if dtype == np.float32 else UNIT64
+        bound = factor(scheme, k, spread(np, a, -1), spread(np, b, -2), unit)
+        value = multiply(a, b, scheme, rule="none").value
+        assert (np.abs(value - exact) <= bound / (k * UNIT32) * allowed).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ran"),
+    [
+        ("normal", "int8x6"),
+        ("uniform", "int8x6"),
+        ("short", "native"),
+        ("very short", "native"),
+        ("a diagonal", "int8x6"),
+        ("scaled rows", "int8x8"),
+        ("far apart", "native"),
+        ("one rules", "native"),
+        ("halves apart", "int8x10"),
+    ],
+)
+def test_it_escalates_as_far_as_it_must(kind: str, ran: str) -> None:
+    a, b = (x.astype(np.float32) for x in OPERANDS[kind])
+    trace = Trace()
+    with use(InForce(backend="reference", trace=trace)):
+        matmul(a, b, guarantee="componentwise", site="s")
+    record = trace.sites["s"]
+    assert dict(record.schemes) == {ran: 1}
+    assert list(record.reasons) == ([Reason.SPREAD] if ran == "native" else [])
+
+
+def test_it_begins_where_the_scheme_is() -> None:
+    a, b = OPERANDS["normal"]
+    for name in ("int8x6", "int8x8", "int8x10"):
+        found = componentwise(np, a, b, name)
+        assert found is not None
+        assert found.name == name
+    lower = componentwise(np, a, b, "fp16")
+    assert lower is not None
+    assert lower.name == "int8x6"
+
+
+def test_it_holds_with_a_certificate_and_for_stacks() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((2, 1, 5, 2048)), rng.standard_normal((3, 2048, 4))
+    given: dict[str, Any] = {"guarantee": "componentwise", "return_certificate": True}
+    value, certificate = matmul(a, b, scheme="faithful", backend="reference", **given)
+    exact = np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
+    assert value.shape == certificate.bound().shape == (2, 3, 5, 4)
+    assert (np.abs(value - exact) <= certificate.bound()).all()
+    assert (np.abs(value - exact) <= 2048 * UNIT32 * np.matmul(np.abs(a), np.abs(b))).all()
+
+
+def test_an_unknown_guarantee_is_an_error() -> None:
+    with pytest.raises(PlanError, match="unknown guarantee 'relative'; known: componentwise"):
+        matmul(np.eye(2), np.eye(2), guarantee="relative")
+
+
+def test_what_is_measured() -> None:
+    x = np.array([[8.0, 4.0, 3.9, 0.0], [0.0, 0.0, 0.0, 0.0], [np.nan, 1e-9, 1.0, 1.0]])
+    found = spread(np, x, -1)
+    assert found.below[:3] == (0.75, 0.5, 0.25)
+    assert found.below[DEEPEST] == 0.25
+    assert found.mean == pytest.approx(15.9 / 32)
+    assert found.ratio == pytest.approx(8 / 3.9)
+    assert spread(np, x.T, -2) == found
+
+
+def test_rows_that_underflow_are_not_judged() -> None:
+    x = np.full((2, 3), 1e-40, np.float32)
+    assert componentwise(np, x, np.ones((3, 2), np.float32), "int8x6") is None
+
+
+@pytest.mark.parametrize("digits", [Digits(3, fitted=True, block=None), Digits(4, block=64)])
+def test_the_bounds_of_digits_hold(digits: Digits) -> None:
+    from mixpert_py.runtime.emulation.digits import split
+
+    rng = np.random.default_rng(2)
+    x = np.concatenate([rng.standard_normal((40, 256)), rng.random((40, 256))]).astype(np.float32)
+    x[:, 0] = np.linspace(4, 8.1, 80)  # every place of the largest between powers of two
+    blocks = 256 // (digits.block or 256)
+    packed = split(x, digits, 256 // blocks, 256 // blocks, rule="none")
+    largest = np.abs(x).max(axis=1).astype(float)
+    bounds = Bounds.of(digits)
+    unit = (packed.significands * np.ldexp(1.0, packed.exponents)).astype(float)
+    unit = np.repeat(unit, 256 // blocks, axis=1)
+    pieces = [
+        np.concatenate(list(packed.slices[:, :, p]), axis=1) * unit * 2.0 ** (-8 * p)
+        for p in range(digits.count)
+    ]
+    for piece, bound in zip(pieces, bounds.slices, strict=True):
+        assert (np.abs(piece).max(axis=1) <= bound * largest).all()
+    assert (np.abs(x - sum(pieces)).max(axis=1) <= bounds.loss * largest).all()
+    lower = sum(np.abs(piece) for piece in pieces) - np.abs(x)
+    assert (lower.max(axis=1) <= bounds.lower * largest).all()

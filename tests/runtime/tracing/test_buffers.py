@@ -1,0 +1,91 @@
+"""Whose result an operand is: by memory, never by an address that is used again."""
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.tracing.buffers import MOST_PARTS, Buffers
+from tests.runtime.cuda.fake import FakeGpu, ndarray
+
+
+@pytest.fixture
+def buffers() -> Buffers:
+    return Buffers()
+
+
+def test_a_result_and_its_views(buffers: Buffers) -> None:
+    c = np.ones((4, 6))
+    buffers.write(c, "p")
+    for view in (c, c.T, c[1:, ::2], c.reshape(3, 8), c[1][2:], c.view(np.matrix)):
+        assert buffers.sites(view) == {"p"}
+    for other in (c + 1, c.copy(), np.ones((4, 6)), c[[1, 2]], 3.0, None):
+        assert buffers.sites(other) == set()
+    c *= 2
+    assert buffers.sites(c) == {"p"}
+
+
+def test_a_result_that_is_a_view_itself(buffers: Buffers) -> None:
+    product = np.ones((6, 4))
+    buffers.write(product.T, "p")  # all of its owner's memory
+    assert buffers.sites(product) == {"p"}
+
+
+def test_parts_of_one_array_are_told_apart(buffers: Buffers) -> None:
+    c = np.zeros((4, 6))
+    buffers.write(c[:, :2], "p")
+    buffers.write(c[:, 2:4], "q")
+    assert buffers.sites(c[1:, 1]) == {"p"}
+    assert buffers.sites(c[:, 3:]) == {"q"}
+    assert buffers.sites(c[0]) == {"p", "q"}
+    assert buffers.sites(c[:, 4:]) == set()
+    buffers.write(c[:, :2], "r")
+    assert buffers.sites(c) == {"q", "r"}
+    buffers.write(c, "s")
+    assert buffers.sites(c[2:, 2:4]) == {"s"}
+
+
+def test_of_many_parts_the_last_are_known(buffers: Buffers) -> None:
+    c = np.zeros((3 * MOST_PARTS, 2))
+    for row in range(len(c)):
+        buffers.write(c[row], str(row))
+    assert buffers.sites(c) == {str(len(c) - 1 - at) for at in range(MOST_PARTS)}
+
+
+def test_nothing_is_kept_alive_and_no_address_remembered(buffers: Buffers) -> None:
+    places = set()
+    for _ in range(200):
+        c = np.empty((64, 64))  # NumPy gives the same memory, CPython the same id, again
+        places.add((id(c), c.ctypes.data))
+        assert buffers.sites(c) == set()
+        buffers.write(c, "p")
+        del c
+        assert not buffers._owners
+    assert len(places) < 100
+
+
+def test_memory_that_views_keep_stays_known(buffers: Buffers) -> None:
+    c = np.ones((8, 8))
+    buffers.write(c, "p")
+    view = c[2:]
+    del c
+    gc.collect()
+    assert buffers.sites(view) == {"p"}
+
+
+@pytest.mark.parametrize("value", [1.5, np.float32(2), None, "text", (1, 2), [np.ones(2)]])
+def test_what_is_no_array_is_nobodys(buffers: Buffers, value: Any) -> None:
+    buffers.write(value, "p")
+    assert buffers.sites(value) == set()
+
+
+def test_arrays_of_a_gpu(buffers: Buffers, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeGpu().install(monkeypatch)
+    c = ndarray(np.ones((4, 4)))
+    buffers.write(c, "p")
+    assert buffers.sites(c) == buffers.sites(c[1:]) == buffers.sites(c[1:][:2]) == {"p"}
+    assert buffers.sites(ndarray(np.ones((4, 4)))) == set()
+    d = ndarray(np.ones((4, 4)))
+    buffers.write(d[:2], "q")  # where it lies in d is not known
+    assert buffers.sites(d) == set()

@@ -1,0 +1,307 @@
+"""Local errors: what a scheme would have done, on all of the operands or on a sample of them."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import shadow as device_shadow
+from mixpert_py.runtime.emulation.emulation import emulate
+from mixpert_py.runtime.tracing import shadow
+from mixpert_py.runtime.tracing.local_errors import MOST, MOST_STACKED, sampled
+from mixpert_py.runtime.tracing.shadow import (
+    ALL_CANCELS,
+    FEW,
+    cancellation,
+    exponent_spread,
+    local_errors,
+    look,
+)
+from mixpert_py.runtime.tracing.trace import Reason
+from tests.runtime.cuda.fake import FakeGpu, ndarray
+
+LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
+
+
+def direct(a: Any, b: Any, scheme: str) -> float:
+    exact = a.astype(float) @ b.astype(float)
+    return float(np.linalg.norm(emulate(a, b, scheme) - exact) / np.linalg.norm(exact))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shapes", [((40, 70), (70, 30)), ((70,), (70, 30)), ((40, 70), (70,)), ((2, 9, 8), (8, 5))]
+)
+def test_small_operands_are_measured_whole(dtype: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    errors = local_errors(a, b, LEVELS)
+    assert list(errors) == list(LEVELS)
+    for scheme, error in errors.items():
+        assert error == pytest.approx(direct(a, b, scheme), rel=1e-6), scheme
+    assert errors["float64"] == 0 if dtype == np.float64 else errors["float64"] < 1e-7
+
+
+@pytest.mark.parametrize("shapes", [((1500, 160), (160, 1100)), ((2000, 64), (64, 40))])
+def test_a_sample_says_what_the_whole_says(shapes: tuple[tuple[int, ...], ...]) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    for scheme, error in local_errors(a, b, ("int8x3", "fp16", "mixpert-I")).items():
+        assert error == pytest.approx(direct(a, b, scheme), rel=0.2), scheme
+
+
+def test_a_sample_keeps_tiles_and_both_ends() -> None:
+    rows = np.arange(1500.0)[:, np.newaxis] * np.ones((1, 3))
+    a, b = sampled(rows, rows.T)
+    np.testing.assert_array_equal(a, b.T)
+    assert a.shape == (MOST, 3)
+    groups = a[:, 0].reshape(-1, 32)
+    assert (groups[:, 0] % 32 == 0).all()
+    assert (np.diff(groups) == 1).all()
+    assert (np.diff(groups[:, 0]) >= 32).all()
+    assert groups[0, 0] == 0
+    assert groups[-1, -1] >= 1500 - 32 - 32
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((50, 3, 4), (50, 4, 2)),
+        ((50, 3, 4), (4, 2)),
+        ((10, 1, 3, 4), (5, 4, 2)),
+        ((4,), (50, 4, 2)),
+    ],
+)
+def test_a_stack_is_sampled_matrix_by_matrix(shapes: tuple[tuple[int, ...], ...]) -> None:
+    a, b = (np.arange(np.prod(shape), dtype=float).reshape(shape) for shape in shapes)
+    whole = (a @ b).reshape(50, -1)
+    sample = np.matmul(*sampled(a, b)).reshape(MOST_STACKED, -1)
+    np.testing.assert_array_equal(sample[[0, -1]], whole[[0, -1]])
+    assert all((whole == one).all(axis=1).any() for one in sample)
+
+
+@pytest.mark.parametrize("dtype", [int, np.clongdouble, np.float16, object])
+def test_other_dtypes_have_no_errors(dtype: Any) -> None:
+    a = np.ones((3, 3), dtype)
+    assert local_errors(a, a, LEVELS) == {}
+
+
+def test_values_that_native_does_not_make_finite_do_not_count() -> None:
+    a = np.random.default_rng(2).standard_normal((6, 6))
+    a[2, 3] = np.nan
+    b = np.random.default_rng(3).standard_normal((6, 6))
+    b[4, 4] = np.inf
+    errors = local_errors(a, b, ("native", "int8x6", "float32"))
+    assert errors["native"] == 0
+    assert 0 < errors["int8x6"] < 1e-6
+    assert math.isnan(errors["float32"])  # it falls back: there is nothing to measure
+
+
+def test_a_scheme_that_overflows_failed() -> None:
+    a = np.full((3, 3), 1e30, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert math.isnan(
+            local_errors(a.astype(float) * 1e20, a.astype(float), ["float32"])["float32"]
+        )
+        assert not local_errors(a, a, ["native"])["native"] <= 1
+
+
+def test_zero_is_exact() -> None:
+    a = np.zeros((3, 3))
+    assert local_errors(a, a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
+    assert local_errors(a[:0], a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
+
+
+@pytest.mark.parametrize("scale", [2.0**-660, 2.0**530])
+def test_squares_out_of_range_do_not_matter(scale: float) -> None:
+    a = np.random.default_rng(4).standard_normal((8, 8))
+    errors = [local_errors(x, a, ["int8x3"])["int8x3"] for x in (a, a * scale)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-6)
+
+
+def normal(*shape: int, dtype: Any = np.float64, seed: int = 5) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def test_the_spread_of_exponents_in_a_row() -> None:
+    assert exponent_spread(np.full((3, 4), 1.7), -1) == 0
+    assert exponent_spread(np.array([[8.0, 1, 1, 2], [4, 4, 4, 4]]), -1) == 2  # (0 + 3 + 3 + 2) / 4
+    assert exponent_spread(np.array([[8.0, 1, 1, 2], [4, 4, 4, 4]]), -2) == 1
+    assert exponent_spread(np.array([1.0, -(2.0**-10)]), -1) == 5
+    one_large = np.r_[2.0**20, np.ones(999)]
+    assert exponent_spread(one_large, -1) == pytest.approx(20, rel=0.01)
+    # What is just next to zero says nothing of the others.
+    one_small = np.r_[2.0**-60, np.ones(999)]
+    assert exponent_spread(one_small, -1) < 0.1
+    assert 2.5 < exponent_spread(normal(100, 1000), -1) < 4
+    assert exponent_spread(np.exp(20 * normal(8, 1000)), -1) > 60
+
+
+def test_the_spread_counts_neither_zeros_nor_what_is_not_finite() -> None:
+    x = np.array([[8.0, 2, 0, 0], [0, 0, 0, 0]])
+    assert exponent_spread(x, -1) == 1
+    for odd in (np.nan, np.inf, -np.inf):
+        x[1] = 1, 2.0**30, 1, odd
+        assert exponent_spread(x, -1) == 1
+    assert exponent_spread(np.zeros((2, 3)), -1) == 0
+    assert exponent_spread(np.zeros((0, 3)), -1) == exponent_spread(np.zeros((3, 0)), -1) == 0
+    assert exponent_spread(np.array([[2.0**1020, 2.0**-1060]]), -1) == 1040
+
+
+def test_how_much_of_a_product_cancels() -> None:
+    a, b = normal(40, 1000), normal(1000, 30, seed=6)
+    direct = np.linalg.norm(abs(a) @ abs(b)) / np.linalg.norm(a @ b)
+    assert cancellation(a, b) == pytest.approx(direct)
+    assert direct == pytest.approx(0.64 * math.sqrt(1000), rel=0.1)
+    assert cancellation(abs(a), abs(b)) == 1
+    assert cancellation(np.array([1.0, 1]), np.array([1, 2.0**-20 - 1])) == pytest.approx(2.0**21)
+    assert cancellation(np.array([1.0, 1]), np.array([1.0, -1])) == ALL_CANCELS
+    assert cancellation(a * 0, b) == cancellation(a[:0], b) == cancellation(a[:, :0], b[:0]) == 1
+
+
+@pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])
+def test_cancellation_does_not_depend_on_scale(scale: float) -> None:
+    a, b = normal(9, 50), normal(50, 8, seed=6)
+    assert cancellation(a * scale, b * scale) == pytest.approx(cancellation(a, b))
+    a[3, 4] = np.nan
+    rest = np.delete(a, 3, 0)
+    assert cancellation(a, b) == pytest.approx(cancellation(rest, b))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((40, 70), (70, 30)),
+        ((70,), (70, 30)),
+        ((40, 70), (70,)),
+        ((70,), (70,)),
+        ((20, 9, 8), (8, 5)),
+        ((20, 9, 8), (20, 8, 5)),
+        ((3, 1, 9, 8), (20, 8, 5)),
+        ((0, 3), (3, 4)),
+        ((4, 0), (0, 4)),
+    ],
+)
+def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
+    a, b = (normal(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes))
+    found = look(a, b, ["int8x3"])
+    assert found is not None
+    assert found.errors == local_errors(a, b, ["int8x3"])
+    if a.size and b.size:
+        assert 1 < found.spread < 10
+        assert found.cancellation > 1
+    without = look(a, b, ())
+    assert without is not None
+    assert without == found._replace(errors={})
+
+
+def test_few_rows_and_columns_tell() -> None:
+    a, b = normal(5000, 60), normal(60, 3000, seed=6)
+    rows = np.arange(0, 5000, 40)
+    assert len(rows) <= FEW
+    a[:, 0] = 1
+    a[rows, 0] = 2.0**40
+    found = look(a, b, ())
+    assert found is not None
+    assert found.spread == pytest.approx(exponent_spread(a[rows], -1))
+    assert found.spread > 39
+    assert look(b.T, a.T, ()) == found
+
+
+def test_the_worse_operand_counts() -> None:
+    a, b = normal(20, 60), normal(60, 20, seed=6)
+    wide = a * np.exp2(np.arange(60))
+    for left, right in ((wide, b), (b.T, wide.T)):
+        found = look(left, right, ())
+        assert found is not None
+        assert 25 < found.spread < 40
+    tall = look(a * np.exp2(np.arange(20))[:, None], b, ())  # each row has its own scale
+    assert tall is not None
+    assert tall.spread < 6
+
+
+class Traced:
+    """An array in name only."""
+
+    ndim = 2
+    shape = (3, 3)
+    dtype = np.dtype(np.float32)
+
+    def __dlpack__(self) -> None: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        return self
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("has no value yet")
+
+
+@pytest.mark.parametrize("levels", [(), ("int8x3",)])
+def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
+    assert look(Traced(), Traced(), levels) is None
+
+
+def test_of_long_rows_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+    monkeypatch.setattr(shadow, "exponent_spread", lambda x, axis: seen.append(x.shape) or 3.0)
+    look(np.ones((700, 4096)), np.ones((4096, 500)), ())
+    look(np.ones((700, 1 << 16)), np.ones((1 << 16, 9)), ())
+    assert seen == [(117, 4096), (4096, 125), (8, 1 << 16), (1 << 16, 5)]
+
+
+class TestOnAGpu:
+    """What the operands' own device says, where there is one: by kernels, not by NumPy."""
+
+    @pytest.fixture
+    def gpu(self, monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+        fake = FakeGpu()
+        fake.install(monkeypatch)
+        return fake
+
+    @staticmethod
+    def operands() -> tuple[Any, Any]:
+        rng = np.random.default_rng(5)
+        return rng.standard_normal((700, 96)), rng.standard_normal((96, 600))
+
+    def test_its_kernels_are_asked(self, gpu: FakeGpu) -> None:
+        a, b = (x.astype(np.float32) for x in self.operands())
+        levels = ("float64", "float32", "faithful", "int8x3", "fp16")
+        found = look(ndarray(a), ndarray(b), levels)
+        assert found is not None
+        assert list(found.errors) == list(levels)
+        # One of each emulation, of the sample; and nothing native.
+        assert gpu.launches == [(1, MOST, MOST)] * 3
+        expected = local_errors(a, b, levels)
+        assert found.errors == pytest.approx(expected, rel=1e-3)
+
+    def test_what_it_cannot_make_numpy_emulates(
+        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        a, b = (x.astype(np.float32) for x in self.operands())
+        monkeypatch.setattr(device_product, "make", lambda *given: Reason.KERNEL)
+        found = look(ndarray(a), ndarray(b), ("int8x3",))
+        assert found is not None
+        assert found.errors == local_errors(a, b, ("int8x3",))
+        assert gpu.launches == []
+
+    @pytest.mark.parametrize(("worth", "launched"), [(1, 1), (1 << 40, 0)])
+    def test_numpys_large_operands_move_there(
+        self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, worth: int, launched: int
+    ) -> None:
+        a, b = self.operands()
+        monkeypatch.setattr(device_shadow, "WORTH", worth)
+        found = look(a, b, ("int8x3",))
+        assert found is not None
+        assert gpu.launches == [(1, MOST, MOST)] * launched
+        assert found.errors == pytest.approx(local_errors(a, b, ("int8x3",)), rel=1e-3)
+
+    def test_integers_have_no_errors(self, gpu: FakeGpu) -> None:
+        a = ndarray(np.ones((8, 8), np.int32))
+        found = look(a, a, ("int8x3",))
+        assert found is not None
+        assert found.errors == {}

@@ -1,0 +1,185 @@
+"""The trace: counts that add up, from many threads at once."""
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.spellings.einsum import einsum
+from mixpert_py.runtime.spellings.multi_dot import multi_dot
+from mixpert_py.runtime.tracing.shadow import Shadow
+from mixpert_py.runtime.tracing.trace import Reason, Trace
+from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray
+
+THREADS, CALLS = 8, 1000
+
+
+def test_counts_are_exact_under_threads() -> None:
+    trace = Trace()
+    force = InForce(scheme="int8x6", trace=trace)
+    start = threading.Barrier(THREADS)
+
+    def work(number: int) -> None:
+        a = np.eye(1 + number % 2)
+        start.wait()
+        with use(force):
+            for call in range(CALLS):
+                matmul(a, a, site=f"site {call % 3}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(trace.sites) == {"site 0", "site 1", "site 2"}
+    total = sum(record.calls for record in trace.sites.values())
+    assert total == THREADS * CALLS
+    for record in trace.sites.values():
+        assert record.shapes == {(1, 1, 1): record.calls // 2, (2, 2, 2): record.calls // 2}
+        assert record.schemes == {"native": record.calls}
+        (reason,) = record.reasons  # the second where there is a GPU
+        assert reason in (Reason.NO_TENSOR_CORE, Reason.TOO_SMALL)
+        assert record.reasons[reason] == record.calls
+        assert record.seconds > 0
+
+
+def test_a_call_without_a_site_is_counted() -> None:
+    trace = Trace()
+    with use(InForce(trace=trace)):
+        matmul(np.eye(2), np.eye(2))
+        matmul(np.eye(2), np.eye(2), scheme="float64")
+    assert trace.sites["-"].schemes == {"native": 1, "float64": 1}
+
+
+@pytest.mark.parametrize(
+    ("errors", "kept"),
+    [([1e-7, 3e-7, 2e-7], 3e-7), ([0.0], 0.0), ([math.inf, 1.0], math.inf)],
+)
+def test_the_largest_error_stays(errors: list[float], kept: float) -> None:
+    trace = Trace()
+    for error in errors:
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
+    assert trace.sites["s"].errors == {"fp16": kept}
+    assert trace.sites["s"].sampled == len(errors)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_not_a_number_is_the_largest(place: int) -> None:
+    trace = Trace()
+    errors = [1.0, math.inf]
+    errors.insert(place, math.nan)
+    for error in errors:
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
+    assert math.isnan(trace.sites["s"].errors["fp16"])
+
+
+def test_results_are_kept_of_the_sites_asked_for() -> None:
+    trace = Trace(keep=["kept"])
+    a = np.eye(2)
+    with use(InForce(trace=trace)):
+        for site in ("kept", "other"):
+            result = matmul(a, a, np.empty((2, 2)), site=site)
+            result[:] = 7  # the program goes on using its array
+    assert list(trace.results) == ["kept"]
+    np.testing.assert_array_equal(trace.results["kept"], a)
+
+
+def test_the_largest_share_of_outliers_stays() -> None:
+    trace = Trace()
+    for share in (0.1, 0.3, 0.0):
+        trace.add("s", (1, 1, 1), "float32", "int8x6", None, 0.1, share)
+    assert trace.sites["s"].outliers == 0.3
+
+
+def test_operands_are_looked_at_where_that_is_asked_for() -> None:
+    a = np.random.default_rng(0).standard_normal((8, 8))
+    for levels, errors in ((None, []), ((), []), (("float32",), ["float32"])):
+        trace = Trace(levels)
+        with use(InForce(trace=trace)):
+            for _ in range(100):
+                result = matmul(a, a, site="p")
+            matmul(a.astype(np.float32), a, site="p")
+            matmul(result.T, a[:, :3], site="q")
+        p, q = trace.sites["p"], trace.sites["q"]
+        assert (p.calls, q.calls) == (101, 1)
+        assert (p.sampled, q.sampled) == ((0, 0) if levels is None else (11, 1))
+        assert list(p.errors) == list(q.errors) == errors
+        assert p.fed_by == {}
+        assert q.fed_by == ({} if levels is None else {"p": 1})
+        if levels is not None:
+            assert 1 < p.spread < 10
+            assert p.cancellation > 1
+
+
+def test_the_worst_of_the_sampled_calls_stays() -> None:
+    trace = Trace(())
+    for spread, cancellation in ((3.0, 2.0), (9.0, 1.0), (1.0, 5.0)):
+        trace.add_shadow("s", Shadow({}, spread, cancellation))
+    record = trace.sites["s"]
+    assert (record.sampled, record.spread, record.cancellation) == (3, 9.0, 5.0)
+
+
+def test_the_same_calls_are_sampled_in_every_run() -> None:
+    looked = []
+    for _ in range(2):
+        trace = Trace(())
+        with use(InForce(trace=trace)):
+            for size in [3, 3, 4, 3, 5, 3, 4] * 20:
+                matmul(np.eye(size), np.eye(size), site="p")
+        looked.append(trace.sites["p"].sampled)
+    assert looked[0] == looked[1] == 9 + 8 + 6  # of 80, 40 and 20 calls
+
+
+def test_a_loop_feeds_itself_and_steps_of_one_call_do_not() -> None:
+    a = np.random.default_rng(0).standard_normal((6, 6))
+    trace = Trace(())
+    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+        x = a
+        for _ in range(4):
+            x = matmul(a, x, site="loop")
+        chain = multi_dot([x, a, a, a], site="chain")
+        total = einsum("ij,jk,kl->il", a, a, chain, site="sum")
+        matmul(total, a, site="end")
+    fed = {site: dict(record.fed_by) for site, record in trace.sites.items()}
+    assert trace.sites["chain"].calls == 3
+    assert trace.sites["sum"].calls == 2
+    assert fed == {
+        "loop": {"loop": 3},
+        "chain": {"loop": 1},
+        "sum": {"chain": 1},
+        "end": {"sum": 1},
+    }
+
+
+def test_nothing_is_looked_at_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would read from the device, and end the capture."""
+    FakeGpu().install(monkeypatch)
+    a = ndarray(np.eye(6, dtype=np.float32))
+    trace = Trace(["int8x3"])
+    with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+        with Stream(ptr=99) as stream:
+            stream.capturing = True
+            matmul(a, a, site="captured")
+        matmul(a, a, site="not")
+    assert {site: record.sampled for site, record in trace.sites.items()} == {
+        "captured": 0,
+        "not": 1,
+    }
+
+
+def test_a_product_written_over_its_operand() -> None:
+    a = np.random.default_rng(0).standard_normal((6, 6))
+    trace = Trace(())
+    with use(InForce(trace=trace)):
+        x = matmul(a, a, site="p")
+        matmul(x, a, x, site="q", native=np.matmul)
+        matmul(x, a, site="r")
+    assert {s: dict(r.fed_by) for s, r in trace.sites.items()} == {
+        "p": {},
+        "q": {"p": 1},
+        "r": {"q": 1},
+    }
+    assert trace.sites["q"].sampled == 0
