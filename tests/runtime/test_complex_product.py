@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.test_emulation import SHAPES
 
 import mixpert_py
 from mixpert_py.runtime.call import Made
@@ -21,6 +20,7 @@ from mixpert_py.runtime.spellings.multi_dot import multi_dot
 from mixpert_py.runtime.spellings.tensordot import tensordot
 from mixpert_py.runtime.tracing.shadow import local_errors, look
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.emulation.test_emulation import SHAPES
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 

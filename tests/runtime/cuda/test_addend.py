@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.test_fused import FORMS, arguments
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda import backend as cuda_backend
@@ -17,6 +16,7 @@ from mixpert_py.runtime.spellings import fused as fused_module
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, Stream, multiply_add, ndarray
+from tests.runtime.spellings.test_fused import FORMS, arguments
 
 SITE = "m:f/product~aa#0"
 ALPHA, BETA = 1.5, -0.3

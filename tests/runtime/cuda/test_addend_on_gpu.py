@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.test_fused import FORMS, arguments
 
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.spellings.fused import fused
 from tests.runtime.cuda.test_addend import ONE_PASS, by_steps
 from tests.runtime.cuda.test_addend import signs as signs
+from tests.runtime.spellings.test_fused import FORMS, arguments
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
