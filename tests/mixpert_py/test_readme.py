@@ -40,6 +40,13 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 
 @every_page
+def test_every_place_in_the_code_exists(page: Path) -> None:
+    parts = "mixpert_py|passes|runtime|tuner|tests|samples"
+    for place in re.findall(rf"`((?:{parts})/[\w./-]*)`", page.read_text("utf-8")):
+        assert (ROOT / place).exists(), place
+
+
+@every_page
 def test_every_command_exists(page: Path) -> None:
     from mixpert_py.cli import cli
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.packing import panels
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.panels import DEFAULT, Tuning, packing, prepared_panels
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
@@ -74,7 +74,39 @@ def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(panels, "_kept", {})
     with ThreadPoolExecutor(4) as pool:
         taken = list(pool.map(lambda _: panels._counters(9, 0, 77, cuda), range(200)))
-    assert sorted(taken) == [(taken[0][0], serial) for serial in range(1, 201)]
+    assert len({memory for memory, _ in taken}) == 1
+    assert sorted(serial for _, serial in taken) == list(range(1, 201))
+
+
+def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although a thread that shares the stream takes larger ones in between."""
+    alive, launched = set(), []
+
+    class Memory:
+        def __init__(self, size: int) -> None:
+            self.ptr = 1 << 20 | len(alive) << 10
+            alive.add(self.ptr)
+
+        def __del__(self) -> None:
+            alive.discard(self.ptr)
+
+    def launch(grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int) -> None:
+        larger = panels.LEAST_PANELS * (2 + len(launched))
+        panels._counters(larger, 0, stream, cuda)
+        launched.append(words[10])
+        assert launched[-1] in alive
+
+    runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
+    cuda = SimpleNamespace(
+        MemoryPointer=lambda memory, offset: memory, Memory=Memory, alloc=Memory, runtime=runtime
+    )
+    monkeypatch.setattr(panels, "_kept", {})
+    how = packing((SPLITTER,), (form(100, 300),), "float32", "loss")
+    kernel: Any = SimpleNamespace(launch_words=launch)
+    way = panels.Panels(kernel, how, (SPLITTER,), 256, 0, cuda)
+    for _ in range(2):
+        way.pack((Operand(4096, form(100, 300), 0, None),), 0)
+    assert len(launched) == 2
 
 
 @pytest.mark.gpu
