@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array, is_wide, name_of, real_products
+from mixpert_py.runtime.call import Array, broadcast, is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.tracing.trace import Shape
 
@@ -80,11 +80,11 @@ def _is_faster(
     from mixpert_py.runtime.model import prediction
 
     a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
-    m, k, n = *a[-2:], b[-1]
-    if 0 in (m, k, n):
+    if 0 in (*a, *b):
         return False
+    m, k, n = *a[-2:], b[-1]
     times = _kernel_times(device)
-    vendor, batch = times.model.vendor, max(math.prod(a[:-2]), math.prod(b[:-2])) * products
+    vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
     ours = prediction.product(times, steps(scheme, None, a, b), m, k, n, batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)

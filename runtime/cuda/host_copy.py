@@ -2,14 +2,14 @@
 it writes to fresh pages, which it takes one by one.
 
 A copy is cut into bands, which its caller and helpers take from one list until none is left: a
-helper that comes late, or never, costs nothing but time. Helpers only copy, and hold the arrays
-while they do: whatever is raised meanwhile, nothing is written to memory that was freed.
+helper that comes late, or never, costs nothing but time. Helpers only copy. The caller waits for
+those that do, also where it is interrupted: what it has left, nobody writes to any more.
 """
 
 import os
 from collections import deque
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_ident
 
 import numpy as np
 
@@ -26,9 +26,16 @@ def copy(target: Array, source: Array) -> None:
         np.copyto(target, source)
         return
     job = _Job(bands)
-    _helpers.call(job, len(bands) - 1)
-    job.work()
-    job.wait()
+    try:
+        _helpers.call(job, len(bands) - 1)
+        job.work()
+    finally:
+        try:
+            job.end()
+        finally:  # where it was this that was interrupted
+            job.end()
+    for error in job.errors:
+        raise error
 
 
 def _bands(target: Array, source: Array) -> list[tuple[Array, Array]]:
@@ -46,34 +53,38 @@ def _bands(target: Array, source: Array) -> list[tuple[Array, Array]]:
 
 
 class _Job:
-    """Bands that nobody has taken yet, and how those that were taken ended."""
+    """Bands that nobody has taken yet, and the helpers that copy others. errors: theirs."""
 
     def __init__(self, bands: list[tuple[Array, Array]]) -> None:
-        self._bands, self._count = deque(bands), len(bands)
-        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._bands = deque(bands)
+        self._helping: set[int] = set()
+        self._left: SimpleQueue[None] = SimpleQueue()  # an interrupt may leave a Condition locked
+        self.errors: list[BaseException] = []
 
     def work(self) -> None:
         """Copy bands until none is left."""
-        while (band := self._taken()) is not None:
+        while True:
             try:
-                np.copyto(*band)
-            except BaseException as error:  # a helper's, too, is the caller's
-                self._ends.put(error)
-            else:
-                self._ends.put(None)
+                band = self._bands.popleft()
+            except IndexError:
+                return
+            np.copyto(*band)
 
-    def _taken(self) -> tuple[Array, Array] | None:
+    def help(self) -> None:
+        """The same, by another thread than the caller's."""
+        self._helping.add(get_ident())
         try:
-            return self._bands.popleft()
-        except IndexError:
-            return None
+            self.work()
+        except BaseException as error:
+            self.errors.append(error)
+        self._helping.remove(get_ident())
+        self._left.put(None)
 
-    def wait(self) -> None:
-        """Wait for all bands; raises what was raised at one of them."""
-        errors = [self._ends.get() for _ in range(self._count)]
-        for error in errors:
-            if error is not None:
-                raise error
+    def end(self) -> None:
+        """Leave no band to take, and wait for those that are being copied."""
+        self._bands.clear()
+        while self._helping:
+            self._left.get()
 
 
 class _Helpers:
@@ -109,7 +120,7 @@ def _started(jobs: "SimpleQueue[_Job]", wanted: int) -> int:
 
 def _serve(jobs: "SimpleQueue[_Job]") -> None:
     while True:
-        jobs.get().work()
+        jobs.get().help()
 
 
 def _cores() -> int:

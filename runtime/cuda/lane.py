@@ -61,16 +61,19 @@ class Lane:
 @contextmanager
 def two_lanes(xp: Any, there: int, back: int) -> Iterator[tuple[Lane, Lane]]:
     """Lanes of the current device, for pieces of so many bytes. Waits for their streams at the end:
-    what is freed after it is not in use any more. Raises CuPy's OutOfMemoryError where no
-    page-locked memory is left.
+    what is freed after it is not in use any more. Raises CuPy's OutOfMemoryError where the
+    device, or page-locked memory, is full.
     """
     idle = _idle.setdefault(xp.cuda.runtime.getDevice(), [])
-    first, second = _stream(xp, idle), _stream(xp, idle)
+    with _lacking_memory(xp):  # CUDA may begin here, on a device that others have filled
+        first, second = _stream(xp, idle), _stream(xp, idle)
     try:
         yield Lane(xp, first, there, back), Lane(xp, second, there, back)
     finally:
-        first.synchronize()
-        second.synchronize()
+        try:
+            first.synchronize()
+        finally:  # whatever interrupts: page-locked memory that is freed is used again at once
+            second.synchronize()
         idle += first, second
 
 
@@ -84,6 +87,9 @@ def sent(xp: Any, lanes: Sequence[Lane], x: Array, dtype: np.dtype[Any]) -> Any:
     stream = lanes[0].stream
     with stream:  # the caller's may yet write to what it has freed
         target = xp.empty(stored.shape, dtype)
+    free = stream.record()  # and this one to what is free for itself alone
+    for lane in lanes[1:]:
+        lane.stream.wait_event(free)
     pieces = _pieces(stored.shape, lanes[0].size // dtype.itemsize)
     for lane, piece in zip(cycle(lanes), pieces, strict=False):
         stream.wait_event(lane.send(target[piece], stored[piece]))
@@ -139,10 +145,17 @@ def _held(memory: Array, like: Any) -> Array:
 
 def _page_locked(xp: Any, size: int) -> Array:
     size = 1 << (size - 1).bit_length()  # CuPy keeps it, but only for requests of the same size
-    try:
+    with _lacking_memory(xp):
         memory = xp.cuda.alloc_pinned_memory(size)
+    return np.frombuffer(memory, np.uint8, size)
+
+
+@contextmanager
+def _lacking_memory(xp: Any) -> Iterator[None]:
+    """CuPy's error for it, which it raises of its memory pool alone, in place of CUDA's."""
+    try:
+        yield
     except xp.cuda.runtime.CUDARuntimeError as error:
         if error.status != NO_MEMORY:
             raise
-        raise xp.cuda.memory.OutOfMemoryError(size, 0) from None  # CuPy's, of the device alone
-    return np.frombuffer(memory, np.uint8, size)
+        raise xp.cuda.memory.OutOfMemoryError(0, 0) from None

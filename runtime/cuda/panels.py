@@ -30,13 +30,13 @@ def panel_rows(m: int, length: int, itemsize: int) -> int:
     return min(max(rows, GRANULE), -(-m // GRANULE) * GRANULE)
 
 
-def strip_rows(a: Array, height: int, run_bytes: int) -> int:
+def strip_rows(a: Array, height: int) -> int:
     """Rows of A that are moved at once: a panel; more where A's columns are contiguous, of which
     rows are short runs, which take the host longer.
     """
-    if abs(a.strides[0]) >= abs(a.strides[1]):
+    if height >= len(a) or abs(a.strides[0]) >= abs(a.strides[1]):
         return height
-    return max(run_bytes // a.itemsize // height, 1) * height
+    return max(RUN_BYTES // a.itemsize // height, 1) * height
 
 
 def height(xp: Any, value: Array, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:

@@ -1,4 +1,7 @@
-"""Local errors of operands that are on a GPU: its own kernels make them, not NumPy's emulation."""
+"""Local errors by a GPU's own kernels: of operands that are there, and of NumPy's large ones.
+
+What CuPy raises passes through: ImportError where cuBLAS is missing, its OutOfMemoryError.
+"""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,7 +21,7 @@ WORTH = 1 << 27  # multiply-adds
 
 
 def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
-    """As `runtime.shadow.local_errors`; None where the operands are on no GPU that can say.
+    """As `tracing.shadow.local_errors`; None where the operands are on no GPU that can say.
 
     Waits for the device.
     """
@@ -47,10 +50,7 @@ def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | No
         return None
     import cupy
 
-    try:
-        return _errors(cupy.asarray(a), cupy.asarray(b), schemes)
-    except MemoryError:
-        return None
+    return _errors(cupy.asarray(a), cupy.asarray(b), schemes)
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:

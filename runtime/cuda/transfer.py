@@ -5,6 +5,7 @@ for one, the device copies to, computes on, and copies from the other. The host 
 longest for, so nothing is moved twice: A that is B, or its transpose, not at all.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from time import perf_counter
@@ -19,6 +20,7 @@ from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
 from mixpert_py.runtime.cuda.lane import Lane, fetched, same, sent, two_lanes
+from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.packing import pooled
@@ -102,6 +104,17 @@ def _whole(
     return made.into(value if value.shape else value[()])
 
 
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How panels are multiplied. limit, busy: as `make` has them."""
+
+    xp: Any
+    name: str
+    scheme: Scheme
+    busy: Busy | None
+    limit: int | None
+
+
 def _by_panels(
     xp: Any,
     a: Array,
@@ -117,67 +130,54 @@ def _by_panels(
     if value is None or any(np.may_share_memory(value, x) for x in (a, b)):
         value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
     scheme = device_product.steps(name, block, a.shape, b.shape)
-    outliers = _into(xp, value, a, b, name, scheme, busy, limit)
+    outliers = _into(_How(xp, name, scheme, busy, limit), value, a, b)
     if isinstance(outliers, Reason):
         return outliers
     return Made(value, name, lambda: outliers)
 
 
-def _into(
-    xp: Any,
-    value: Array,
-    a: Array,
-    b: Array,
-    name: str,
-    scheme: Scheme,
-    busy: Busy | None,
-    limit: int | None,
-) -> float | Reason:
+def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
     for the device, or for the limit.
     """
-    for run_bytes in (panels.RUN_BYTES, 0):
-        try:
-            height = panels.height(xp, value, a, b, scheme, limit)
-            strip = height if limit is not None else panels.strip_rows(a, height, run_bytes)
-            return _moved(xp, value, a, b, name, scheme, busy, height, strip)
-        except (xp.cuda.memory.OutOfMemoryError, WorkspaceError):
-            if run_bytes == 0 and b.shape[1] <= panels.GRANULE:
-                raise
+    try:
+        return _whole_b(how, value, a, b)
+    except (how.xp.cuda.memory.OutOfMemoryError, WorkspaceError):
+        if b.shape[1] <= panels.GRANULE:
+            raise
     # Not in the handler, which holds what the attempt has allocated.
-    middle = -(-b.shape[1] // 2 // panels.GRANULE) * panels.GRANULE
     largest = 0.0
-    for part in (slice(0, middle), slice(middle, None)):
-        outliers = _into(xp, value[:, part], a, b[:, part], name, scheme, busy, limit)
+    for part in two(b.shape[1], panels.GRANULE):
+        outliers = _into(how, value[:, part], a, b[:, part])
         if isinstance(outliers, Reason):
             return outliers
         largest = max(largest, outliers)
     return largest
 
 
-def _moved(
-    xp: Any,
-    value: Array,
-    a: Array,
-    b: Array,
-    name: str,
-    scheme: Scheme,
-    busy: Busy | None,
-    height: int,
-    strip: int,
-) -> float | Reason:
+def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
+    """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
+    height = panels.height(how.xp, value, a, b, how.scheme, how.limit)
+    strip = height if how.limit is not None else panels.strip_rows(a, height)
+    if strip > height:
+        with suppress(how.xp.cuda.memory.OutOfMemoryError):
+            return _moved(how, value, a, b, height, strip)
+    return _moved(how, value, a, b, height, height)
+
+
+def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
+    xp = how.xp
     largest = 0.0
     row_bytes = b.shape[1] * value.itemsize
     with two_lanes(xp, panels.PANEL_BYTES, max(panels.PANEL_BYTES, height * row_bytes)) as lanes:
         first, second = lanes
         right = sent(xp, lanes, b, value.dtype)
-        with first.stream, noted(busy):
-            ready = device_product.pack_one(right, scheme, "right")
+        with first.stream, noted(how.busy):
+            ready = device_product.pack_one(right, how.scheme, "right")
         if isinstance(ready, Reason):
             return _refused(xp, ready)
         second.stream.wait_event(first.stream.record())
-        product = _Product(xp, name, right, ready, busy)
         left = same(a, b, right)
         for rows in panels.places(len(a), strip if left is None else len(a)):
             lanes[0].collect()
@@ -187,7 +187,7 @@ def _moved(
                 lanes[1].stream.wait_event(lanes[0].stream.record())
             for panel in panels.places(len(part), height):
                 lanes[0].collect()
-                share = product.begin(lanes[0], part[panel], target[panel])
+                share = _begun(how, lanes[0], part[panel], right, ready, target[panel])
                 if isinstance(share, Reason):
                     return _refused(xp, share)
                 largest = max(largest, share)
@@ -198,33 +198,27 @@ def _moved(
     return largest
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """Of panels of rows with B, which is on the device, and packed."""
+def _begun(
+    how: _How, lane: Lane, left: Any, right: Any, ready: Ready, target: Array
+) -> float | Reason:
+    """Have a product in `target` when the lane has collected it. Returns its share of outliers, for
+    which it waits where they are asked for.
 
-    xp: Any
-    name: str
-    right: Any
-    ready: Ready
-    busy: Busy | None
-
-    def begin(self, lane: Lane, left: Any, target: Array) -> float | Reason:
-        """Have a product in `target` when the lane has collected it. Returns its share of outliers,
-        for which it waits where they are asked for.
-        """
-        with lane.stream:
-            result = self.xp.empty(target.shape, target.dtype)
-            with noted(self.busy):
-                made = device_product.make(
-                    *(left, self.right, self.name),
-                    out=result,
-                    right=self.ready,
-                    traced=self.busy is not None,
-                )
-            if isinstance(made, Reason):
-                return made
-            lane.fetch(target, result)
-            return made.outliers()
+    ready: `right`, packed.
+    """
+    with lane.stream:
+        result = how.xp.empty(target.shape, target.dtype)
+        with noted(how.busy):
+            made = device_product.make(
+                *(left, right, how.name),
+                out=result,
+                right=ready,
+                traced=how.busy is not None,
+            )
+        if isinstance(made, Reason):
+            return made
+        lane.fetch(target, result)
+        return made.outliers()
 
 
 def _collect(lanes: tuple[Lane, Lane]) -> None:

@@ -29,11 +29,12 @@ from mixpert_py.runtime.packing.cluster_intrinsics import (
     wait,
 )
 from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
+from mixpert_py.runtime.packing.fetches import quad_fetch
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
 from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_kernels import resident
 from mixpert_py.runtime.packing.panel_looks import seeing
-from mixpert_py.runtime.packing.row_digits import facts, place_of, quad_fetch
+from mixpert_py.runtime.packing.row_digits import facts, place_of
 from mixpert_py.runtime.packing.row_intrinsics import quotient
 from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side

@@ -27,10 +27,11 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.packing.fetches import quad_fetch
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
 from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_looks import looks
-from mixpert_py.runtime.packing.row_digits import facts, place_of, quad_fetch
+from mixpert_py.runtime.packing.row_digits import facts, place_of
 from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side

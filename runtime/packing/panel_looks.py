@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.packing.fetches import quad_fetch
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.row_digits import (
     TOO_FINE,
     facts,
     finer_of,
-    quad_fetch,
     row_coarse,
     row_fineness,
 )

@@ -81,7 +81,8 @@ class Panels(NamedTuple):
             cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
         else:
             memory = cuda.alloc(end)
-            counters, serial = _counters(panels, self.device, stream, cuda)
+            kept, serial = _counters(panels, self.device, stream, cuda)
+            counters = int(kept.ptr)
         packed = []
         words: tuple[int, ...] = ()
         start = memory.ptr
@@ -178,15 +179,17 @@ _kept: dict[tuple[int, int], Counters] = {}
 _counting = threading.Lock()  # threads may share a stream, and no two launches a number
 
 
-def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[int, int]:
-    """Where a launch on the stream has its counters, and its number."""
+def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[Any, int]:
+    """A launch's counters on the stream, and its number. Hold them until it is enqueued: another
+    thread may put larger ones in their place, and memory is not freed before what was enqueued.
+    """
     key = device, -threading.get_ident() if stream == PER_THREAD else stream
     with _counting:
         kept = _kept.get(key)
         if kept is None or kept.panels < panels or kept.serial == LAST:
             kept = _kept[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
         kept.serial += 1
-        return int(kept.memory.ptr), kept.serial
+        return kept.memory, kept.serial
 
 
 def _zeros(panels: int, stream: int, cuda: Any) -> Counters:

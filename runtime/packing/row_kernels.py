@@ -23,15 +23,14 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.packing.fetches import fetch_eight, row_fetch
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
 from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
 from mixpert_py.runtime.packing.row_digits import (
     TOO_FINE,
     facts,
-    fetch_eight,
     place_of,
     row_coarse,
-    row_fetch,
     row_fineness,
 )
 from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made

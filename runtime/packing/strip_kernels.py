@@ -29,6 +29,7 @@ from numba.cuda import types
 from mixpert_py.runtime.emulation.digits import FIT, UNSEEN
 from mixpert_py.runtime.emulation.outliers import RATIO
 from mixpert_py.runtime.packing.digit_items import digit_item
+from mixpert_py.runtime.packing.fetches import strip_fetch
 from mixpert_py.runtime.packing.float_items import float_item
 from mixpert_py.runtime.packing.intrinsics import (
     bits32,
@@ -36,7 +37,6 @@ from mixpert_py.runtime.packing.intrinsics import (
     device,
     float32_of,
     float64_of,
-    load_four,
     power_of_two,
     trailing_zeros,
 )
@@ -155,7 +155,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     ALL = KINDS + 1 if side.dropped else KINDS
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
-    fetch = _fetch(HELD)
+    fetch = strip_fetch(HELD)
     inf = math.inf
 
     def strip(
@@ -424,49 +424,6 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                     norms[(batch * KINDS + i) * rows + row] = norm
 
     return device(strip)
-
-
-def _fetch(held: int) -> Any:
-    """The device function that reads a thread's items, `held` elements of one row.
-
-    Past `last`, the block's last element, it takes that one again, or the first of its own: items
-    past a short block are not read.
-    """
-
-    def fetch(values, x, start, stride, at, between, last, vector):
-        end = at + (held // ITEM - 1) * between + ITEM - 1
-        if vector and end <= last:
-            for j in range(0, held, 4):
-                place = start + np.int32(at + (j // ITEM) * between + (j & (ITEM - 1)))
-                a, b, c, d = load_four(x, place)
-                values[j] = a
-                values[j + 1] = b
-                values[j + 2] = c
-                values[j + 3] = d
-        elif end <= last:
-            for j in range(0, held, ITEM):
-                place = start + np.int32(at + (j // ITEM) * between) * stride
-                for i in range(ITEM):
-                    values[j + i] = x[place]
-                    place += stride
-        else:
-            for d in range(0, held, ITEM):
-                first = np.int32(at + (d // ITEM) * between)
-                if d > 0 and first > last:
-                    for j in range(ITEM):
-                        values[d + j] = values[0]
-                elif vector and first + ITEM - 1 <= last:
-                    for j in range(0, ITEM, 4):
-                        a, b, c, e = load_four(x, start + np.int32(first + j))
-                        values[d + j] = a
-                        values[d + j + 1] = b
-                        values[d + j + 2] = c
-                        values[d + j + 3] = e
-                else:
-                    for j in range(ITEM):
-                        values[d + j] = x[start + min(first + j, last) * stride]
-
-    return device(fetch)
 
 
 @device

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda import transfer as moving
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.tracing.trace import Reason
 
 PINNED = 1 << 28  # bytes
 MOVED = 4096  # edge of the NumPy arrays that are moved
@@ -33,12 +35,17 @@ def transfer(gpu: Gpu) -> Found:
 
 def staged() -> float:
     """Bytes per second of a product of NumPy arrays that is mostly their way there and back, to
-    pages that the result has to take.
+    pages that the result has to take. Raises DeviceError where the device does not make it.
     """
     # Two arrays: one and the same would be moved once.
     a, b = np.random.default_rng(0).standard_normal((2, MOVED, MOVED), np.float32)
-    seconds = _seconds(lambda: moving.make(a, b, "int8x1"))
-    return float(3 * a.nbytes / seconds)
+
+    def product() -> None:
+        made = moving.make(a, b, "int8x1")
+        if isinstance(made, Reason):
+            raise DeviceError(f"it makes no product of NumPy arrays: {made.value}")
+
+    return float(3 * a.nbytes / _seconds(product))
 
 
 def host_rate() -> float:

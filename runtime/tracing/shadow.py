@@ -49,11 +49,14 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
     from mixpert_py.runtime.cuda import shadow
 
-    if type(a) is type(b) is np.ndarray:
-        errors = shadow.of_host(a, b, schemes)
-        return local_errors(a, b, schemes) if errors is None else errors
-    errors = shadow.local_errors(a, b, schemes)
-    return local_errors(on_host(a), on_host(b), schemes) if errors is None else errors
+    numpys = type(a) is type(b) is np.ndarray
+    try:
+        errors = (shadow.of_host if numpys else shadow.local_errors)(a, b, schemes)
+    except (ImportError, MemoryError):  # CuPy without cuBLAS, a full device
+        errors = None
+    if errors is not None:
+        return errors
+    return local_errors(a if numpys else on_host(a), b if numpys else on_host(b), schemes)
 
 
 def exponent_spread(x: Array, axis: int) -> float:

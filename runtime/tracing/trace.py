@@ -52,7 +52,7 @@ class SiteTrace:
     an operand pair's blocks that left the integer slices, of those calls that were looked into.
 
     The rest only where the trace was asked to look at operands. sampled: how many calls were looked
-    into; of these, as `runtime.shadow` says it, the worst spread, cancellation and errors: scheme →
+    into; of these, as `tracing.shadow` says it, the worst spread, cancellation and errors: scheme →
     relative Frobenius error, against FP64, that it would make on the operands seen. The worst, as
     what is known of a few calls has to hold for all; that it is too large for most of them, the
     tuner's fit makes up for. fed_by: site → calls with an operand that was that site's result.

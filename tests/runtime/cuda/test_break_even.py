@@ -57,6 +57,8 @@ def test_vectors_and_empty_operands_are_never_faster() -> None:
     assert not faster("faithful", (4096,), (4096, 4096), False, 0)
     assert not faster("faithful", (4096, 4096), (4096,), False, 0)
     assert not faster("faithful", (4096, 0), (0, 4096), False, 0)
+    assert not faster("faithful", (0, 512, 512), (0, 512, 512), False, 0)
+    assert not faster("faithful", (0, 512, 512), (512, 512), False, 0)
 
 
 def test_stacks_count_all_their_products() -> None:
@@ -64,6 +66,8 @@ def test_stacks_count_all_their_products() -> None:
     assert not faster("int8x6", (512, 512), (512, 512), False, 0)
     assert faster("int8x6", (64, 512, 512), (64, 512, 512), False, 0)
     assert faster("int8x6", (64, 512, 512), (512, 512), False, 0)
+    assert faster("int8x6", (8, 1, 512, 512), (8, 512, 512), False, 0)
+    assert not faster("int8x6", (8, 512, 512), (8, 512, 512), False, 0)
 
 
 def test_what_keeps_the_host_is_as_slow_as_the_host() -> None:

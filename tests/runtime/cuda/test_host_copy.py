@@ -1,6 +1,7 @@
 """Copies by several threads: the same as by one, whatever the layout and whatever happens."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -154,6 +155,34 @@ def test_nobody_writes_after_an_error(
     with pytest.raises(error):
         copy(np.empty_like(source), source)
     assert not writing
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nobody sends signals here")
+@pytest.mark.usefixtures("helpers")
+def test_nobody_writes_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_it_is, interrupted, main = np.copyto, 0, threading.get_ident()
+
+    def slow(target: Any, source: Any) -> None:
+        sleep(0.0002 if threading.get_ident() == main else 0.004)
+        as_it_is(target, source)
+
+    def copy_until_interrupted(target: Any, delay: float) -> None:
+        threading.Timer(delay, signal.pthread_kill, (main, signal.SIGINT)).start()
+        copy(target, source)
+        while True:
+            sleep(0.001)
+
+    monkeypatch.setattr(np, "copyto", slow)
+    source = np.ones((20, BAND // 4), np.float32)
+    for number in range(60):
+        target = np.zeros_like(source)
+        with pytest.raises(KeyboardInterrupt):
+            copy_until_interrupted(target, 0.0001 * number)
+        interrupted += not target.all()
+        target[:] = 3
+        sleep(0.006)
+        assert (target == 3).all()
+    assert interrupted > 5
 
 
 def test_many_threads_copy_at_once(helpers: Any) -> None:

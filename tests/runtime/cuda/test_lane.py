@@ -10,6 +10,7 @@ import pytest
 from mixpert_py.runtime.cuda import lane
 from mixpert_py.runtime.cuda.lane import fetched, sent, two_lanes
 from tests.runtime.cuda.fake.late import LateStream
+from tests.runtime.cuda.fake.stream import Stream
 
 PIECE = 1 << 9  # bytes
 
@@ -45,8 +46,14 @@ def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
         given.append(size)
         return np.full(size, 255, np.uint8)
 
+    def empty(shape: Any, dtype: Any) -> LateArray:
+        x = np.zeros(shape, dtype)
+        if isinstance(Stream.here, LateStream):  # it may yet write to what it has freed
+            Stream.here.do(lambda: x.fill(np.nan))
+        return LateArray(x)
+
     return SimpleNamespace(
-        empty=lambda shape, dtype: LateArray(np.full(shape, np.nan, dtype)),
+        empty=empty,
         pinned=given,
         cuda=SimpleNamespace(
             Stream=LateStream,
@@ -87,6 +94,15 @@ def test_what_is_sent_is_there(xp: Any, layout: str, dtype: str) -> None:
         lanes[0].stream.synchronize()
         assert there.x.tobytes() == x.astype(dtype).tobytes()
         assert there.shape == x.shape
+
+
+def test_no_lane_writes_to_memory_that_is_still_in_use(xp: Any) -> None:
+    x = LAYOUTS["C"]
+    with two_lanes(xp, PIECE, PIECE) as lanes:
+        lanes[1].stream.hurries = True
+        there = sent(xp, lanes, x, x.dtype)
+        lanes[0].stream.synchronize()
+        np.testing.assert_array_equal(there.x, x)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -141,6 +157,24 @@ def test_the_end_waits_for_what_was_begun(xp: Any, number: int) -> None:
             lanes[number].send(xp.empty(x.shape, x.dtype), x)
             raise KeyboardInterrupt
 
+    with pytest.raises(KeyboardInterrupt):
+        send()
+    assert streams[0].done == 1
+
+
+def test_an_interrupt_while_one_stream_ends_leaves_none_at_work(xp: Any) -> None:
+    x = normal(8, 8)
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        with two_lanes(xp, PIECE, PIECE) as (first, second):
+            second.send(xp.empty(x.shape, x.dtype), x)
+            streams.append(second.stream)
+            first.stream.synchronize = interrupted
+
+    streams: list[LateStream] = []
     with pytest.raises(KeyboardInterrupt):
         send()
     assert streams[0].done == 1

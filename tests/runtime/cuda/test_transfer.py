@@ -217,6 +217,25 @@ def test_runs_are_long(
     np.testing.assert_array_equal(result, there(a, b))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_did_not_fit_is_not_tried_again(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, order: Any
+) -> None:
+    """Of B, all was moved in vain."""
+    sizes, as_it_is = [], transfer._moved
+
+    def noted(how: Any, value: Any, a: Any, b: Any, *rows: int) -> Any:
+        sizes.append(b.shape[1])
+        return as_it_is(how, value, a, b, *rows)
+
+    monkeypatch.setattr(transfer, "_moved", noted)
+    gpu.memory = 130_000
+    a, b = np.asarray(normal(200, 60), order=order), normal(60, 500, seed=1)
+    np.testing.assert_allclose(moved(a, b), a @ b, atol=1e-4)
+    assert max(sizes) == 500
+    assert len(sizes) == len(set(sizes))
+
+
 def test_short_runs_take_less_memory(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
     strips, as_it_is = [], transfer._moved
@@ -298,14 +317,16 @@ def test_what_the_lanes_write_to_is_theirs(gpu: FakeGpu, monkeypatch: pytest.Mon
     assert Stream.here not in streams
 
 
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("name", ["alloc_pinned_memory", "Stream"])
 @pytest.mark.parametrize("status", [2, 1])
-def test_no_page_locked_memory_is_no_memory(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, status: int
+def test_no_memory_for_lanes_is_no_memory(
+    monkeypatch: pytest.MonkeyPatch, status: int, name: str
 ) -> None:
-    def allocate(size: int) -> Any:
+    def begin(*given: Any, **named: Any) -> Any:
         raise CUDARuntimeError(status)
 
-    monkeypatch.setattr(sys.modules["cupy"].cuda, "alloc_pinned_memory", allocate)
+    monkeypatch.setattr(sys.modules["cupy"].cuda, name, begin)
     a, b = normal(40, 50), normal(50, 300, seed=1)
     if status == 2:
         assert transfer.make(a, b, "int8x6") is Reason.MEMORY

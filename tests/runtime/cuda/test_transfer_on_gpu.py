@@ -68,6 +68,15 @@ def test_stacks() -> None:
     np.testing.assert_array_equal(moved(a, b), there(a, b))
 
 
+def test_memory_that_streams_pass_to_one_another() -> None:
+    """As CUDA's own pool does, where the program has chosen it."""
+    a, b = normal(1500, 600), np.asfortranarray(normal(600, 700, seed=1))
+    wanted = there(a, b)
+    with cupy.cuda.using_allocator(cupy.cuda.MemoryAsyncPool().malloc):
+        for _ in range(5):
+            np.testing.assert_array_equal(moved(a, b), wanted)
+
+
 def test_many_threads_at_once() -> None:
     pairs = [(normal(1500, 600, seed=i), normal(600, 700, seed=i + 50)) for i in range(6)]
     wanted = [there(a, b) for a, b in pairs]

@@ -1,6 +1,7 @@
 """Local errors: what a scheme would have done, on all of the operands or on a sample of them."""
 
 import math
+import sys
 import warnings
 from typing import Any
 
@@ -21,7 +22,7 @@ from mixpert_py.runtime.tracing.shadow import (
     look,
 )
 from mixpert_py.runtime.tracing.trace import Reason
-from tests.runtime.cuda.fake import FakeGpu, ndarray
+from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 
@@ -288,6 +289,22 @@ class TestOnAGpu:
         assert found is not None
         assert found.errors == local_errors(a, b, ("int8x3",))
         assert gpu.launches == []
+
+    @pytest.mark.usefixtures("gpu")
+    @pytest.mark.parametrize("error", [ImportError("libcublas.so.13"), OutOfMemoryError(1, 0)])
+    @pytest.mark.parametrize("kind", [ndarray, np.asarray])
+    def test_what_cupy_lacks_numpy_has(
+        self, monkeypatch: pytest.MonkeyPatch, kind: Any, error: Exception
+    ) -> None:
+        def matmul(*given: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
+        monkeypatch.setattr(device_shadow, "WORTH", 1)
+        a, b = self.operands()
+        found = look(kind(a), kind(b), ("int8x3",))
+        assert found is not None
+        assert found.errors == local_errors(a, b, ("int8x3",))
 
     @pytest.mark.parametrize(("worth", "launched"), [(1, 1), (1 << 40, 0)])
     def test_numpys_large_operands_move_there(
