@@ -1,4 +1,9 @@
-"""Tests that need a GPU are skipped, with the reason, where none can be used."""
+"""Tests that need a GPU are skipped, with the reason, where none can be used.
+
+With `-n`, a process that has no tests left takes some from another.
+"""
+
+from typing import Any
 
 import pytest
 
@@ -11,3 +16,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if isinstance(found, Absent):
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason=found.sentence))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import WorkStealingScheduling
+
+    # xdist's own deals the first quarter at once: nearly all that take long, to one process.
+    return WorkStealingScheduling(config, log)
