@@ -5,6 +5,8 @@ import os
 import tempfile
 from pathlib import Path
 
+IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
+
 
 def require_place(path: Path) -> None:
     """Raise OSError where `replace` could not put a file, as far as that is known before."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from mixpert_py import config
 from mixpert_py.bench.timing import in_turn, summary
+from mixpert_py.files import IMPORTED_FROM
 
 SCRIPT = """\
 import numpy as np
@@ -72,8 +73,7 @@ def _processes(folder: Path) -> dict[str, Callable[[], None]]:
 def _environment(cache: Path) -> dict[str, str]:
     """That of a run of ours, from any folder, that keeps its code where it is told to."""
     environment = config.child_environment()
-    ours = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), ours]))
+    path = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(IMPORTED_FROM)]))
     environment |= {"PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)}
     for name in ("PYTHONDONTWRITEBYTECODE", "MIXPERT_PLAN"):
         environment.pop(name, None)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from time import monotonic
 from typing import IO, Protocol, TypeVar
 
+from mixpert_py.files import IMPORTED_FROM
 from mixpert_py.interrupts import held
 
 TAIL_BYTES = 1 << 16
@@ -43,9 +43,8 @@ def python(module: str, *arguments: str) -> list[str]:
 
     The interpreter has the flags of this one (-O, -W, -X).
     """
-    package_parent = str(Path(__file__).resolve().parents[2])
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-P", "-c", _BOOT, package_parent, module, *arguments]
+    return [sys.executable, *flags, "-P", "-c", _BOOT, str(IMPORTED_FROM), module, *arguments]
 
 
 @dataclass(frozen=True, slots=True)

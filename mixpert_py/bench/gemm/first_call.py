@@ -4,12 +4,10 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from mixpert_py.bench.timing import summary
 from mixpert_py.errors import ProgramError
-
-ROOT = Path(__file__).parents[3]  # what holds this package, wherever the process is
+from mixpert_py.files import IMPORTED_FROM
 
 # The device is woken, and CuPy's own kernels are loaded, by a program that uses CuPy anyway.
 PROGRAM = """
@@ -56,7 +54,7 @@ def measure(scheme: str, runs: int = 3) -> FirstCall:
 
 
 def _run(scheme: str) -> list[float]:
-    command = [sys.executable, "-c", PROGRAM, scheme, str(ROOT)]
+    command = [sys.executable, "-c", PROGRAM, scheme, str(IMPORTED_FROM)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
         said = done.stderr.strip().splitlines() or ["it said nothing"]

@@ -4,14 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from threading import Timer
 
 from mixpert_py.bench.papers.exhibit import Found, Row
 from mixpert_py.bench.papers.place import FP32, Place
 from mixpert_py.errors import ProgramError
+from mixpert_py.files import IMPORTED_FROM
 
-ROOT = Path(__file__).parent.parent.parent.parent  # what holds this package
 PROCESSES = (1, 2, 4)
 SIZE = 2048
 SECONDS = 1.5
@@ -69,7 +68,14 @@ def headline(rows: Sequence[Row]) -> str:
 
 def together(count: int, module: str, size: int, seconds: float) -> list[Row]:
     """TFLOP/s of `count` processes at once, a row a scheme."""
-    arguments = [module, str(ROOT), str(size), str(seconds), str(AT_ONCE), *SCHEMES.values()]
+    arguments = [
+        module,
+        str(IMPORTED_FROM),
+        str(size),
+        str(seconds),
+        str(AT_ONCE),
+        *SCHEMES.values(),
+    ]
     command = [sys.executable, "-c", PROGRAM, *arguments]
     processes = [
         subprocess.Popen(

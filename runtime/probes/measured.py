@@ -1,4 +1,4 @@
-"""`mixpert probe`: what the probes found, as a device model."""
+"""What the probes found, as a device model."""
 
 import datetime
 from collections.abc import Iterable
