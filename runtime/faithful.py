@@ -2,8 +2,10 @@
 
 from typing import Literal
 
+from mixpert_py.runtime import crest
 from mixpert_py.runtime.emulation.packed import Array
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10
 
 Vendor = Literal["blas", "cublas"]
@@ -16,11 +18,42 @@ SHORT_CUBLAS = 1024  # cuBLAS cuts sums of small products: as good as chains of 
 # from SOME on where C has powers of two for sides. Measured over 190 shapes and all layouts.
 LONG, LONGER, LONGEST = 2048, 5120, 8192
 BLOCK = 1024
+# Crest factors from which digits lose more than FP32 products do, A's times B's: 32, of normal data
+# 16 at K = 16384 and 28 at 10 million, of uniform data 3. With crest factors p and q the error over
+# that of |C| is 3.4e-8 · √(p² + q²) by what digits round, and for six terms 3.3e-8 · p · q by what
+# is dropped: 2.2e-6 on the matrices of a quantum circuit (p = 7, q = 10), where FP32 chains make
+# 5.4e-7, and fp16x3 1.7e-7.
+CREST = 32.0
 FEW, SOME, MANY = 1 << 20, 1 << 22, 1 << 23
 
 
+def settle(scheme: Scheme, left: float, right: float) -> Scheme:
+    """What `choose` has chosen; or, where a few entries rule most rows or columns, fp16x3.
+
+    left, right: mean squares of the crest factors of A's rows and B's columns, see `crest`. The
+    slices of fp16x3 have exponents of their own, so that it keeps FP32's accuracy there, and in
+    INT8 many rows would leave the slices, which takes long.
+    """
+    return FP16X3 if depends(scheme) and left * right > CREST**2 else scheme
+
+
+def settled(scheme: Scheme, a: Array, b: Array) -> Scheme:
+    """The same, of NumPy arrays (…, m, k) and (…, k, n); complex ones by their moduli."""
+    if not depends(scheme):
+        return scheme
+    return settle(scheme, crest.mean_square(a), crest.mean_square(b.swapaxes(-1, -2)))
+
+
+def depends(scheme: Scheme) -> bool:
+    """Whether `settle` has to know the operands. Not those of int8x10, whose fourth slice holds
+    what is 2^-31 of a row's largest entry.
+    """
+    return scheme.name != INT8X10.name
+
+
 def choose(a: Array, b: Array, vendor: Vendor = "blas") -> Scheme:
-    """The cheapest scheme of FP32's own accuracy for A (…, m, k) times B (…, k, n), by shape alone.
+    """The cheapest scheme of FP32's own accuracy for A (…, m, k) times B (…, k, n), by shape alone:
+    `settle` has the last word.
 
     |C − Ĉ|ij ≤ k · 2^-24 · ‖A(i,:)‖ ‖B(:,j)‖ on every finite input (grade B; at k = 1, where one
     rounding is all that is allowed, 2 % more). On normal and uniform data the Frobenius error is
@@ -34,8 +67,8 @@ def choose(a: Array, b: Array, vendor: Vendor = "blas") -> Scheme:
     k = 38 on. Six terms drop 0.752 k, as rows and columns that would drop more leave the slices by
     themselves (`schemes.int8`): less than k from 600 on.
 
-    fp16x3 costs less than eight terms, but tensor cores truncate its sums: on uniform [0, 1) that
-    loses more than an FP32 product.
+    fp16x3 costs less than eight terms, but tensor cores truncate its sums: on uniform [0, 1), whose
+    crest factors are small, that loses more than an FP32 product.
     """
     k = a.shape[-1]
     if k < (SHORT if vendor == "blas" else SHORT_CUBLAS):

@@ -1,7 +1,8 @@
 """A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
 
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it (a trace, a certificate, a guarantee) reads it back.
+know something of it (a trace, a certificate, a guarantee, whether operands suit a scheme) reads it
+back.
 """
 
 import weakref
@@ -25,6 +26,7 @@ from mixpert_py.runtime.scheme import Scheme
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
+Settle = Callable[[Scheme, float, float], Scheme]
 
 # (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
 # GEMM has added to c cannot be taken back when the kernel after it does not compile.
@@ -36,7 +38,8 @@ class Kernels:
     """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
-    complex arrays are taken apart and put together. needs: see `workspace.needs`.
+    complex arrays are taken apart and put together. needs: see `workspace.needs`. crests: see
+    `packing.crest`.
     """
 
     xp: Any
@@ -47,10 +50,19 @@ class Kernels:
     small: Callable[..., tuple[Packed, Packed] | None]
     complex: Way
     needs: Callable[..., int]
+    crests: Callable[..., Callable[[], tuple[float, float]]]
 
 
 class WorkspaceError(Exception):
     """A product needs more memory than it may take, and cannot be made in smaller parts."""
+
+
+class SettledError(Exception):
+    """What is known now of the operands asks for another scheme."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__(scheme.name)
+        self.scheme = scheme
 
 
 class Product(NamedTuple):
@@ -76,10 +88,11 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.cuda.small import multiply_if_small
     from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
+    from mixpert_py.runtime.packing.crest import crests
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
-    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small, way, needs)
+    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small, way, needs, crests)
 
 
 def multiply(
@@ -95,6 +108,7 @@ def multiply(
     rule: OutlierRule = "loss",
     measure: bool = False,
     limit: int | None = None,
+    settle: Settle | None = None,
 ) -> Product:
     """C = A·B as the scheme computes it, on the current device and stream.
 
@@ -105,6 +119,10 @@ def multiply(
     `workspace`. Where it, or memory, is short the product is made in parts, with the same result.
     Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
     where a kernel does not compile.
+
+    settle: told the mean squares of the crest factors of A's rows and B's columns, see `crest`, it
+    gives the scheme again, or another: then SettledError is raised, before anything is written to
+    out or c. This waits for the device, while operands are packed.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -128,7 +146,7 @@ def multiply(
             limit -= result.nbytes
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
-    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE, limit)
+    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE, limit, settle)
     made: tuple[Packed | None, Packed | None, bool] = None, None, False
     if result.size and k == 0:
         result.fill(0)
@@ -164,7 +182,7 @@ class _Step(NamedTuple):
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
     addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it. limit: as in `multiply`, of what is taken at a time.
+    is in it. limit: as in `multiply`, of what is taken at a time. settle: as there.
     """
 
     kernels: Kernels
@@ -175,6 +193,7 @@ class _Step(NamedTuple):
     used: list[Any] | None
     addend: Addend
     limit: int | None
+    settle: Settle | None
 
     def make(
         self,
@@ -240,7 +259,8 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend, _ = self
+        kernels, scheme, rule, measure, stream, used, addend, _, settle = self
+        told = kernels.crests(by_rows(a), by_columns(b)) if settle is not None else None
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -256,6 +276,10 @@ class _Step(NamedTuple):
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
+        if settle is not None and told is not None:
+            found = settle(scheme, *told())
+            if found is not scheme:
+                raise SettledError(found)
         if used is not None:
             used.append((left, right, None if addend.in_place else addend.c))
         for rows, columns, out, other in _launches(left, right, c, addend.c, batch):

@@ -13,10 +13,10 @@ from mixpert_py.runtime.call import Addend, Made, no_outliers
 from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda.backend import Kernels, Product, WorkspaceError
+from mixpert_py.runtime.cuda.backend import Kernels, Product, SettledError, WorkspaceError
 from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.faithful import choose
+from mixpert_py.runtime.faithful import choose, depends, settle
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -25,6 +25,9 @@ from mixpert_py.runtime.tracing.trace import Reason
 T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+# Multiplications from which `faithful` looks at its operands first. Below, a product of rows ruled
+# by few entries loses milliseconds at most; looking would cost all others a share of their time.
+LOOKS = 1 << 31
 
 # (device, scheme) → what was said when it did not compile: asking again would take as long.
 _refused: dict[tuple[int, str], str] = {}
@@ -44,6 +47,7 @@ def make(
     certificate: bool = False,
     traced: bool = False,
     limit: int | None = None,
+    known: Scheme | None = None,
 ) -> Made | Reason:
     """A·B under scheme `name`, or why the device cannot make it.
 
@@ -52,7 +56,9 @@ def make(
     addend: the result is the sum with it where `Made.added` says so; there is no `out` then, a and
     b are real, have two dimensions or more, and nothing is empty. traced: the share of outliers can
     be asked for; a guarantee and a certificate wait for the device. limit: bytes that may be
-    taken of the device by packed operands, and while they are multiplied, see `workspace`.
+    taken of the device by packed operands, and while they are multiplied, see `workspace`. known:
+    what `name` stands for, where the caller knows. Else large products of `faithful` wait until
+    the device has looked at the operands, but in the capture of a graph, where nothing can wait.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -62,7 +68,9 @@ def make(
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if name == "float64":
         return attempt(a, name, lambda: Made(_in_float64(kernels.xp, a, b, out), name))
-    scheme = steps(name, block, rows.shape, columns.shape) if ready is None else ready.scheme
+    if ready is not None:
+        known = ready.scheme
+    scheme = known or steps(name, block, rows.shape, columns.shape)
     if is_complex(a, b):
 
         def real_product(x: Any, y: Any) -> Made | Reason:
@@ -74,6 +82,7 @@ def make(
                 certificate=certificate,
                 traced=traced,
                 limit=limit,
+                known=known,
             )
 
         where = None if out is None else as_matrices(out, a, b)
@@ -86,7 +95,11 @@ def make(
         found = attempt(a, scheme.name, lambda: componentwise(kernels.xp, rows, columns, name))
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
-        scheme, name, rule = found, found.name, "none"
+        scheme = known = found
+        name, rule = found.name, "none"
+
+    unsettled = known is None and name == "faithful" and depends(scheme) and looks(rows, columns)
+    settled: Scheme | None = None
 
     def multiplied(addend: Addend | None) -> Product | Reason:
         return attempt(
@@ -104,12 +117,26 @@ def make(
                 rule=rule,
                 measure=certificate,
                 limit=limit,
+                settle=settle if unsettled and not _captures(kernels.xp) else None,
             ),
         )
 
-    product = multiplied(addend)
-    if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
-        product = multiplied(None)
+    try:
+        product = multiplied(addend)
+        if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
+            product = multiplied(None)
+    except SettledError as error:
+        settled = error.scheme
+    if settled is not None:  # not in the handler, which holds what was packed
+        return make(
+            *(a, b, name, block),
+            out=out,
+            addend=addend,
+            certificate=certificate,
+            traced=traced,
+            limit=limit,
+            known=settled,
+        )
     if isinstance(product, Reason):
         return product
     return Made(
@@ -146,6 +173,31 @@ def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
         return Ready(scheme, made, split)
 
     return attempt(x, scheme.name, packed)
+
+
+def settled(name: str, a: Any, b: Any, shapes: tuple[Any, Any] | None = None) -> Scheme | None:
+    """What `faithful` is for two real matrices, or stacks of them, of the current device: as `make`
+    would find, whatever their size. None of other schemes and arrays. Waits for the device.
+
+    shapes: of the operands that these are parts of.
+    """
+    if (
+        name != "faithful"
+        or is_complex(a, b)
+        or min(a.ndim, b.ndim) < 2
+        or 0 in (*a.shape, *b.shape)
+    ):
+        return None
+    scheme = steps(name, None, *(shapes or (a.shape, b.shape)))
+    if not depends(scheme):
+        return scheme
+    told = cuda_backend.cuda_kernels().crests(by_rows(matrices(a)), by_columns(matrices(b)))
+    return settle(scheme, *told())
+
+
+def looks(a: Any, b: Any) -> bool:
+    """Whether a product of these matrices, or stacks of them, is large enough for `LOOKS`."""
+    return bool(max(a.size * b.shape[-1], b.size * a.shape[-2]) >= LOOKS)
 
 
 @lru_cache(maxsize=4096)

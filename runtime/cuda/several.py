@@ -2,7 +2,8 @@
 
 Each takes rows of A and C, and all of B, by copies from device to device; the last rows stay where
 they are. CuPy's own distributed arrays do not serve: they make products by cuBLAS, want operands
-that were distributed before, and NCCL. Nothing here waits for a device.
+that were distributed before, and NCCL. Nothing here waits for a device, but for a look
+at the operands of `faithful`.
 """
 
 from collections.abc import Callable
@@ -82,6 +83,8 @@ def _divided(
     value = xp.empty((a.shape[0], b.shape[1]), dtype) if out is None or is_apart else out
     shares = [slice(at * height, (at + 1) * height) for at in range(len(numbers) - 1)]
     shares.append(slice(len(shares) * height, None))
+    # Once for all: a device that waits for it keeps the next one waiting.
+    asked = {**asked, "known": product.settled(name, a, b)}
     lefts, right = [_dense(xp, a[rows]) for rows in shares], _dense(xp, b)
     here = xp.cuda.get_current_stream()
     begin = here.record()

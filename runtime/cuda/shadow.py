@@ -5,6 +5,7 @@ What CuPy raises passes through: ImportError where cuBLAS is missing, its OutOfM
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | N
     if lent.a.dtype not in TYPES or lent.b.dtype not in TYPES:
         return {}
     with nullcontext() if lent.scope is None else lent.scope():
-        return _errors(*sampled(lent.a, lent.b), schemes)
+        return _errors(*sampled(lent.a, lent.b), (lent.a.shape, lent.b.shape), schemes)
 
 
 def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | None:
@@ -45,18 +46,21 @@ def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | No
     """
     if a.dtype not in TYPES or b.dtype not in TYPES or min(a.ndim, b.ndim) < 2:
         return None
-    a, b = sampled(a, b)
-    if a.size * b.shape[-1] < WORTH or isinstance(device.find(), device.Absent):
+    some, others = sampled(a, b)
+    if some.size * others.shape[-1] < WORTH or isinstance(device.find(), device.Absent):
         return None
     import cupy
 
-    return _errors(cupy.asarray(a), cupy.asarray(b), schemes)
+    return _errors(cupy.asarray(some), cupy.asarray(others), (a.shape, b.shape), schemes)
 
 
-def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
+def _errors(
+    a: Any, b: Any, whole: tuple[Any, Any], schemes: Sequence[str]
+) -> dict[str, float] | None:
+    """Of a · b. whole: the shapes of what these were sampled from, by which `faithful` goes."""
     import cupy
 
-    from mixpert_py.runtime.cuda.product import make
+    from mixpert_py.runtime.cuda.product import attempt, make, settled
 
     exact = cupy.matmul(widened(a), widened(b)).get()
     errors = {}
@@ -66,7 +70,8 @@ def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
             if get(scheme).kind in ("native", "cast"):
                 result = emulate(a.get(), b.get(), scheme)
             else:
-                made = make(a, b, scheme)
+                known = attempt(a, scheme, partial(settled, scheme, a, b, whole))
+                made = known if isinstance(known, Reason) else make(a, b, scheme, known=known)
                 if isinstance(made, Reason):
                     return None
                 result = made.value.get()

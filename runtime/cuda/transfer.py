@@ -22,6 +22,7 @@ from mixpert_py.runtime.cuda.busy import Busy, noted
 from mixpert_py.runtime.cuda.lane import Lane, fetched, same, sent, two_lanes
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
+from mixpert_py.runtime.faithful import settled
 from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.scheme import Scheme
@@ -130,6 +131,8 @@ def _by_panels(
     if value is None or any(np.may_share_memory(value, x) for x in (a, b)):
         value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
     scheme = device_product.steps(name, block, a.shape, b.shape)
+    if name == "faithful":  # here, since to ask the device would be to wait for every panel
+        scheme = settled(scheme, a, b)
     outliers = _into(_How(xp, name, scheme, busy, limit), value, a, b)
     if isinstance(outliers, Reason):
         return outliers

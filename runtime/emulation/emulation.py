@@ -141,7 +141,8 @@ def _reference(
     value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
     outliers, certificates = 0.0, []
     for index in np.ndindex(*stack):
-        product = multiply(rows[index], columns[index], scheme, rule=rule, like=like)
+        one = _settled(name, scheme, rows[index], columns[index])
+        product = multiply(rows[index], columns[index], one, rule=rule, like=like)
         value[index] = product.value
         outliers += product.outliers.fraction
         certificates.append(product.certificate)
@@ -160,8 +161,15 @@ def _shaped(value: Array, a: Array, b: Array) -> Any:
 
 
 def _steps(name: str, block: int | None, rows: Array, columns: Array) -> Scheme:
-    """The emulation that a scheme's name stands for here."""
+    """The emulation that a scheme's name stands for here, as far as shapes say."""
     from mixpert_py.runtime.faithful import choose
 
     entry = get(name)
     return entry.with_block(block) if isinstance(entry, Scheme) else choose(rows, columns)
+
+
+def _settled(name: str, scheme: Scheme, a: Array, b: Array) -> Scheme:
+    """For two matrices."""
+    from mixpert_py.runtime.faithful import settled
+
+    return settled(scheme, a, b) if name == "faithful" else scheme

@@ -16,7 +16,7 @@ from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import Splitter
 
 KERNELS = "mixpert_py.runtime.packing.panel_kernels"
-LONGEST = 1 << 15  # of K: a block that does not wait for others looks at all of it
+LONGEST = 1 << 18  # of K: a block that waits in vain for others looks at all of it by itself
 COUNTERS = 3  # of a panel
 LEAST_PANELS = 512  # that counters are made for at a time
 LAST = (1 << 31) - 1  # number of a launch

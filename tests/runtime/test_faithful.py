@@ -1,10 +1,15 @@
 """What stands in for an FP32 product: never worse than it on plain data, bounded on all data."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.emulation.emulation import emulate
 from mixpert_py.runtime.emulation.reference import Product, multiply
-from mixpert_py.runtime.faithful import Vendor, choose
+from mixpert_py.runtime.faithful import CREST, Vendor, choose, settle, settled
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.grades import grades
 
@@ -115,3 +120,72 @@ def test_no_worse_than_cublas(family: str, k: int, dtype: type) -> None:
 def test_choice(m: int, k: int, n: int, vendor: Vendor, name: str, block: int) -> None:
     scheme = choose(np.empty((3, m, k)), np.empty((k, n)), vendor)
     assert (scheme.name, scheme.lengths(k)[1]) == (name, block)
+
+
+def triangular_inverse(k: int) -> Array:
+    """Of a Cholesky factor: a column's diagonal entry is far above the rest of it."""
+    x = np.random.default_rng(k).uniform(0, 8, (k, 4))
+    near = np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(axis=2))
+    inverse: Array = np.linalg.inv(np.linalg.cholesky(near + np.eye(k)))
+    return inverse.astype(np.float32)
+
+
+def circuit(k: int) -> Array:
+    """A unitary of gates on two qubits each, its real part."""
+    rng, count = np.random.default_rng(k), k.bit_length() - 1
+    unitary = np.eye(k, dtype=complex)
+    for at in (*range(0, count - 1, 2), *range(1, count - 1, 2)):
+        gate, _ = np.linalg.qr(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))
+        parts = unitary.reshape(2**at, 4, -1)
+        unitary = np.einsum("ij,ajb->aib", gate, parts).reshape(k, k)
+    return np.ascontiguousarray(unitary.real, np.float32)
+
+
+def chained(a: Array, b: Array) -> Array:
+    """FP32 sums along all of K, as a vendor's kernel makes them."""
+    value = np.zeros((len(a), b.shape[1]), np.float32)
+    for position in range(a.shape[1]):
+        value += np.outer(a[:, position], b[position])
+    return value
+
+
+@pytest.mark.parametrize("ruled", [triangular_inverse, circuit])
+@pytest.mark.parametrize("turned", [False, True])
+def test_where_a_few_entries_rule(ruled: Callable[[int], Array], turned: bool) -> None:
+    """No worse than the vendor's sums, and no rows have to leave the slices for that."""
+    a = ruled(1024)
+    b = np.ascontiguousarray(a.T if ruled is circuit else a)[:, :256]
+    if turned:
+        a, b = b.T, a.T
+    exact = a.astype(np.float64) @ b
+    value = emulate(a, b, "faithful")
+    assert frobenius(value, exact) <= frobenius(chained(a, b), exact)
+    assert settled(INT8X6, a, b) is settled(INT8X8, a, b) is FP16X3
+    assert frobenius(multiply(a, b, INT8X6).value, exact) > 3 * frobenius(value, exact)
+
+
+@pytest.mark.parametrize("family", PLAIN)
+@pytest.mark.parametrize("k", [128, 4096, 100_000])
+def test_nothing_rules_plain_data(family: str, k: int) -> None:
+    a, b = operands(family, 64, k, 64, np.float32)
+    assert settled(INT8X6, a, b) is INT8X6
+
+
+def test_settle() -> None:
+    limit = CREST**2
+    for scheme in (INT8X6, INT8X8, INT8X6.with_block(1024)):
+        assert settle(scheme, limit, 1) is settle(scheme, 0, 1e9) is scheme
+        assert settle(scheme, limit * 1.01, 1) is settle(scheme, 2, limit) is FP16X3
+    assert settle(INT8X10, 1e9, 1e9) is INT8X10
+
+
+@pytest.mark.parametrize("k", [128, 600, 1024, 4096])
+def test_fp16x3_holds_the_grade_where_it_is_chosen(k: int) -> None:
+    a, b = (FAMILIES["normal"](np.random.default_rng(k + i), 12, k, 1)[0] * 2.0**-9 for i in (0, 1))
+    a[:, 3] = b[:, 7] = 1.0
+    a, b = a.astype(np.float32), b.T.astype(np.float32)
+    assert settled(INT8X8, a, b) is FP16X3
+    product = multiply(a, b, FP16X3)
+    assert "B" in grades(a, b, product.value)
+    norms = np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
+    assert (product.certificate.bound() <= k * 2.0**-24 * norms).all()

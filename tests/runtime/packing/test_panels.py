@@ -132,6 +132,32 @@ def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("k", [40_000, panels.LONGEST])
+@pytest.mark.parametrize("patience", [DEFAULT.patience, 0])
+def test_long_rows_have_the_bits_of_the_general_kernel(k: int, patience: int) -> None:
+    import cupy
+
+    from mixpert_py.runtime.packing import by_columns
+    from mixpert_py.runtime.packing.strips import prepared_strips
+
+    y = cupy.random.default_rng(1).standard_normal((k, 80), dtype=np.float32)
+    y[k - 1, 10], y[k // 2, 30] = 1e6, np.nan
+    operand = by_columns(y)
+    given = (SPLITTER,), (operand.form,)
+    way = prepared_panels(*given, "float32", "loss", 0, Tuning(patience=patience))
+    general = prepared_strips(*given, k, "float32", "loss", False, 0)
+    found, wanted = way.pack((operand,), 0)[0], general.pack((operand,), 0)[0]
+    flags = wanted.view("flags").get()
+    assert flags[0, [10, 30]].all()
+    np.testing.assert_array_equal(found.view("flags").get(), flags)
+    stay = np.flatnonzero(flags[0] == 0)  # what leaves holds anything, in units of zero
+    for name in ("slices", "scales"):
+        mine, theirs = (one.view(name).get()[0] for one in (found, wanted))
+        rows = 2 if name == "slices" else 1
+        np.testing.assert_array_equal(mine.take(stay, rows), theirs.take(stay, rows))
+
+
+@pytest.mark.gpu
 def test_batches_on_the_device() -> None:
     import cupy
 

@@ -284,7 +284,7 @@ class TestOnAGpu:
         self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         a, b = (x.astype(np.float32) for x in self.operands())
-        monkeypatch.setattr(device_product, "make", lambda *given: Reason.KERNEL)
+        monkeypatch.setattr(device_product, "make", lambda *given, **how: Reason.KERNEL)
         found = look(ndarray(a), ndarray(b), ("int8x3",))
         assert found is not None
         assert found.errors == local_errors(a, b, ("int8x3",))
