@@ -22,9 +22,11 @@ LENGTH = 4e-9  # seconds for each element of K, where operands are small
 SHARE_OF_COPY = 0.8  # of the device's copying, in bytes
 SHARE_OF_DRAM = 0.85  # copying, of what the memory could read
 
-# The vendor's kernels: their tiles, and how near the best rate each comes.
-VENDOR_TILES = ((128, 128, 1.0), (128, 64, 0.76), (64, 64, 0.8), (32, 64, 0.7), (8, 128, 0.35))
-VENDOR_BASE = 3e-6  # seconds
+LAUNCH = 3e-6  # seconds of a kernel beside what it reads, computes and writes
+
+# The vendor's kernels: their tiles, either way round, and how near the best rate each comes.
+VENDOR_TILES = ((128, 128, 1.0), (128, 64, 0.76), (64, 64, 0.8), (32, 64, 0.7))
+THIN_TILE = (128, 8, 0.35)  # of those for vectors and what is not much wider
 LEAST_DEPTH = 1024  # elements of K that a tile's part has where tiles are cut along it
 
 
@@ -53,7 +55,9 @@ def product(
     shares_b: bool = False,
     packed: int = 0,
 ) -> Predicted:
-    """C (batch × m × n) = A·B by a scheme, both operands on the device.
+    """C (batch × m × n) = A·B by a scheme, both operands on the device. No step takes less than its
+    bytes need: where the native product is bound by memory, this one takes longer, unless
+    operands are packed already.
 
     wide: of float64. shares_b: all products have one B. packed: elements that are packed already.
     Raises DeviceError where there are no kernels for the device.
@@ -61,28 +65,41 @@ def product(
     require(times)
     depth = depth_of(scheme, k)
     tile = times.best(scheme, m, n, batch, depth, wide)
-    elements = batch * m * k + (1 if shares_b else batch) * k * n - packed
-    kernel = times.seconds(scheme, tile, m, n, batch, depth)
-    return Predicted(_packing(times, scheme, elements, k, 8 if wide else 4), kernel)
+    elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
+    moved = elements * _slice_bytes(scheme) + batch * m * n * size
+    kernel = max(times.seconds(scheme, tile, m, n, batch, depth), _moving(times, moved))
+    return Predicted(_packing(times, scheme, elements - packed, k, size), kernel)
 
 
 def native(
     times: KernelTimes, m: int, k: int, n: int, batch: int = 1, *, wide: bool = False
 ) -> float:
-    """Seconds of the vendor's float32 product, or of its float64 one (wide).
+    """Seconds of the vendor's float32 product, or of its float64 one (wide). The transposed product
+    takes as long.
 
-    By waves of tiles, cut along K where they are too few to fill the device.
+    By waves of tiles, cut along K where they are too few to fill the device; but no less than it
+    takes to read A and B and to write C, which is what products with vectors take.
     """
     count, rate = times.chip.multiprocessors, _vendor_rate(times.model, wide)
 
-    def waves(height: int, width: int, share: float) -> float:
-        tiles = -(-m // height) * -(-n // width) * batch
-        parts = max(1, min(count // tiles, k // LEAST_DEPTH))
-        rounds = -(-tiles * parts // count)
-        return rounds * 2 * height * width * (k / parts) * count / (rate * share)
+    def tiles(height: int, width: int) -> int:
+        return min(-(-m // h) * -(-n // w) for h, w in ((height, width), (width, height))) * batch
 
+    def one(height: int, width: int, share: float) -> float:
+        """Seconds of one tile for one of K, on one multiprocessor."""
+        return 2 * height * width * count / (rate * share)
+
+    def waves(height: int, width: int, share: float) -> float:
+        number = tiles(height, width)
+        parts = max(1, min(count // number, k // LEAST_DEPTH))
+        rounds = -(-number * parts // count)
+        return rounds * (k / parts) * one(height, width, share)
+
+    # Thin kernels have many small blocks on a multiprocessor: no wave of them is half empty.
+    thin = max(tiles(*THIN_TILE[:2]) * k / count, min(k, LEAST_DEPTH)) * one(*THIN_TILE)
     moved = (8 if wide else 4) * batch * (m * k + k * n + m * n)
-    return VENDOR_BASE + max(min(waves(*tile) for tile in VENDOR_TILES), moved / _copy(times))
+    computed = min(thin, *(waves(*tile) for tile in VENDOR_TILES))
+    return max(LAUNCH + computed, _moving(times, moved))
 
 
 def joining(
@@ -117,18 +134,28 @@ def _vendor_rate(model: DeviceModel, wide: bool) -> float:
 
 
 def _packing(times: KernelTimes, scheme: Scheme, elements: int, k: int, size: int) -> float:
-    bits = ELEMENT_BITS[scheme.element.name] * (scheme.left.count + scheme.right.count) / 2
-    moved = elements * (size + bits / 8)
+    moved = elements * (size + _slice_bytes(scheme))
     figures = _figures(times, scheme)
     if elements < LARGE:
-        return figures.small + figures.length * k
+        return max(figures.small + figures.length * k, moved / _copy(times))
     return figures.base + moved / figures.rate
+
+
+def _slice_bytes(scheme: Scheme) -> float:
+    """Of all slices of an element, the mean of A's and B's."""
+    bits: int = ELEMENT_BITS[scheme.element.name]
+    return bits / 8 * (scheme.left.count + scheme.right.count) / 2
 
 
 @lru_cache(maxsize=64)
 def _figures(times: KernelTimes, scheme: Scheme) -> Packing:
     measured = {row.scheme: row for row in times.model.packing}.get(scheme.name)
     return measured or Packing(scheme.name, BASE, SHARE_OF_COPY * _copy(times), BASE, LENGTH)
+
+
+def _moving(times: KernelTimes, moved: float) -> float:
+    """Seconds of a kernel that reads and writes so many bytes, however little it computes."""
+    return LAUNCH + moved / _copy(times)
 
 
 def _copy(times: KernelTimes) -> float:

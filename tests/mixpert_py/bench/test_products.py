@@ -263,6 +263,32 @@ class TestCheck:
         _, failures = product_examine.examine(Broken("reference", np, fault), one)
         assert any(said in failure for failure in failures), failures
 
+    @pytest.mark.parametrize("pair", ["FF", "Ff", "fF"])
+    @pytest.mark.parametrize("layout", LAYOUTS)
+    @pytest.mark.parametrize("stack", [(), (2,)], ids=["matrix", "stack"])
+    def test_parts_lie_as_a_complex_product_has_them(
+        self, stack: tuple[int, ...], layout: str, pair: str
+    ) -> None:
+        """In C order if they are of a complex operand, else as the real operand does."""
+
+        class Repairs(Backend):
+            def product(
+                self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
+            ) -> Made:
+                made = super().product(a, b, scheme, block, way)
+                rounded = np.array(made.value)
+                if any(x.dtype.kind == "f" and x.strides[-1] != x.itemsize for x in (a, b)):
+                    for part in parts(rounded):
+                        part[..., 3, 4] = np.nextafter(part[..., 3, 4], np.float32(0))
+                return replace(made, value=rounded)
+
+        left, right = (
+            replace(PLAIN, dtype=np.dtype(letter).name, layout=layout, stack=stack)
+            for letter in pair
+        )
+        one = case(left=left, right=right)
+        assert product_examine.examine(Repairs("reference", np), one) == ("int8x6", [])
+
     @pytest.mark.parametrize("special", ["", "not finite"])
     def test_native_complex_products_are_judged_as_such(self, special: Any) -> None:
         class Native(Backend):

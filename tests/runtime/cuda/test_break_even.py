@@ -12,6 +12,7 @@ from mixpert_py.runtime.cuda.break_even import SHIPPED, figures, moving_pays, sm
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
 from tests.runtime.cuda.fake import pays_from
+from tests.runtime.emulations import EMULATIONS
 
 H200 = "NVIDIA H200"
 
@@ -52,8 +53,38 @@ def test_thin_products_are_not_faster_unless_the_other_operand_is_packed() -> No
     assert edge_kept < edge
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [
+        *((16384, 16384, 1), (32768, 16384, 1), (17024, 16384, 1), (8500, 16384, 1)),
+        *((1024, k, 1) for k in (1024, 8192, 31744)),
+        *((16, 4096, 4096), (8192, 8192, 8), (16384, 1, 16384), (16384, 3, 65536)),
+    ],
+)
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+def test_what_is_bound_by_memory_is_not_faster(m: int, k: int, n: int, wide: bool) -> None:
+    """Or is short: emulation reads the same operands, and writes slices."""
+    found = {
+        scheme
+        for scheme in [*EMULATIONS, "faithful"]
+        if is_faster(scheme, m, k, n, wide=wide) or is_faster(scheme, n, k, m, wide=wide)
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(16384, 512, 16384), (131072, 4096, 512), (4096, 131072, 512)]
+)
+@pytest.mark.parametrize("scheme", ["faithful", "int8x6", "int8x1"])
+def test_what_is_bound_by_computing_is_faster(scheme: str, m: int, k: int, n: int) -> None:
+    assert is_faster(scheme, m, k, n)
+    assert is_faster(scheme, n, k, m)
+
+
 def test_vectors_and_empty_operands_are_never_faster() -> None:
     faster = figures(H200).faster
+    assert not faster("faithful", (16384, 16384), (16384,), False, 0)
+    assert not faster("faithful", (16384,), (16384, 16384), False, 0)
     assert not faster("faithful", (4096,), (4096, 4096), False, 0)
     assert not faster("faithful", (4096, 4096), (4096,), False, 0)
     assert not faster("faithful", (4096, 0), (0, 4096), False, 0)

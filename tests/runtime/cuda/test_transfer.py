@@ -414,7 +414,7 @@ def test_no_event_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("m", "length", "itemsize", "rows"),
-    [(10**6, 8192, 4, 512), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
+    [(10**6, 8192, 4, 1024), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
 )
 def test_panels_are_large_and_whole(m: int, length: int, itemsize: int, rows: int) -> None:
     assert panel_rows(m, length, itemsize) == rows

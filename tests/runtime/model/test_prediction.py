@@ -14,8 +14,24 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 
 H200 = KernelTimes(find("NVIDIA H200"))
-# Milliseconds of cuBLAS's float32 product of n × n × n, measured on one H200.
-CUBLAS = {256: 0.0081, 512: 0.0142, 1024: 0.0565, 2048: 0.343, 4096: 2.67, 8192: 21.6}
+# Milliseconds of cuBLAS's float32 product of m × k × n, measured on one H200.
+CUBLAS = {
+    (256, 256, 256): 0.0081,
+    (512, 512, 512): 0.0142,
+    (1024, 1024, 1024): 0.0565,
+    (2048, 2048, 2048): 0.343,
+    (4096, 4096, 4096): 2.67,
+    (8192, 8192, 8192): 21.6,
+    (16384, 16384, 16384): 174.5,
+    (4096, 4096, 16384): 10.81,
+    (4096, 16384, 4096): 10.76,
+    (16384, 1024, 16384): 10.75,
+    (8192, 256, 8192): 0.834,
+    (16384, 16384, 1): 0.30,
+    (32768, 16384, 1): 0.58,
+}
+VECTORS = [shape for shape in CUBLAS if shape[2] == 1]
+DTYPES = pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 
 
 def scheme(name: str) -> Scheme:
@@ -28,10 +44,36 @@ def seconds(name: str, m: int, k: int, n: int, batch: int = 1, **more: bool | in
     return prediction.product(H200, scheme(name), m, k, n, batch, **more).seconds  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("size", CUBLAS)
-def test_the_vendors_product(size: int) -> None:
-    found = prediction.native(H200, size, size, size) * 1e3
-    assert found == pytest.approx(CUBLAS[size], rel=0.25)
+@pytest.mark.parametrize("shape", CUBLAS, ids=str)
+def test_the_vendors_product(shape: tuple[int, int, int]) -> None:
+    assert prediction.native(H200, *shape) * 1e3 == pytest.approx(CUBLAS[shape], rel=0.25)
+
+
+def test_the_vendors_product_of_a_float64_vector() -> None:
+    found = prediction.native(H200, 32768, 32768, 1, wide=True)
+    assert found == pytest.approx(1.93e-3, rel=0.25)
+
+
+@pytest.mark.parametrize("shape", [*CUBLAS, (64, 4096, 4096), (8192, 8192, 8), (96, 512, 16)])
+def test_the_vendors_product_takes_as_long_as_its_transpose(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    assert prediction.native(H200, m, k, n, 3) == prediction.native(H200, n, k, m, 3)
+
+
+@DTYPES
+@pytest.mark.parametrize("m", [8500, 16384, 17024, 20000, 33000])
+def test_a_vector_takes_the_vendor_what_its_bytes_take(m: int, wide: bool) -> None:
+    """Also where tiles would leave many multiprocessors without one."""
+    moved = (8 if wide else 4) * m * 16384 / H200.model.dram.copy
+    for n in (1, 2):
+        found = prediction.native(H200, m, 16384, n, wide=wide)
+        assert moved < found < 1.1 * moved
+
+
+def test_wider_products_take_the_vendor_no_less() -> None:
+    found = [prediction.native(H200, 4096, 4096, n) for n in (1, 8, 16, 32, 64, 128, 512, 2048)]
+    assert found == sorted(found)
+    assert found[-1] > 20 * found[0]
 
 
 def test_measured_products() -> None:
@@ -53,6 +95,30 @@ def test_packed_and_shared_operands_are_not_packed_again() -> None:
     assert seconds("int8x6", 64, 4096, 4096, packed=4096 * 4096) < whole
     stack = seconds("int8x6", 64, 1024, 1024, 32)
     assert seconds("int8x6", 64, 1024, 1024, 32, shares_b=True) < stack
+
+
+@DTYPES
+@pytest.mark.parametrize("name", ["int8x1", "int8x6", "fp16", "tf32x3"])
+@pytest.mark.parametrize("shape", [*VECTORS, (8, 8192, 8192), (16384, 1, 16384)], ids=str)
+def test_nothing_that_is_split_takes_less_than_its_bytes(
+    shape: tuple[int, int, int], name: str, wide: bool
+) -> None:
+    """Where the native product is bound by memory: emulation reads the same, and writes slices."""
+    (m, k, n), size = shape, 8 if wide else 4
+    moved = size * (m * k + k * n + m * n) / H200.model.dram.copy
+    native = prediction.native(H200, m, k, n, wide=wide)
+    assert native == pytest.approx(moved, rel=0.1)
+    assert seconds(name, m, k, n, wide=wide) > native
+
+
+@pytest.mark.parametrize("name", ["int8x1", "tf32x3"])
+def test_slices_are_read_and_the_result_is_written(name: str) -> None:
+    """However little a kernel computes."""
+    slices = {"int8x1": 1, "tf32x3": 8}[name] * 32768**2
+    packed = prediction.product(H200, scheme(name), 1, 32768, 32768, packed=32768**2)
+    assert packed.kernel > slices / H200.model.dram.bandwidth
+    flat = prediction.product(H200, scheme(name), 32768, 1, 32768)
+    assert flat.kernel > 4 * 32768**2 / H200.model.dram.bandwidth
 
 
 def test_double_precision_takes_longer_to_pack() -> None:

@@ -1,6 +1,6 @@
 """A chip that says how long its instructions take, where `Gpu` would ask a GPU."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ from mixpert_py.runtime.probes.instructions import GROUP
 
 LATENCY, CHAIN, INTERVAL = 33.0, 20.0, 4.0  # cycles
 OVERHEAD = 17.0
+SLICE = 4e6  # of another process
 CLOCK = 2e9
 
 
@@ -20,7 +21,9 @@ class FakeChip:
     multiprocessors = 4
     device = SimpleNamespace(capability=80, name="NVIDIA Nothing", id=0)
 
-    def __init__(self) -> None:
+    def __init__(self, disturbed: Iterable[bool] = ()) -> None:
+        """disturbed: which launches, from the first on, another process interrupts."""
+        self.disturbed = iter(disturbed)
         self.memory: dict[int, NDArray[np.uint64]] = {}
         self.elapsed = 0.0  # seconds of the last launch
         self.constants: Mapping[str, Any] = {}  # the same
@@ -47,10 +50,11 @@ class FakeChip:
     ) -> None:
         name, self.constants = kernel
         out = self.memory[words[0]]
+        more = SLICE if next(self.disturbed, False) else 0.0
         if name == "alone":
-            out[:2] = OVERHEAD + LATENCY, OVERHEAD
+            out[:2] = OVERHEAD + LATENCY, OVERHEAD + more
             return
-        cycles = words[2] * GROUP * max(CHAIN, block // 32 * INTERVAL)
+        cycles = words[2] * GROUP * max(CHAIN, block // 32 * INTERVAL) + more
         self.elapsed = cycles / CLOCK
         out[: 2 * grid] = np.tile([cycles, self.elapsed * 1e9], grid).astype(np.uint64)
 

@@ -1,5 +1,6 @@
 """What is made of the cycles that kernels report."""
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -20,6 +21,14 @@ def test_one_instruction() -> None:
     assert found.interval == pytest.approx(INTERVAL)
     per_cycle = chip.multiprocessors * 2 * 16 * 8 * 32 / INTERVAL
     assert found.rate == pytest.approx(per_cycle * CLOCK, rel=1e-3)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_other_processes_on_the_chip_do_not_show(first: bool) -> None:
+    chip: Any = FakeChip(disturbed=(bool(i % 2) != first for i in count()))
+    found = timed(chip, largest_int8(80))
+    assert (found.latency, found.chain) == (LATENCY, pytest.approx(CHAIN))
+    assert found.interval == pytest.approx(INTERVAL)
 
 
 def test_a_full_chip_is_kept_busy_as_long_as_asked() -> None:

@@ -1,6 +1,7 @@
 """The probes on a real GPU: facts that hold of any, and some of Hopper."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from mixpert_py.runtime.probes.transfer import transfer
 from tests.runtime.probes.documented import SHAPES, places
 
 pytestmark = pytest.mark.gpu
+
+MORE_TRIES = 5
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +92,25 @@ def test_transfer(gpu: Gpu) -> None:
     assert tables["host"]["float32"] > 1e9
 
 
-def test_latencies_of_matrix_instructions(rows: dict[str, Timed]) -> None:
-    for name, row in rows.items():
-        if name.startswith("mma.sync"):
-            assert 10 < row.latency < 200, row
-            assert row.interval < row.chain, row
-        elif name.startswith("wgmma"):
-            assert 30 < row.latency < 500, row
-            assert row.interval < 1.1 * row.chain, row
-        elif name == "fma float32":
-            assert 3 <= row.chain < 10, row
-            assert row.latency > 0, row
+def test_latencies_of_matrix_instructions(rows: dict[str, Timed], gpu: Gpu) -> None:
+    for spec in specs(gpu.device.capability):
+        if row := rows.get(spec.name):
+            # What another process computes on the GPU makes the chains of this one take longer.
+            tries = chain([row], (timed(gpu, spec) for _ in range(MORE_TRIES)))
+            assert any(map(is_plausible, tries)), row
+
+
+def is_plausible(row: Timed) -> bool:
+    """Whether a row's cycles can be those of such an instruction: many of them that do not wait for
+    one another take no longer than a chain in which they do.
+    """
+    if row.name.startswith("mma.sync"):
+        return 10 < row.latency < 200 and row.interval < row.chain
+    if row.name.startswith("wgmma"):
+        return 30 < row.latency < 500 and row.interval < 1.1 * row.chain
+    if row.name == "fma float32":
+        return 3 <= row.chain < 10 and row.latency > 0
+    return True
 
 
 def test_rates_and_intervals_agree(rows: dict[str, Timed], gpu: Gpu) -> None:
