@@ -114,6 +114,7 @@ def _on_host(
             scheme,
             choice.block,
             out=call.destination,
+            addend=call.addend,
             guarantee=wish.guarantee,
             certificate=wish.certificate,
             traced=traced,

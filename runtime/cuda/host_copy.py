@@ -8,6 +8,8 @@ those that do, also where it is interrupted: what it has left, nobody writes to 
 
 import os
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 
@@ -19,13 +21,18 @@ BAND_BYTES = 1 << 21  # a huge page: of smaller bands, two threads would clear t
 MOST_THREADS = 8  # they keep the memory busy; other cores are the program's
 
 
-def copy(target: Array, source: Array) -> None:
-    """As np.copyto, of arrays of one shape that do not overlap. Any thread may call it."""
+def copy(target: Array, source: Array, sum_of: np.ufunc | None = None) -> None:
+    """As np.copyto, of arrays of one shape that do not overlap. Any thread may call it.
+
+    sum_of: np.add or np.subtract; the target becomes that of itself and the source instead. Of
+    overflow and NaN nothing is said, as of products that were made elsewhere.
+    """
+    work = np.copyto if sum_of is None else partial(_summed, sum_of)
     bands = _bands(target, source)
     if len(bands) == 1:
-        np.copyto(target, source)
+        work(target, source)
         return
-    job = _Job(bands)
+    job = _Job(work, bands)
     try:
         _helpers.call(job, len(bands) - 1)
         job.work()
@@ -36,6 +43,11 @@ def copy(target: Array, source: Array) -> None:
             job.end()
     for error in job.errors:
         raise error
+
+
+def _summed(sum_of: np.ufunc, target: Array, source: Array) -> None:
+    with np.errstate(all="ignore"):
+        sum_of(target, source, out=target)
 
 
 def _bands(target: Array, source: Array) -> list[tuple[Array, Array]]:
@@ -55,7 +67,10 @@ def _bands(target: Array, source: Array) -> list[tuple[Array, Array]]:
 class _Job:
     """Bands that nobody has taken yet, and the helpers that copy others. errors: theirs."""
 
-    def __init__(self, bands: list[tuple[Array, Array]]) -> None:
+    def __init__(
+        self, copy: Callable[[Array, Array], None], bands: list[tuple[Array, Array]]
+    ) -> None:
+        self._copy = copy
         self._bands = deque(bands)
         self._helping: set[int] = set()
         self._left: SimpleQueue[None] = SimpleQueue()  # an interrupt may leave a Condition locked
@@ -68,7 +83,7 @@ class _Job:
                 band = self._bands.popleft()
             except IndexError:
                 return
-            np.copyto(*band)
+            self._copy(*band)
 
     def help(self) -> None:
         """The same, by another thread than the caller's."""

@@ -23,13 +23,17 @@ _idle: dict[int, list[Any]] = {}
 
 
 class Lane:
-    """A stream, and page-locked memory of so many bytes for what goes there, and for what comes."""
+    """A stream, and page-locked memory of so many bytes for what goes there, and for what comes.
+
+    collected: how often something has come.
+    """
 
     def __init__(self, xp: Any, stream: Any, there: int, back: int) -> None:
         self.stream, self.size = stream, there
         self._there, self._back = _page_locked(xp, there), _page_locked(xp, back)
         self._sent: Any = None
-        self._due: tuple[Array, Array] | None = None
+        self._due: tuple[Array, Array, np.ufunc | None] | None = None
+        self.collected = 0
 
     def send(self, target: Any, x: Array) -> Any:
         """Begin to copy a NumPy array to one of the device, of its shape and C-contiguous. Waits
@@ -43,19 +47,22 @@ class Lane:
         self._sent = self.stream.record()
         return self._sent
 
-    def fetch(self, target: Array, x: Any) -> None:
-        """Begin to copy an array of the device to a NumPy array; `collect` ends it."""
+    def fetch(self, target: Array, x: Any, sum_of: np.ufunc | None = None) -> None:
+        """Begin to copy an array of the device to a NumPy array; `collect` ends it. sum_of: as in
+        `host_copy.copy`.
+        """
         self.collect()
         held = _held(self._back, target)
         x.get(stream=self.stream, out=held, blocking=False)
-        self._due = target, held
+        self._due = target, held, sum_of
 
     def collect(self) -> None:
         """End what `fetch` has begun, and the stream has to do before."""
         if self._due is not None:
             self.stream.synchronize()
-            copy(*self._due)
-            self._due = None
+            due, self._due = self._due, None  # once, whatever happens: it may be added
+            copy(*due)
+            self.collected += 1
 
 
 @contextmanager

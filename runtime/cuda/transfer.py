@@ -5,15 +5,17 @@ for one, the device copies to, computes on, and copies from the other. The host 
 longest for, so nothing is moved twice: A that is B, or its transpose, not at all.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array, Made, result_shape
+from mixpert_py.runtime.call import Addend, Array, Made, result_shape
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import limited, panels
 from mixpert_py.runtime.cuda import product as device_product
@@ -36,6 +38,7 @@ def make(
     block: int | None = None,
     *,
     out: Array | None = None,
+    addend: Addend | None = None,
     guarantee: str | None = None,
     certificate: bool = False,
     traced: bool = False,
@@ -43,8 +46,11 @@ def make(
     """A·B of NumPy arrays, as np.matmul takes them, under a scheme, on the current device.
 
     Returns the reason where the device cannot make it. Waits for the device. out: an array of the
-    result's shape and type, which is written, and is the result, where that can be. traced: the
-    time in which the device did not compute is told as that of the transfer.
+    result's shape and type, which is written, and is the result, where that can be. addend: A·B is
+    added to its c, or subtracted, as it comes, where `Made.added` says so: c is a matrix of the
+    result's shape and type that shares no memory with a and b, alpha 1 or −1, beta 1. There is no
+    `out` then. traced: the time in which the device did not compute is told as that of the
+    transfer.
     """
     xp = cuda_backend.cuda_kernels().xp
     start, busy = perf_counter(), Busy(xp) if traced else None
@@ -52,7 +58,7 @@ def make(
     try:
         alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
         if alike and guarantee is None and not certificate and a.size and b.size:
-            made = _by_panels(xp, a, b, name, block, out, busy, limit)
+            made = _by_panels(xp, a, b, name, block, out, addend, busy, limit)
         else:
             made = _whole(xp, a, b, name, block, guarantee, certificate, busy, limit)
     except WorkspaceError:
@@ -107,13 +113,16 @@ def _whole(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied. limit, busy: as `make` has them."""
+    """How panels are multiplied. limit, busy: as `make` has them. sum_of: what the result's memory
+    becomes of itself and the product, np.add or np.subtract; None: it becomes the product.
+    """
 
     xp: Any
     name: str
     scheme: Scheme
     busy: Busy | None
     limit: int | None
+    sum_of: np.ufunc | None = None
 
 
 def _by_panels(
@@ -123,17 +132,26 @@ def _by_panels(
     name: str,
     block: int | None,
     out: Array | None,
+    addend: Addend | None,
     busy: Busy | None,
     limit: int | None,
 ) -> Made | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
-    value = out
-    if value is None or any(np.may_share_memory(value, x) for x in (a, b)):
-        value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
     scheme = device_product.steps(name, block, a.shape, b.shape)
     if name == "faithful":  # here, since to ask the device would be to wait for every panel
         scheme = settled(scheme, a, b)
-    outliers = _into(_How(xp, name, scheme, busy, limit), value, a, b)
+    how = _How(xp, name, scheme, busy, limit)
+    if addend is not None:
+        adding = replace(how, sum_of=np.add if addend.alpha > 0 else np.subtract)
+        with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):
+            share = _whole_b(adding, addend.c, a, b)
+            if isinstance(share, Reason):
+                return share
+            return Made(addend.c, name, partial(float, share), added=True)
+    value = out
+    if value is None or any(np.may_share_memory(value, x) for x in (a, b)):
+        value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
+    outliers = _into(how, value, a, b)
     if isinstance(outliers, Reason):
         return outliers
     return Made(value, name, lambda: outliers)
@@ -171,41 +189,78 @@ def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
 def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
     xp = how.xp
-    largest = 0.0
     row_bytes = b.shape[1] * value.itemsize
+    found: float | Reason | None = None
     with two_lanes(xp, panels.PANEL_BYTES, max(panels.PANEL_BYTES, height * row_bytes)) as lanes:
-        first, second = lanes
-        right = sent(xp, lanes, b, value.dtype)
-        with first.stream, noted(how.busy):
-            ready = device_product.pack_one(right, how.scheme, "right")
-        if isinstance(ready, Reason):
-            return _refused(xp, ready)
-        second.stream.wait_event(first.stream.record())
-        left = same(a, b, right)
-        for rows in panels.places(len(a), strip if left is None else len(a)):
-            lanes[0].collect()
-            part = left if left is not None else sent(xp, lanes, a[rows], value.dtype)
-            target = value[rows]
-            if strip > height:  # both lanes use it
-                lanes[1].stream.wait_event(lanes[0].stream.record())
-            for panel in panels.places(len(part), height):
-                lanes[0].collect()
-                share = _begun(how, lanes[0], part[panel], right, ready, target[panel])
-                if isinstance(share, Reason):
-                    return _refused(xp, share)
-                largest = max(largest, share)
-                lanes = lanes[::-1]
-            if strip > height:  # what comes next may have its memory
-                _collect(lanes)
-        _collect(lanes)
+        try:
+            found = _in_turn(how, lanes, value, a, b, height, strip)
+        except xp.cuda.memory.OutOfMemoryError:
+            if how.sum_of is None:
+                raise
+        done = sum(lane.collected for lane in lanes) * height
+    if isinstance(found, float):
+        return found
+    if how.sum_of is None or done == 0:
+        return _refused(xp, Reason.MEMORY if found is None else found)
+    # What is added cannot be taken back, nor added again.
+    rest = value[done:]
+    how.sum_of(rest, np.matmul(a[done:], b), out=rest)
+    return 0.0
+
+
+def _in_turn(
+    how: _How,
+    lanes: tuple[Lane, Lane],
+    value: Array,
+    a: Array,
+    b: Array,
+    height: int,
+    strip: int,
+) -> float | Reason:
+    """Panel after panel, each by the lane that is free first. They end in their order."""
+    first, second = lanes
+    largest = 0.0
+    shares: dict[Lane, Callable[[], float]] = {}
+
+    def collect(lane: Lane) -> None:
+        nonlocal largest
+        lane.collect()
+        if lane in shares:  # now that the device has them
+            largest = max(largest, shares.pop(lane)())
+
+    right = sent(how.xp, lanes, b, value.dtype)
+    with first.stream, noted(how.busy):
+        ready = device_product.pack_one(right, how.scheme, "right")
+    if isinstance(ready, Reason):
+        return ready
+    second.stream.wait_event(first.stream.record())
+    left = same(a, b, right)
+    for rows in panels.places(len(a), strip if left is None else len(a)):
+        collect(lanes[0])
+        part = left if left is not None else sent(how.xp, lanes, a[rows], value.dtype)
+        target = value[rows]
+        if strip > height:  # both lanes use it
+            lanes[1].stream.wait_event(lanes[0].stream.record())
+        for panel in panels.places(len(part), height):
+            collect(lanes[0])
+            share = _begun(how, lanes[0], part[panel], right, ready, target[panel])
+            if isinstance(share, Reason):
+                return share
+            shares[lanes[0]] = share
+            lanes = lanes[::-1]
+        if strip > height:  # what comes next may have its memory
+            for lane in lanes:  # what was begun first ends first
+                collect(lane)
+    for lane in lanes:
+        collect(lane)
     return largest
 
 
 def _begun(
     how: _How, lane: Lane, left: Any, right: Any, ready: Ready, target: Array
-) -> float | Reason:
-    """Have a product in `target` when the lane has collected it. Returns its share of outliers, for
-    which it waits where they are asked for.
+) -> Callable[[], float] | Reason:
+    """Have a product in `target` when the lane has collected it. Returns what says its share of
+    outliers.
 
     ready: `right`, packed.
     """
@@ -220,13 +275,8 @@ def _begun(
             )
         if isinstance(made, Reason):
             return made
-        lane.fetch(target, result)
-        return made.outliers()
-
-
-def _collect(lanes: tuple[Lane, Lane]) -> None:
-    for lane in lanes:  # what was begun first ends first
-        lane.collect()
+        lane.fetch(target, result, how.sum_of)
+        return made.outliers
 
 
 def _refused(xp: Any, reason: Reason) -> Reason:

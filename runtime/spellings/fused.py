@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from numpy import errstate, finfo, ndarray
+from numpy import errstate, finfo, ndarray, result_type, shares_memory
+from numpy.exceptions import TooHardError
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.call import Addend, Call, Wish, broadcast, matmul_shape, result_shape
@@ -29,6 +30,7 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "-=": operator.isub,
 }
 
+SHARED_WORK: Any = 1000  # steps in which NumPy finds out whether two arrays share memory
 INTEGERS = 24  # bits: any float type has these integers as they are
 
 
@@ -58,8 +60,9 @@ def fused(
     and errors as in `matmul`.
 
     CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
-    the product: `cuda.backend.multiply` says how that is rounded. Shape and type are those of the
-    operators, and so are the places of NaN and Inf where nothing overflows on its way.
+    the product: `cuda.backend.multiply` says how that is rounded. Products of NumPy arrays that a
+    GPU makes are added as they come back. Shape and type are those of the operators, and so are the
+    places of NaN and Inf where nothing overflows on its way.
     """
     how = read(form)
     count = 2 if how.product_first or how.has_beta else 1  # arguments of the first term
@@ -78,6 +81,8 @@ def fused(
     ):
         value = operator.matmul(a, b)
     else:
+        if type(a) is ndarray:
+            addend = _host_addend(how, a, b, other[0])
         call = Call(operator.matmul, a, b, (), None, matmul_shape, addend=addend)
         value, made = planned(call, Wish(scheme, block, backend, site))
         if made is not None and made.added:
@@ -118,6 +123,29 @@ def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Ad
     if how.sign.startswith("-"):
         alpha, beta = (alpha, -beta) if how.product_first else (-alpha, beta)
     return Addend(alpha, beta, c, in_place)
+
+
+def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
+    """The same of NumPy arrays, of which `c += a @ b` and `c -= a @ b` alone are made at once: by
+    the panels in which the product comes back, if it is made elsewhere.
+    """
+    plain = how.sign.endswith("=") and not how.has_alpha and not how.has_beta
+    if not plain or not type(a) is type(b) is type(c) is ndarray or not a.ndim == b.ndim == 2:
+        return None
+    if any(x.dtype.char not in "fdFD" for x in (a, b)) or not c.flags.writeable:
+        return None
+    if c.dtype != result_type(a, b) or not _fits(c, a, b, True):
+        return None
+    if any(_may_share(c, x) for x in (a, b)):  # then all of the product has to be there before
+        return None
+    return Addend(-1.0 if how.sign.startswith("-") else 1.0, 1.0, c, True)
+
+
+def _may_share(x: Any, y: Any) -> bool:
+    try:
+        return bool(shares_memory(x, y, max_work=SHARED_WORK))
+    except TooHardError:
+        return True
 
 
 def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:

@@ -1,4 +1,6 @@
-"""A sample, rewritten by the tool from the file as it is, in the parts that are measured."""
+"""A sample, rewritten by the tool from the file as it is, sums with their products, in the parts
+that are measured.
+"""
 
 import contextlib
 import io
@@ -38,7 +40,7 @@ class Sample:
     def load(cls, path: Path) -> "Sample":
         """Raises SourceError for a file that cannot be read, MixPertError for a missing part."""
         source, module = launcher.read_source(path), path.stem
-        made = in_memory.rewritten(source, module, str(path))
+        made = in_memory.rewritten(source, module, str(path), fuse=True)
         if made is None:
             raise MixPertError(f"{path}: has no product")
         functions: dict[str, Any] = {"__name__": module, "__file__": str(path)}
@@ -46,7 +48,7 @@ class Sample:
         missing = [name for name in PARTS if name not in functions]
         if missing:
             raise MixPertError(f"{path}: has no function {missing[0]}()")
-        sites = {site.id: site for site in analyze(source, module) if site.reason is None}
+        sites = {site.id: site for site in analyze(source, module, fuse=True) if not site.reason}
         return cls(module, functions, sites, dependencies(source, module).edges)
 
     def problem(self, xp: ModuleType, arguments: Sequence[str]) -> "Problem":

@@ -40,9 +40,9 @@ def part(result: Record, docs: str) -> str:
         shown.append(markdown(tables.COLUMNS, tables.rows(result["apps"])))
         shown.append(
             "Milliseconds of GPU time of a program's work in cuBLAS FP32 through CuPy, and how many"
-            " times as fast it is in TF32, rewritten without a plan (`faithful`), and under a plan"
-            f" tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of its results"
-            " against the program in float64."
+            " times as fast it is in TF32, rewritten with `--fuse` without a plan (`faithful`), and"
+            f" under a plan tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of its"
+            " results against the program in float64."
         )
     if result["host"]:
         shown.append(markdown(tables.HOST, tables.host_rows(result["host"])))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.call import Addend, Made
 from mixpert_py.runtime.cuda import host_copy, panels, transfer
 from mixpert_py.runtime.cuda import product as device_product
 
@@ -61,6 +61,18 @@ def test_one_array_twice(turned: str) -> None:
     x = normal(1500, 1100)
     a, b = (x.T, x) if turned == "left" else (x, x.T)
     np.testing.assert_array_equal(moved(a, b), there(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F"])
+@pytest.mark.parametrize(("alpha", "sum_of"), [(1.0, np.add), (-1.0, np.subtract)])
+def test_sums(alpha: float, sum_of: Any, dtype: str) -> None:
+    a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
+    c = normal(1500, 2000, dtype=dtype, seed=2)[:, 7:907]
+    wanted = sum_of(c, there(a, b))
+    made = transfer.make(a, b, SCHEME, addend=Addend(alpha, 1.0, c, True))
+    assert isinstance(made, Made)
+    assert made.added
+    np.testing.assert_array_equal(c, wanted)
 
 
 def test_stacks() -> None:

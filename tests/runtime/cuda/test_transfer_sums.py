@@ -1,0 +1,174 @@
+"""`c += a @ b` of NumPy arrays whose product a GPU makes: added panel by panel, exactly once."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.call import Addend, Made
+from mixpert_py.runtime.cuda import break_even, panels, transfer
+from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.panels import GRANULE
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.spellings.fused import fused
+from mixpert_py.runtime.tracing.trace import Reason, Trace
+from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, pays_from
+
+M = 5 * GRANULE + 1  # six panels
+SIGNS = [(1.0, np.add), (-1.0, np.subtract)]
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    return fake
+
+
+def normal(*shape: int, dtype: Any = "f", seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def operands(dtype: Any = "f") -> tuple[Any, Any, Any]:
+    return tuple(
+        normal(*shape, dtype=dtype, seed=seed)
+        for seed, shape in enumerate([(M, 50), (50, 40), (M, 40)])
+    )
+
+
+def added(a: Any, b: Any, c: Any, alpha: float = 1.0) -> Made | Reason:
+    return transfer.make(a, b, "int8x6", addend=Addend(alpha, 1.0, c, True))
+
+
+@pytest.mark.parametrize("order", ["C", "F", "inside"])
+@pytest.mark.parametrize("dtype", ["f", "d", "F"])
+@pytest.mark.parametrize(("alpha", "sum_of"), SIGNS)
+def test_as_the_operator_would(alpha: float, sum_of: Any, dtype: str, order: str) -> None:
+    a, b, c = operands(dtype)
+    wanted = sum_of(c, transfer.make(a, b, "int8x6").value)  # type: ignore[union-attr]
+    if order == "F":
+        c = np.asfortranarray(c)
+    elif order == "inside":
+        c = np.pad(c, 3)[3:-3, 3:-3]
+    made = added(a, b, c, alpha)
+    assert isinstance(made, Made)
+    assert made.added
+    assert made.value is c
+    np.testing.assert_array_equal(c, wanted)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+@pytest.mark.parametrize("failure", ["memory", "kernel"])
+@pytest.mark.parametrize(("alpha", "sum_of"), SIGNS)
+def test_what_fails_on_its_way_is_finished_natively(
+    monkeypatch: pytest.MonkeyPatch, alpha: float, sum_of: Any, failure: str, count: int
+) -> None:
+    as_it_is, calls = device_product.make, []
+
+    def make(*given: Any, **how: Any) -> Any:
+        calls.append(given)
+        if len(calls) <= count:
+            return as_it_is(*given, **how)
+        if failure == "memory":
+            raise OutOfMemoryError(1, 1)
+        return Reason.KERNEL
+
+    a, b, c = operands()
+    wanted = sum_of(c, a @ b)
+    monkeypatch.setattr(device_product, "make", make)
+    made = added(a, b, c, alpha)
+    if count < 2:  # the first comes back before the third is begun
+        assert not isinstance(made, Made) or not made.added
+    else:
+        assert isinstance(made, Made)
+        assert made.added
+        np.testing.assert_allclose(c, wanted, atol=1e-4)
+
+
+def test_nothing_is_added_where_memory_is_short_from_the_start(gpu: FakeGpu) -> None:
+    a, b, c = operands()
+    before = c.copy()
+    gpu.memory = 1000
+    assert added(a, b, c) is Reason.MEMORY
+    np.testing.assert_array_equal(c, before)
+
+
+def test_the_rewritten_statement(gpu: FakeGpu) -> None:
+    a, b, c = operands("d")
+    wanted, trace, given = c - a @ b, Trace(), c
+    with use(InForce(scheme="int8x6", trace=trace)):
+        c = fused(c, a, b, form="c-=ab", site="s")
+    assert c is given
+    assert len(gpu.launches) == 6
+    assert trace.sites["s"].schemes == {"int8x6": 1}
+    np.testing.assert_allclose(c, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "form", ["c+ab", "c-=alpha*ab", "beta*c-ab", "ab+beta*c", "alpha*ab+beta*c"]
+)
+def test_other_sums_take_the_product(form: str) -> None:
+    a, b, c = operands("d")
+    before = c.copy()
+    given: Any = {
+        "c+ab": (c, a, b),
+        "c-=alpha*ab": (c, 0.5, (a, b)),
+        "beta*c-ab": (2.0, c, a, b),
+        "ab+beta*c": (a, b, 2.0, c),
+        "alpha*ab+beta*c": (0.5, (a, b), 2.0, c),
+    }[form]
+    wanted: Any = {
+        "c+ab": c + a @ b,
+        "c-=alpha*ab": c - 0.5 * (a @ b),
+        "beta*c-ab": 2.0 * c - a @ b,
+        "ab+beta*c": a @ b + 2.0 * c,
+        "alpha*ab+beta*c": 0.5 * (a @ b) + 2.0 * c,
+    }[form]
+    with use(InForce(scheme="int8x6")):
+        found = fused(*given, form=form)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    assert (found is c) == ("=" in form)
+    if "=" not in form:
+        np.testing.assert_array_equal(c, before)
+
+
+def test_operands_that_the_sum_overwrites(gpu: FakeGpu) -> None:
+    """All of the product is there before anything is written."""
+    x = normal(M, M, dtype="d")
+    wanted = x.copy()
+    wanted[:, 50:] -= wanted[:, :50] @ wanted[:50, 50:]
+    with use(InForce(scheme="int8x6")):
+        part = x[:, 50:]
+        fused(part, x[:, :50], x[:50, 50:], form="c-=ab")
+    assert gpu.launches
+    np.testing.assert_allclose(x, wanted, atol=1e-3)
+
+
+def test_columns_apart_in_one_array(gpu: FakeGpu) -> None:
+    """They share no element: the bounds of their memory alone would not say so."""
+    x = normal(M, 90, dtype="d")
+    wanted = x.copy()
+    b = normal(50, 40, dtype="d", seed=1)
+    wanted[:, 50:] += wanted[:, :50] @ b
+    with use(InForce(scheme="int8x6")):
+        fused(x[:, 50:], x[:, :50], b, form="c+=ab")
+    np.testing.assert_allclose(x, wanted, atol=1e-4)
+
+
+def test_what_cannot_be_written_to() -> None:
+    a, b, c = operands("d")
+    c.flags.writeable = False
+    with use(InForce(scheme="int8x6")), pytest.raises(ValueError, match="read-only"):
+        fused(c, a, b, form="c+=ab")
+
+
+def test_another_type_is_the_operators() -> None:
+    a, b, _ = operands("f")
+    c = normal(M, 40, dtype="d", seed=2)
+    wanted = c + a @ b
+    with use(InForce(scheme="int8x6")):
+        fused(c, a, b, form="c+=ab")
+    assert c.dtype == "d"
+    np.testing.assert_allclose(c, wanted, atol=1e-4)
