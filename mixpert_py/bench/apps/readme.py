@@ -41,8 +41,8 @@ def part(result: Record, docs: str) -> str:
         shown.append(
             "Milliseconds of GPU time of a program's work in cuBLAS FP32 through CuPy, and how many"
             " times as fast it is in TF32, rewritten with `--fuse` without a plan (`faithful`), and"
-            f" under a plan tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of its"
-            " results against the program in float64."
+            f" under a plan tuned for {result['apps'][0]['budget']:g}; relative Frobenius errors of"
+            " its results against the program in float64."
         )
     if result["host"]:
         shown.append(markdown(tables.HOST, tables.host_rows(result["host"])))
