@@ -1,8 +1,9 @@
-"""Crest factors of rows: the largest magnitude over the root mean square.
+"""Crest factors of rows: the largest magnitude over the root mean square of what is not zero.
 
 Normal data has about 4 over thousands of entries, uniform data √3. Digits in one unit for a row
-lose in proportion to it; a row that is ruled by one entry, like those of a triangular inverse,
-has one near √K. A few rows say enough: what leaves the slices is decided row by row anyway.
+lose in proportion to it, but zeros lose nothing; a row that is ruled by one entry, like those of a
+triangular inverse, has one near √K. A few rows say enough: what leaves the slices is decided row by
+row anyway.
 """
 
 from typing import Any
@@ -26,7 +27,8 @@ def mean_square(x: Array) -> float:
     rows = np.unravel_index(lines(count), x.shape[:-1])
     part = abs(x[..., :: stride(x.shape[-1])][rows]).astype(np.float64)
     with np.errstate(all="ignore"):
-        squares = part.shape[-1] * part.max(axis=-1) ** 2 / (part * part).sum(axis=-1)
+        power = (part * part).sum(axis=-1)
+        squares = np.count_nonzero(part, axis=-1) * part.max(axis=-1) ** 2 / power
     return mean(squares.tolist())
 
 

@@ -33,6 +33,7 @@ from mixpert_py.runtime.tracing.trace import Reason, Shape
 FLOAT32_PAYS = 48
 
 CASTS = ("float32", "float64")
+SINGLE = ("float32", "float32")
 
 # Told although nobody chose a scheme: the products of a GPU were to be faithful, and are not.
 TOLD = frozenset(
@@ -223,6 +224,8 @@ def _on_device(
         faster = break_even.figures(found.name).faster
         wide, products = is_wide(*dtypes), real_products(*dtypes)
         small = products == 1 and break_even.small_pays(scheme, a, b)
+        if not packed and dtypes == SINGLE and wish.guarantee is None and not wish.certificate:
+            small = small or break_even.tiny_pays(scheme, a, b)
         if not small and not faster(scheme, a, b, wide, packed, products):
             return Reason.TOO_SMALL
     lent = foreign.lend(place, call.a, call.b)

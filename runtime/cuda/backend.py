@@ -39,7 +39,7 @@ class Kernels:
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
     complex arrays are taken apart and put together. needs: see `workspace.needs`. crests: see
-    `packing.crest`.
+    `packing.crest`. tiny: see `tiny.multiply_tiny`.
     """
 
     xp: Any
@@ -51,6 +51,7 @@ class Kernels:
     complex: Way
     needs: Callable[..., int]
     crests: Callable[..., Callable[[], tuple[float, float]]]
+    tiny: Callable[..., None]
 
 
 class WorkspaceError(Exception):
@@ -86,13 +87,15 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.cuda.complex_parts import join, split
     from mixpert_py.runtime.cuda.gemm import gemm
     from mixpert_py.runtime.cuda.small import multiply_if_small
+    from mixpert_py.runtime.cuda.tiny import multiply_tiny
     from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
     from mixpert_py.runtime.packing.crest import crests
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
-    return Kernels(cupy, pack, pack_one, gemm, repair, multiply_if_small, way, needs, crests)
+    ours = pack, pack_one, gemm, repair, multiply_if_small
+    return Kernels(cupy, *ours, way, needs, crests, multiply_tiny)
 
 
 def multiply(

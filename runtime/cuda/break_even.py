@@ -9,6 +9,7 @@ import numpy as np
 
 from mixpert_py.runtime.call import Array, broadcast, is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
+from mixpert_py.runtime.packing.tiny_block import EDGE as TINY_EDGE
 from mixpert_py.runtime.tracing.trace import Shape
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ SMALL_SCHEMES = ("int8x1", "int8x3", "int8x6")
 SMALL_EDGE = 256
 SMALL_THICKNESS = 40.0
 SMALL_COUNT = 32
+
+# Of stacks of tiny ones, which `tiny` makes in FP32: 1.3 to 4 times as fast as the vendor's from so
+# many products on, 1.5 to 30 of hundreds of thousands. Measured from 4 × 4 to 32 × 32; on the host
+# the call takes no longer than a native one that comes this way.
+TINY_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,18 @@ def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         and m * n * k >= SMALL_THICKNESS * (m * k + k * n + m * n)
         and max(math.prod(a[:-2]), math.prod(b[:-2])) >= SMALL_COUNT
     )
+
+
+def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
+    """Whether a stack of tiny float32 products, of as many matrices or one for all, beats the
+    native one.
+    """
+    if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
+        return False
+    if max(*a[-2:], b[-1]) > TINY_EDGE:
+        return False
+    count = math.prod(broadcast(a[:-2], b[:-2]))
+    return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
 
 
 def moving_pays(

@@ -13,6 +13,7 @@ from mixpert_py.runtime.call import Addend, Made, no_outliers
 from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import tiny
 from mixpert_py.runtime.cuda.backend import Kernels, Product, SettledError, WorkspaceError
 from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.emulation.outliers import OutlierRule
@@ -25,9 +26,10 @@ from mixpert_py.runtime.tracing.trace import Reason
 T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
-# Multiplications from which `faithful` looks at its operands first. Below, a product of rows ruled
-# by few entries loses milliseconds at most; looking would cost all others a share of their time.
-LOOKS = 1 << 31
+# Multiplications from which `faithful` looks at its operands first. To wait for that takes 30 µs on
+# one machine, and 130 on another: 6 % of such a product at most. Of smaller ones, rows that a few
+# entries rule are multiplied by themselves, slowly; three slices hold them all up to K = 3000.
+LOOKS = 1 << 38
 
 # (device, scheme) → what was said when it did not compile: asking again would take as long.
 _refused: dict[tuple[int, str], str] = {}
@@ -90,6 +92,13 @@ def make(
         if isinstance(made, Reason):
             return made
         return made.into(as_matmul(made.value, a, b) if out is None else out)
+    plain = ready is None and guarantee is None and not certificate
+    if name == "faithful" and plain and tiny.suits(rows, columns):
+        where = None if out is None else as_matrices(out, a, b)
+        value = attempt(a, name, lambda: tiny.multiply(kernels, rows, columns, where, limit=limit))
+        if isinstance(value, Reason):
+            return value
+        return Made(as_matmul(value, a, b) if out is None else out, name)
     rule: OutlierRule = "loss"
     if guarantee is not None:
         found = attempt(a, scheme.name, lambda: componentwise(kernels.xp, rows, columns, name))

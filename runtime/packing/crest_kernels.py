@@ -13,9 +13,9 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.packing.crest import THREADS
 from mixpert_py.runtime.packing.intrinsics import device
 
-THREADS = 256
 ITEMS = 8  # that a thread reads before it uses them
 
 
@@ -50,10 +50,12 @@ def _row(memory: str, threads: int) -> Any:
     def row(x, start, between, k, found, index):
         tops = cuda.shared.array(THREADS, np.float64)
         powers = cuda.shared.array(THREADS, np.float64)
+        counts = cuda.shared.array(THREADS, np.int32)
         values = cuda.local.array(ITEMS, MEMORY)
         thread = np.int64(cuda.threadIdx.x)
         top = 0.0
         power = 0.0
+        count = np.int32(0)
         for first in range(thread, k, ITEMS * THREADS):
             for j in range(ITEMS):
                 at = first + j * THREADS
@@ -63,19 +65,22 @@ def _row(memory: str, threads: int) -> Any:
                     value = np.float64(values[j])
                     top = max(top, abs(value))
                     power += value * value
+                    count += np.int32(value != 0.0)
         tops[thread] = top
         powers[thread] = power
+        counts[thread] = count
         half = THREADS // 2
         while half > 0:
             cuda.syncthreads()
             if thread < half:
                 tops[thread] = max(tops[thread], tops[thread + half])
                 powers[thread] += powers[thread + half]
+                counts[thread] += counts[thread + half]
             half //= 2
         if thread == 0:
             square = 0.0
             if powers[0] > 0.0:
-                square = k * tops[0] * tops[0] / powers[0]
+                square = counts[0] * tops[0] * tops[0] / powers[0]
             found[index] = square
 
     return device(row)

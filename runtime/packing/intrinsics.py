@@ -33,7 +33,7 @@ if SIMULATED:
         x[i], x[i + 1] = first, second
 
     def store_four(x: Any, i: int, first: Any, second: Any, third: Any, fourth: Any) -> None:
-        """Stores four 32-bit words; the address is a multiple of 16 bytes."""
+        """Stores four elements of 32 bits; the address is a multiple of 16 bytes."""
         x[i], x[i + 1], x[i + 2], x[i + 3] = first, second, third, fourth
 
     def bits32(x: Any) -> Any:
@@ -82,16 +82,23 @@ else:
         place = builder.gep(pointer, [index])
         return builder.bitcast(place, ir.PointerType(ir.VectorType(element, count)))
 
+    def _pointer(context: Any, builder: Any, x: Any, value: Any) -> Any:
+        """Of an argument of a kernel, or of an array of its own."""
+        if isinstance(x, types.Array):
+            return context.make_array(x)(context, builder, value).data
+        return value
+
     @intrinsic
     def load_four(typing: Any, x: Any, i: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             element = context.get_data_type(x.dtype)
+            pointer = _pointer(context, builder, x, arguments[0])
             # Four float64 are two loads of 16 bytes: that is as wide as one can be.
             count = 16 * 8 // x.dtype.bitwidth
             values = []
             for start in range(0, 4, count):
                 index = builder.add(arguments[1], ir.Constant(arguments[1].type, start))
-                loaded = builder.load(_wide(builder, arguments[0], index, element, count))
+                loaded = builder.load(_wide(builder, pointer, index, element, count))
                 loaded.align = 16
                 for place in range(count):
                     at = ir.Constant(ir.IntType(32), place)
@@ -100,10 +107,11 @@ else:
 
         return types.UniTuple(x.dtype, 4)(x, i), generate
 
-    def _store(count: int) -> Any:
+    def _store(x: Any, count: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer, index, *words = arguments
-            element = ir.IntType(32)
+            value, index, *words = arguments
+            pointer = _pointer(context, builder, x, value)
+            element = context.get_data_type(x.dtype)
             vector = ir.Constant(ir.VectorType(element, count), ir.Undefined)
             for place, word in enumerate(words):
                 at = ir.Constant(ir.IntType(32), place)
@@ -116,15 +124,15 @@ else:
 
     @intrinsic
     def store_two(typing: Any, x: Any, i: Any, first: Any, second: Any) -> Any:
-        word = types.uint32
-        return types.void(x, i, word, word), _store(2)
+        word = x.dtype
+        return types.void(x, i, word, word), _store(x, 2)
 
     @intrinsic
     def store_four(
         typing: Any, x: Any, i: Any, first: Any, second: Any, third: Any, fourth: Any
     ) -> Any:
-        word = types.uint32
-        return types.void(x, i, word, word, word, word), _store(4)
+        word = x.dtype
+        return types.void(x, i, word, word, word, word), _store(x, 4)
 
     def _reinterpreted(source: Any, target: Any) -> Any:
         def typed(typing: Any, x: Any) -> Any:

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda.break_even import SHIPPED, figures, moving_pays, small_pays
+from mixpert_py.runtime.cuda.break_even import (
+    SHIPPED,
+    figures,
+    moving_pays,
+    small_pays,
+    tiny_pays,
+)
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
 from tests.runtime.cuda.fake import pays_from
@@ -179,3 +185,32 @@ def test_stacks_of_small_products_have_a_kernel(
     scheme: str, a: tuple[int, ...], b: tuple[int, ...], pays: bool
 ) -> None:
     assert small_pays(scheme, a, b) is pays
+
+
+MANY = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "pays"),
+    [
+        ((MANY, 16, 16), (MANY, 16, 16), True),
+        ((MANY, 4, 4), (MANY, 4, 4), True),
+        ((MANY, 32, 5), (MANY, 5, 7), True),
+        ((1024, 1024, 16, 16), (1024, 1024, 16, 1), True),
+        ((MANY, 33, 16), (MANY, 16, 16), False),
+        ((MANY, 16, 33), (MANY, 33, 16), False),
+        ((MANY, 16, 16), (MANY, 16, 33), False),
+        ((MANY, 16, 16), (16, 16), True),
+        ((1, 16, 16), (MANY, 16, 16), True),
+        ((1000, 16, 16), (1000, 16, 16), True),
+        ((1024, 1, 16, 16), (1, 1024, 16, 16), False),
+        ((MANY, 16, 16), (16,), False),
+        ((999, 16, 16), (999, 16, 16), False),
+        ((16, 16), (16, 16), False),
+        ((0, 16, 16), (0, 16, 16), False),
+        ((MANY, 16, 0), (MANY, 0, 16), False),
+    ],
+)
+def test_stacks_of_tiny_products(a: tuple[int, ...], b: tuple[int, ...], pays: bool) -> None:
+    assert tiny_pays("faithful", a, b) is pays
+    assert not tiny_pays("int8x6", a, b)

@@ -16,6 +16,8 @@ from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import layout
 from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.tiny_block import EDGE
+from tests.runtime.chains import chained
 from tests.runtime.cuda.fake.array import ndarray, wrapped
 from tests.runtime.cuda.fake.current import Current
 from tests.runtime.cuda.fake.errors import CUDARuntimeError, OutOfMemoryError
@@ -31,9 +33,9 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    has_small: every stack is small. launches: (batch, m, n) of every product made. moved, freed:
-    how many arrays came from the host, and how often the memory pool was emptied. looks: how often
-    operands were looked at.
+    has_small: every stack is small. launches: (batch, m, n) of every product made; tiny: of those
+    in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
+    emptied. looks: how often operands were looked at.
     """
 
     name: str = "NVIDIA H200"
@@ -46,6 +48,7 @@ class FakeGpu:
     lowered: bool = False
     has_small: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
+    tiny: list[tuple[int, int, int]] = field(default_factory=list)
     moved: int = 0
     freed: int = 0
     looks: int = 0
@@ -76,6 +79,7 @@ class FakeGpu:
             Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
             needs,
             self.crests,
+            self.multiply_tiny,
         )
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
@@ -134,6 +138,17 @@ class FakeGpu:
         packed = self.pack(a, b, scheme, **given)
         self.gemm(*packed, scheme, out, stream=given["stream"])
         return packed
+
+    def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
+        """Of as many matrices as `out`, or of one that all share."""
+        assert stream == Stream.here.ptr
+        if self.refuses is not None:
+            raise self.refuses
+        assert a.memory == b.memory == out.dtype.name == "float32"
+        assert max(a.rows, a.k, b.rows) <= EDGE
+        assert {a.batch, b.batch} <= {1, len(out)}
+        self.tiny.append(out.shape)
+        out.x[...] = chained(a.owner.x, b.owner.x)
 
     def gemm(
         self,

@@ -106,9 +106,9 @@ class Block:
 _shared_of_any_kind = FakeCUDAShared.array
 
 
-def _shared(self: FakeCUDAShared, shape: int, dtype: Any) -> Array:
+def _shared(self: FakeCUDAShared, shape: int, dtype: Any, alignment: int = 0) -> Array:
     """One array for all threads that come by here. The simulator's own way reads the source of all
-    that is being called, and takes two operands' kernels for one.
+    that is being called, takes two operands' kernels for one, and refuses alignment.
     """
     if shape == 0:
         return _shared_of_any_kind(self, shape, dtype)
