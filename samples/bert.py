@@ -27,19 +27,32 @@ def double(xp, arrays):
 
 
 def normalized(x):
-    """Every token with mean 0 and variance 1."""
-    x = x - x.mean(axis=-1, keepdims=True)
-    return x / ((x * x).mean(axis=-1, keepdims=True) + 1e-12) ** 0.5
+    """Every token with mean 0 and variance 1, in place of x."""
+    x -= x.mean(axis=-1, keepdims=True)
+    x /= ((x * x).mean(axis=-1, keepdims=True) + 1e-12) ** 0.5
+    return x
 
 
-def softmax(xp, x):
-    shifted = xp.exp(x - x.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+def exponentials(xp, x):
+    """What softmax divides by its sum: exp(x), the largest of each row 1, in place of x."""
+    x -= x.max(axis=-1, keepdims=True)
+    return xp.exp(x, out=x)
 
 
 def gelu(xp, x):
-    """BERT's own approximation of x Φ(x)."""
-    return 0.5 * x * (1 + xp.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+    """BERT's own approximation of x Φ(x), in place of x.
+
+    x (1 + tanh y) / 2 = x / (1 + exp(−2y)), where y = 0.7978845608 (x + 0.044715 x³).
+    """
+    factor = -2 * 0.7978845608
+    y = xp.square(x)
+    y *= factor * 0.044715
+    y += factor
+    y *= x  # now −2y
+    xp.exp(y, out=y)
+    y += 1
+    x /= y
+    return x
 
 
 def in_heads(x, count):
@@ -49,11 +62,14 @@ def in_heads(x, count):
 
 def layer(xp, x, w, b, count):
     """What the layer makes of the tokens of `count` sequences, (count · tokens, width)."""
-    query = in_heads(x @ w["query"] + b["query"], count)
+    # A query and a context are smaller than their scores: they are scaled, and divided by sums.
+    query = in_heads((x @ w["query"] + b["query"]) / (WIDTH // HEADS) ** 0.5, count)
     key = in_heads(x @ w["key"] + b["key"], count)
     value = in_heads(x @ w["value"] + b["value"], count)
-    scores = query @ key.swapaxes(-1, -2) / (WIDTH // HEADS) ** 0.5
-    context = xp.matmul(softmax(xp, scores), value).swapaxes(1, 2).reshape(x.shape)
+    weights = exponentials(xp, query @ key.swapaxes(-1, -2))
+    context = xp.matmul(weights, value)
+    context /= weights.sum(axis=-1, keepdims=True)
+    context = context.swapaxes(1, 2).reshape(x.shape)
     x = normalized(x + xp.dot(context, w["out"]) + b["out"])
     inner = gelu(xp, xp.matmul(x, w["up"]) + b["up"])
     return normalized(x + inner @ w["down"] + b["down"])
@@ -75,8 +91,8 @@ def one_token(xp, x, at, w, b):
         head = slice(start, start + WIDTH // HEADS)
         query = combined(x[at], w["query"][:, head]) + b["query"][head]
         direction = combined(query, w["key"][:, head].T)
-        scores = combined(direction, x.T) / (WIDTH // HEADS) ** 0.5
-        seen = combined(softmax(xp, scores), x)
+        weights = exponentials(xp, combined(direction, x.T) / (WIDTH // HEADS) ** 0.5)
+        seen = combined(weights, x) / weights.sum()
         context.append(combined(seen, w["value"][:, head]) + b["value"][head])
     mixed = combined(xp.concatenate(context), w["out"]) + b["out"]
     y = normalized(x[at] + mixed)

@@ -19,33 +19,35 @@ def covariance(xp, points, noise, length):
 def factorize(xp, matrix, block, strip):
     """L with L Lᵀ = matrix, right-looking: blocks of columns, factored strip by strip.
 
-    Above the diagonal blocks nothing is read or computed.
+    Each block, from the diagonal down, is a contiguous array: what is above is neither read nor
+    computed.
     """
-    a = xp.zeros(matrix.shape, matrix.dtype)
-    n = len(a)
-    for left in range(0, n, block):
-        a[left:, left : left + block] = matrix[left:, left : left + block]
-    for left in range(0, n, block):
-        right = min(left + block, n)
-
-        for start in range(left, right, strip):
-            stop = min(start + strip, right)
+    lefts = range(0, len(matrix), block)
+    blocks = [matrix[left:, left : left + block].copy() for left in lefts]
+    for at, a in enumerate(blocks):
+        width = a.shape[1]
+        for start in range(0, width, strip):
+            stop = min(start + strip, width)
             corner = xp.linalg.cholesky(a[start:stop, start:stop])
             # A corner is small and well conditioned: its inverse is as good as substitution.
             column = xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)
             a[start:stop, start:stop] = corner
-            a[start:stop, stop:right] = 0.0
+            a[start:stop, stop:] = 0.0
             a[stop:, start:stop] = column
-            a[stop:, stop:right] -= column @ column[: right - stop].T
+            a[stop:, stop:] -= column @ column[: width - stop].T
 
         # Look-ahead: the block that is factored next comes first, then all the others.
-        panel = a[right:, left:right]
-        ahead = min(block, n - right)
-        a[right:, right : right + ahead] -= xp.dot(panel, panel[:ahead].T)
-        for start in range(ahead, n - right, block):
-            rest = panel[start:]
-            a[right + start :, right + start : right + start + block] -= rest.dot(rest[:block].T)
-    return a
+        panel = a[width:]
+        for ahead in blocks[at + 1 : at + 2]:
+            ahead -= xp.dot(panel, panel[:block].T)
+        for later in blocks[at + 2 :]:
+            panel = panel[block:]
+            later -= panel.dot(panel[:block].T)
+
+    factor = xp.zeros(matrix.shape, matrix.dtype)
+    for left, a in zip(lefts, blocks, strict=True):
+        factor[left:, left : left + block] = a
+    return factor
 
 
 def relative_residual(xp, matrix, factor, rng):

@@ -27,15 +27,21 @@ def kernel(xp, x, y):
 
 
 def inverted(xp, lower, corner=256):
-    """The inverse of a lower triangular matrix, from those of its halves."""
-    if len(lower) <= corner:
-        return xp.linalg.inv(lower)
-    half = len(lower) // 2
-    inverse = xp.zeros_like(lower)
-    inverse[:half, :half] = inverted(xp, lower[:half, :half], corner)
-    inverse[half:, half:] = inverted(xp, lower[half:, half:], corner)
-    inverse[half:, :half] -= inverse[half:, half:] @ lower[half:, :half] @ inverse[:half, :half]
-    return inverse
+    """The inverse of a lower triangular matrix: corners on its diagonal first, all at once."""
+    n = len(lower)
+    inverse = xp.eye(-(-n // corner) * corner, dtype=lower.dtype)  # so that corners are alike
+    inverse[:n, :n] = lower
+    corners = [slice(start, start + corner) for start in range(0, n, corner)]
+    found = xp.linalg.inv(xp.stack([inverse[here, here] for here in corners]))
+    for at, here in enumerate(corners):
+        inverse[here, here] = found[at]
+    while corner < n:
+        for left in range(0, n - corner, 2 * corner):
+            first, second = slice(left, left + corner), slice(left + corner, left + 2 * corner)
+            below = inverse[second, second] @ inverse[second, first] @ inverse[first, first]
+            inverse[second, first] = -below
+        corner *= 2
+    return inverse[:n, :n]
 
 
 def learn(xp, covariance, measured):
@@ -74,6 +80,7 @@ def problem(xp, options):
     spectra, truth, measured = mixtures(
         n + options.asked, options.channels, options.noise, np.random.default_rng(options.seed)
     )
+    spectra -= spectra[:n].mean(axis=0)  # of smaller x and y, |x − y|² cancels less
     spectra /= 1.5 * np.sqrt(spectra[:n].var(axis=0).sum())
     return tuple(xp.asarray(x, options.dtype) for x in (spectra, truth, measured))
 

@@ -31,16 +31,19 @@ def factorize(xp, matrix, block, dtype="float32"):
     return a
 
 
-def substitute(factors, block, r):
-    """L⁻¹ and then U⁻¹ applied to r, block by block."""
-    x = r.astype(factors.dtype)
-    starts = range(0, len(x), block)
-    for start in starts[1:]:
-        here = slice(start, start + block)
-        x[here] -= factors[here, :start] @ x[:start]
-    for start in reversed(starts):
-        here, after = slice(start, start + block), slice(start + block, None)
-        x[here] = factors[here, here] @ (x[here] - factors[here, after] @ x[after])
+def substitute(xp, factors, block, r):
+    """L⁻¹ and then U⁻¹ applied to r, block by block.
+
+    Rows are multiplied as a whole, by zeros where nothing is known yet: parts of them would be
+    copied first, where only contiguous matrices can be multiplied.
+    """
+    known = r.astype(factors.dtype)
+    y, x = xp.zeros_like(known), xp.zeros_like(known)
+    blocks = [slice(start, start + block) for start in range(0, len(r), block)]
+    for here in blocks:
+        y[here] = known[here] - factors[here] @ y
+    for here in reversed(blocks):
+        x[here] = factors[here, here] @ (y[here] - factors[here] @ x)
     return x.astype(r.dtype)
 
 
@@ -100,7 +103,7 @@ def problem(xp, options):
 
 def work(xp, options, a, b):
     factors = factorize(xp, a, options.block, options.dtype)
-    return refine(xp, a, b, lambda r: substitute(factors, options.block, r))
+    return refine(xp, a, b, lambda r: substitute(xp, factors, options.block, r))
 
 
 def report(xp, options, x, residual, steps, a, b):

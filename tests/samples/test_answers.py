@@ -28,11 +28,12 @@ class TestGaussianProcess:
     gp = functions("gp")
 
     def covariance(self, scheme: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        spectra, _, measured = self.gp["mixtures"](256, 128, 0.01, np.random.default_rng(0))
-        spectra /= 1.5 * np.sqrt(spectra.var(axis=0).sum())
+        arguments = "--size 256 --asked 0 --channels 128 --noise 0.003"
+        options = self.gp["parsed"](arguments.split())
+        spectra, _, measured = self.gp["problem"](np, options)
         with precision(scheme):
             kernel = self.gp["kernel"](np, spectra, spectra)
-        return kernel + 0.01**2 * np.eye(256), measured
+        return kernel + options.noise**2 * np.eye(256), measured
 
     @pytest.mark.parametrize("scheme", ["int8x1", "int8x3"])
     def test_a_covariance_of_few_slices_is_not_definite(self, scheme: str) -> None:
@@ -80,7 +81,7 @@ def test_the_refined_solution_passes_whatever_made_the_factors(scheme: str, most
     a, b = hpl["system"](300, np.random.default_rng(0))
     with precision(scheme):
         factors = hpl["factorize"](np, a, 64)
-    x, residual, steps = hpl["refine"](np, a, b, lambda r: hpl["substitute"](factors, 64, r))
+    x, residual, steps = hpl["refine"](np, a, b, lambda r: hpl["substitute"](np, factors, 64, r))
     assert residual < 1.0
     assert 1 <= sum(steps) <= most
     np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-10)
@@ -92,7 +93,7 @@ def test_refinement_by_lowered_residuals_fails() -> None:
     factors = hpl["factorize"](np, a, 64)
     with precision("int8x3"):
         _, residual, _ = hpl["refine"](
-            np, a, b, lambda r: hpl["substitute"](factors, 64, r), most=3
+            np, a, b, lambda r: hpl["substitute"](np, factors, 64, r), most=3
         )
     assert residual > 1e6
 

@@ -408,7 +408,7 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
     program = launcher.script(str(CHOLESKY), arguments)
     flow = dependencies(program.source, program.module)
     places = {site.expression: site.id for site in analyze(program.source, program.module)}
-    raised = places["xp.dot(panel, panel[:ahead].T)"]
+    raised = places["xp.dot(panel, panel[:block].T)"]
     successor = places["xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)"]
     assert (raised, successor) in flow.edges
     others = set(places.values()) - {raised, successor}
