@@ -9,7 +9,6 @@ import numpy as np
 
 from mixpert_py.runtime.call import Array, broadcast, is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
-from mixpert_py.runtime.packing.tiny_block import EDGE as TINY_EDGE
 from mixpert_py.runtime.tracing.trace import Shape
 
 if TYPE_CHECKING:
@@ -128,7 +127,9 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
     """
     if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
         return False
-    if max(*a[-2:], b[-1]) > TINY_EDGE:
+    from mixpert_py.runtime.packing.tiny_block import EDGE
+
+    if max(*a[-2:], b[-1]) > EDGE:
         return False
     count = math.prod(broadcast(a[:-2], b[:-2]))
     return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
