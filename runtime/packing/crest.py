@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +14,13 @@ from mixpert_py.runtime.packing.operand import Form, Operand
 KERNELS = "mixpert_py.runtime.packing.crest_kernels"
 ROOM = 2 * LINES * 8  # bytes
 THREADS = 256
-UNKNOWN = -1.0  # no square, and no NaN
-SOON = 1e-3  # seconds
-
-Squares = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Place(NamedTuple):
     """Page-locked memory that a kernel writes to, and the event after which it has."""
 
     memory: Any
-    squares: Squares
+    squares: np.ndarray[Any, np.dtype[np.float64]]
     event: Any
 
 
@@ -49,32 +44,18 @@ def crests(a: Operand, b: Operand) -> Callable[[], tuple[float, float]]:
         place = free.pop()
     except IndexError:
         place = _place(cupy)
-    found = place.squares[: sum(counts)]
-    found[:] = UNKNOWN
     stream = cupy.cuda.get_current_stream()
     values = (a.address, b.address, place.squares.ctypes.data, *words)
     kernel.launch_words(sum(counts), THREADS, values, 0, stream.ptr)
     place.event.record(stream)
 
     def told() -> tuple[float, float]:
-        _wait(place, found)
-        squares = found.tolist()
+        place.event.synchronize()
+        squares = place.squares[: sum(counts)].tolist()
         free.append(place)
         return mean(squares[: counts[0]]), mean(squares[counts[0] :])
 
     return told
-
-
-def _wait(place: Place, found: Squares) -> None:
-    """Until a kernel has written them all. CUDA takes its time to say that an event is over: what
-    comes soon is seen in memory sooner.
-    """
-    end = perf_counter() + SOON
-    while (found == UNKNOWN).any():
-        if perf_counter() > end:
-            place.event.synchronize()
-            return
-        sleep(0)  # other threads may have something to do
 
 
 def _place(cupy: Any) -> Place:
