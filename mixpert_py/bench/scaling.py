@@ -66,14 +66,19 @@ def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: s
     with gpu_cluster.start(names, spills=False) as cluster, Client(cluster) as client:
         client.wait_for_workers(len(names), timeout=PATIENCE)
         workers = list(client.scheduler_info(n_workers=-1)["workers"])
-        a = da.concatenate([client.persist(normal(BLOCKS), workers=[each]) for each in workers])
+        a = {each: client.persist(normal(BLOCKS), workers=[each]) for each in workers}
         b = client.persist(normal(1), workers=workers[:1])
-        wait([a, b])
+        wait([*a.values(), b])
         client.replicate(futures_of(b))
         times = []
         for turn in range(rounds + 1):
-            # By another name: of the same product Dask would keep the blocks that it has.
-            rows = client.persist(a.map_blocks(_itself, turn, dtype=a.dtype))
+            # By another name: of the same product Dask would keep the blocks that it has. And each
+            # where it was made: small ones Dask hands to whichever worker is idle.
+            again = [
+                client.persist(made.map_blocks(_itself, turn, dtype=made.dtype), workers=[each])
+                for each, made in a.items()
+            ]
+            rows = da.concatenate(again)
             wait(rows)
             start = perf_counter()
             c = client.persist(matmul(rows, b, scheme=scheme, backend=backend))
@@ -82,7 +87,7 @@ def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: s
             for future in done:
                 if future.status == "error":
                     future.result()  # raises what the worker raised
-            del rows, c, done, future
+            del again, rows, c, done, future
             if turn:  # in the first, kernels are compiled
                 times.append(elapsed)
         return times
