@@ -2,9 +2,9 @@
 
 import json
 import os
+import threading
 import warnings
 import weakref
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,13 @@ class DaskCluster:
         from distributed import KilledWorker
 
         stop = process.stop.get()
+        ended = threading.Event()
+        task.add_done_callback(lambda _: ended.set())
         try:
             with held() as interrupt, interrupt.let_through():
                 while stop is None or not stop.is_set():
-                    with suppress(TimeoutError):
-                        answer: dask_job.Answer = task.result(timeout=process.LOOK)
+                    if ended.wait(process.LOOK):
+                        answer: dask_job.Answer = task.result()
                         return answer
         except KilledWorker as error:
             return dask_job.Answer(1, _line(error), {})

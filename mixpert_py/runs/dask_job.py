@@ -58,7 +58,10 @@ def versions() -> dict[str, str]:
 
 
 def run(parcel: Parcel, work: bytes) -> Answer:
-    """Run a job. work: the folder that it runs in, as `packed`."""
+    """Run a job. work: the folder that it runs in, as `packed`.
+
+    Where nobody waits for it any more, it is ended, and has no answer.
+    """
     process.stop.set(Released())
     with tempfile.TemporaryDirectory(prefix="mixpert-run-", ignore_cleanup_errors=True) as name:
         folder, inside = Path(name), Path(name) / WORK
@@ -70,7 +73,10 @@ def run(parcel: Parcel, work: bytes) -> Answer:
         job_file = folder / "job.json"
         job_file.write_text(json.dumps(_placed(parcel.job, folder)))
         command = process.python("mixpert_py.runs.worker", str(job_file))
-        ended = process.run(command, config.child_environment(parcel.threads), parcel.limit)
+        try:
+            ended = process.run(command, config.child_environment(parcel.threads), parcel.limit)
+        except KeyboardInterrupt:  # of which Dask's worker would die
+            return Answer(None, "", {})
         files = {
             path.name: path.read_bytes()
             for path in folder.iterdir()

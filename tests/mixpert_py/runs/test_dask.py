@@ -100,7 +100,15 @@ def test_a_trial_that_fails_there_keeps_its_message(address: str, folder: Path) 
     assert any("exit code 3; its last lines:\nso it is" in (said or "") for said in problems)
 
 
-def test_ctrl_c_ends_what_runs_there(address: str, folder: Path) -> None:
+def workers(address: str) -> dict[str, int]:
+    """Their processes."""
+    with distributed.Client(address, set_as_default=False) as client:
+        found: dict[str, int] = client.run(os.getpid)
+        return found
+
+
+def test_ctrl_c_ends_what_runs_there_but_the_workers(address: str, folder: Path) -> None:
+    before = workers(address)
     program(folder, f"if os.getcwd() != {str(folder)!r}: time.sleep(600)")
     started = subprocess.Popen(
         [sys.executable, "-m", "mixpert_py", "tune", "--error", "1e-4", "--backend", "reference",
@@ -126,6 +134,7 @@ def test_ctrl_c_ends_what_runs_there(address: str, folder: Path) -> None:
             break
         time.sleep(0.1)
     assert not any(alive(pid) for pid in pids)
+    assert workers(address) == before
 
 
 def test_nobody_at_the_address(mixpert: Mixpert, tmp_path: Path) -> None:
