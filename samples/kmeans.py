@@ -17,18 +17,21 @@ def clustered(xp, count, width, kinds, spread, rng):
     return centres[kind] + spread * around, kind
 
 
-def squared_distances(xp, points, centres):
-    """‖point − centre‖² for every pair, from one product."""
-    cross = xp.dot(points, centres.T)
-    return (points**2).sum(axis=1)[:, None] - 2.0 * cross + (centres**2).sum(axis=1)
+def nearest(xp, points, centres):
+    """Where the centre nearest to each point is, and x·c − ½ |c|² of the two."""
+    # |x − c|² = |x|² − 2 (x·c − ½ |c|²), so the nearest c has the largest parenthesis.
+    near = xp.dot(points, centres.T)
+    near -= 0.5 * (centres**2).sum(axis=1)
+    places = near.argmax(axis=1)
+    return places, near[xp.arange(len(points)), places]
 
 
-def means(xp, points, nearest, centres):
+def means(xp, points, places, centres):
     """The mean of each cluster, or its old centre if nothing is nearest to it."""
     members = xp.zeros((len(points), len(centres)), points.dtype)
-    members[xp.arange(len(points)), nearest] = 1.0
-    counts = members.sum(axis=0)[:, None]
+    members[xp.arange(len(points)), places] = 1.0
     totals = members.T @ points
+    counts = xp.bincount(places, minlength=len(centres)).astype(points.dtype)[:, None]
     return xp.where(counts > 0, totals / xp.maximum(counts, 1.0), centres)
 
 
@@ -57,17 +60,17 @@ def problem(xp, options):
 
 def work(xp, options, points, centres, kinds):
     for _ in range(options.iterations):
-        nearest = squared_distances(xp, points, centres).argmin(axis=1)
-        centres = means(xp, points, nearest, centres)
-    distances = squared_distances(xp, points, centres)
-    return distances.min(axis=1), centres, distances.argmin(axis=1)
+        places, _ = nearest(xp, points, centres)
+        centres = means(xp, points, places, centres)
+    places, largest = nearest(xp, points, centres)
+    return (points**2).sum(axis=1) - 2.0 * largest, centres, places
 
 
-def report(xp, options, distances, centres, nearest, points, first, kinds):
+def report(xp, options, distances, centres, places, points, first, kinds):
     """Print how near the points are to their centres, and how many have that of their kind."""
     print(f"points    {options.size}, {options.width} coordinates each")
     print(f"inertia   {float(distances.sum()):.6e}")
-    print(f"accuracy  {float((nearest == kinds).mean()):.4f}")
+    print(f"accuracy  {float((places == kinds).mean()):.4f}")
 
 
 if __name__ == "__main__":
@@ -75,5 +78,5 @@ if __name__ == "__main__":
     xp = importlib.import_module("cupy" if options.gpu else "numpy")
 
     points, first, kinds = problem(xp, options)
-    distances, centres, nearest = work(xp, options, points, first, kinds)
-    report(xp, options, distances, centres, nearest, points, first, kinds)
+    distances, centres, places = work(xp, options, points, first, kinds)
+    report(xp, options, distances, centres, places, points, first, kinds)

@@ -21,10 +21,10 @@ def in_heads(x):
 
 def attend(xp, x, w_query, w_key, w_value):
     """Scores (heads, tokens, tokens) of every query against every key, and values of the tokens."""
-    query = in_heads(x @ w_query)
+    query = in_heads(x @ w_query / HEAD**0.5)  # queries are smaller than scores
     key = in_heads(xp.matmul(x, w_key))
     value = xp.dot(x, w_value)
-    return query @ key.swapaxes(1, 2) / HEAD**0.5, value
+    return query @ key.swapaxes(1, 2), value
 
 
 def combined(weights, rows):
