@@ -112,6 +112,7 @@ def multiply(
     measure: bool = False,
     limit: int | None = None,
     settle: Settle | None = None,
+    ahead: bool = False,
 ) -> Product:
     """C = A·B as the scheme computes it, on the current device and stream.
 
@@ -124,8 +125,9 @@ def multiply(
     where a kernel does not compile.
 
     settle: told the mean squares of the crest factors of A's rows and B's columns, see `crest`, it
-    gives the scheme again, or another: then SettledError is raised, before anything is written to
-    out or c. This waits for the device, while operands are packed.
+    gives the scheme again, or another: then SettledError is raised, and c is as it was. This waits
+    for the device, while operands are packed; or, `ahead`, while it multiplies, into out too, but
+    not into c.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -149,7 +151,9 @@ def multiply(
             limit -= result.nbytes
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
-    step = _Step(kernels, scheme, rule, measure, stream, used, addend or ALONE, limit, settle)
+    addend = addend or ALONE
+    ahead = ahead and not addend.in_place
+    step = _Step(kernels, scheme, rule, measure, stream, used, addend, limit, settle, ahead)
     made: tuple[Packed | None, Packed | None, bool] = None, None, False
     if result.size and k == 0:
         result.fill(0)
@@ -185,7 +189,7 @@ class _Step(NamedTuple):
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
     addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it. limit: as in `multiply`, of what is taken at a time. settle: as there.
+    is in it. limit: as in `multiply`, of what is taken at a time. settle, ahead: as there.
     """
 
     kernels: Kernels
@@ -197,6 +201,7 @@ class _Step(NamedTuple):
     addend: Addend
     limit: int | None
     settle: Settle | None
+    ahead: bool
 
     def make(
         self,
@@ -262,8 +267,8 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend, _, settle = self
-        told = kernels.crests(by_rows(a), by_columns(b)) if settle is not None else None
+        kernels, scheme, rule, measure, stream, used, addend, *_ = self
+        told = kernels.crests(by_rows(a), by_columns(b)) if self.settle is not None else None
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -279,10 +284,9 @@ class _Step(NamedTuple):
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
-        if settle is not None and told is not None:
-            found = settle(scheme, *told())
-            if found is not scheme:
-                raise SettledError(found)
+        if told is not None and not self.ahead:
+            self._judge(*told())
+            told = None
         if used is not None:
             used.append((left, right, None if addend.in_place else addend.c))
         for rows, columns, out, other in _launches(left, right, c, addend.c, batch):
@@ -292,10 +296,19 @@ class _Step(NamedTuple):
             )
             if used is not None and work is not None:
                 used.append(work)
+            if told is not None:
+                self._judge(*told())
+                told = None
             kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
         return left, right, addend.c is not None
+
+    def _judge(self, left: float, right: float) -> None:
+        """Raise SettledError where such crest factors ask for another scheme."""
+        found = self.settle(self.scheme, left, right) if self.settle else self.scheme
+        if found is not self.scheme:
+            raise SettledError(found)
 
 
 def _launches(

@@ -27,9 +27,12 @@ T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 # Multiplications from which `faithful` looks at its operands first. To wait for that takes 30 µs on
-# one machine, and 130 on another: 6 % of such a product at most. Of smaller ones, rows that a few
-# entries rule are multiplied by themselves, slowly; three slices hold them all up to K = 3000.
+# one machine, and 130 on another: 6 % of such a product at most.
 LOOKS = 1 << 38
+# Where K is so long that rows ruled by a few entries leave three slices, and are multiplied by
+# themselves, it looks at smaller products too. The device multiplies meanwhile, and does not wait;
+# where that was in vain, it has taken a fifth of a native product's time.
+LONG, LOOKS_AT_LONG = 3000, 1 << 35
 
 # (device, scheme) → what was said when it did not compile: asking again would take as long.
 _refused: dict[tuple[int, str], str] = {}
@@ -127,6 +130,7 @@ def make(
                 measure=certificate,
                 limit=limit,
                 settle=settle if unsettled and not _captures(kernels.xp) else None,
+                ahead=multiplications(rows, columns) < LOOKS,
             ),
         )
 
@@ -205,8 +209,13 @@ def settled(name: str, a: Any, b: Any, shapes: tuple[Any, Any] | None = None) ->
 
 
 def looks(a: Any, b: Any) -> bool:
-    """Whether a product of these matrices, or stacks of them, is large enough for `LOOKS`."""
-    return bool(max(a.size * b.shape[-1], b.size * a.shape[-2]) >= LOOKS)
+    """Whether a product of these matrices, or stacks of them, is large enough for a look."""
+    return multiplications(a, b) >= (LOOKS_AT_LONG if a.shape[-1] > LONG else LOOKS)
+
+
+def multiplications(a: Any, b: Any) -> int:
+    """Of a product of these matrices, or stacks of them."""
+    return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,9 @@ from mixpert_py.runtime.packing.operand import Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
 LINES = 2048  # rows of A, or columns of B, of a tile of work
+SOME_LINES = (
+    512  # of one that is made only where something is flagged: as many tiles as threads want
+)
 COLUMNS = 64  # of C, where a tile is of rows
 THREADS = 256
 RESIDENT = 2  # thread blocks to a multiprocessor
@@ -32,9 +35,9 @@ def repair(
     out: (m, n) or (batch, m, n) float32 or float64 on the device, rows contiguous. Rows of A and
     columns of B with NaN or Inf are zero in the slices: all of A·B is added there, so NaN and Inf
     reach what they reach natively. Elsewhere the outliers of A times B are added, then the rest of
-    A times the outliers of B. Sums are in out's precision, plain chains of K over 4 or 32 threads,
-    added in a fixed order: more accurate than a half-precision product of the outliers, which the
-    reference backend adds, and needs neither a second packing nor the host. Always one launch,
+    A times the outliers of B. Sums are in out's precision, chains of K of fixed lengths, added in a
+    fixed order: more accurate than a half-precision product of the outliers, which the reference
+    backend adds, and needs neither a second packing nor the host. Always one launch,
     which ends at once where nothing is flagged. Does not wait for the device.
     """
     a, b = left.operand, right.operand
@@ -97,13 +100,14 @@ def words(
     most: thread blocks that may all look at the flags of one product; 0 if none may.
     """
     m, n, k = a.rows, b.rows, a.k
-    a_tiles = -(-m // LINES) * -(-n // COLUMNS)
-    tiles = a_tiles + -(-n // LINES) * -(-m // COLUMNS)
+    look = most > 0 and m + n <= MOST_FLAGS
+    lines = SOME_LINES if look else LINES
+    a_tiles = -(-m // lines) * -(-n // COLUMNS)
+    tiles = a_tiles + -(-n // lines) * -(-m // COLUMNS)
     # One matrix may be shared by all products, wherever a next one would lie.
     (a_batch, a_marks), (b_batch, b_marks) = (
         (x.batch_stride, x.rows) if x.batch > 1 else (0, 0) for x in (a, b)
     )
-    look = most > 0 and m + n <= MOST_FLAGS
     products = -(-batch // most) if look else 1
     owners = -(-batch // products)
     share = min(tiles, max(most // owners, 1)) if look else tiles
@@ -111,15 +115,15 @@ def words(
         *(a_batch, a.row_stride, a.k_stride, a_marks),
         *(b_batch, b.row_stride, b.k_stride, b_marks),
         *(c_batch, c_row),
-        *(a_tiles, tiles, parts_log(a), parts_log(b)),
+        *(lines, a_tiles, tiles, int(along(a)), int(along(b))),
         *(batch, products, share, int(look)),
     )
     return owners * share, (m, n, k, block, -(-k // block)), rest
 
 
-def parts_log(x: Form) -> int:
-    """Threads to a sum: a warp where K is the nearest direction, or the only one, else a few."""
-    return 5 if x.rows == 1 or abs(x.k_stride) < abs(x.row_stride) else 2
+def along(x: Form) -> bool:
+    """Whether K is the nearest direction, or the only one: threads lie along it."""
+    return x.rows == 1 or abs(x.k_stride) < abs(x.row_stride)
 
 
 @lru_cache(64)

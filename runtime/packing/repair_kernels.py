@@ -8,8 +8,9 @@ A few thread blocks share the tiles of a product, or one takes those of several.
 all the flags of its products, 16 bytes a load, and mostly ends there. Where they are too many to be
 read by every block, a block takes one tile, and looks at what that needs.
 
-Threads lie along the columns if those are contiguous, else along K; several share an element's sum,
-which they add up in a fixed order.
+Of a few flagged lines, one is multiplied after the other. Threads lie along the columns if those
+are contiguous, else along K; several share an element's sum, which they add up in a fixed order.
+For many, see `repair_blocks`.
 """
 
 # The bodies of kernels are Numba's to type.
@@ -24,25 +25,43 @@ from numba.cuda import types
 
 from mixpert_py.runtime.packing.intrinsics import device, load_four
 from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
-from mixpert_py.runtime.packing.repair import COLUMNS, LINES, THREADS, WIDE
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS, WIDE
+from mixpert_py.runtime.packing.repair_blocks import Blocks, blocks_of
 
 LOADS = 2  # of each operand's flags that a thread has under way
+FEW = 8  # flagged lines of a tile that are multiplied one by one
+PARTS_LOG, PARTS_ALONG_LOG = 2, 5  # threads to a sum: a few, or a warp where they lie along K
 
 
-def repair_kernel(left: str, right: str, result: str) -> tuple[Any, tuple[Any, ...]]:
+def repair_kernel(
+    left: str, right: str, result: str, threads: int = THREADS
+) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments. The types of A, B and C."""
-    rows = columns = _lines(result)
+    REAL, THREADS = np.float32 if result == "float32" else np.float64, threads
+    at_once = blocks_of(result, threads)
+    AT_ONCE, BESIDE, X_ELEMENTS, Y_ELEMENTS, _ = at_once
+    rows = columns = _lines(result, threads, at_once)
 
     def kernel(
         a, b, c, a_flags, b_flags, a_words, b_words, a_outliers, b_outliers,
         m, n, k, block, blocks, alpha,
         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks, c_batch, c_row,
-        a_tiles, tiles, a_parts_log, b_parts_log, batches, products, share, look,
+        lines, a_tiles, tiles, a_along, b_along, batches, products, share, look,
     ):  # fmt: skip
-        index = np.int64(cuda.blockIdx.x)
-        own = index // share
-        start = own * products
-        end = min(start + products, batches)
+        marks = cuda.shared.array(LINES, np.uint8)
+        members = cuda.shared.array(LINES, np.uint16)
+        counts = cuda.shared.array(THREADS, np.uint16)
+        sums = cuda.shared.array(THREADS, REAL)
+        others = cuda.shared.array(THREADS, REAL)
+        xs = cuda.shared.array(X_ELEMENTS, REAL)
+        ys = cuda.shared.array(Y_ELEMENTS, REAL)
+        x_at = cuda.shared.array(AT_ONCE, np.int64)
+        y_at = cuda.shared.array(BESIDE, np.int64)
+        memory = marks, members, counts, sums, others, xs, ys, x_at, y_at
+        index = np.int32(cuda.blockIdx.x)
+        own = np.int32(index // share)
+        start = np.int32(own * products)
+        end = np.int32(min(start + products, batches))
         in_a = in_b = True
         if look:
             set_a, set_b = any_set(
@@ -53,30 +72,34 @@ def repair_kernel(left: str, right: str, result: str) -> tuple[Any, tuple[Any, .
                 return
             in_a = cuda.syncthreads_or(set_a) != 0
             in_b = cuda.syncthreads_or(set_b) != 0
-        for item in range(index - own * share, (end - start) * tiles, share):
-            batch = start + item // tiles
-            tile = item % tiles
+        # Tiles and lines are counted in 32 bits: too many registers would be alive at once.
+        first, all_tiles = np.int32(index - own * share), np.int32((end - start) * tiles)
+        for item in range(first, all_tiles, np.int32(share)):
+            batch, tile = np.int32(start + item // tiles), np.int32(item % tiles)
             if in_a if tile < a_tiles else in_b:
                 if tile < a_tiles:
                     rows(
-                        tile, batch, a, b, c, a_flags, b_flags, a_outliers, b_outliers,
+                        memory, lines, tile, batch,
+                        a, b, c, a_flags, b_flags, a_outliers, b_outliers,
                         m, n, k, block, blocks, alpha,
                         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks,
-                        batch * c_batch, c_row, 1, b_parts_log, False,
+                        np.int64(batch) * c_batch, c_row, 1, a_along, b_along, False,
                     )  # fmt: skip
                 else:
                     columns(
-                        tile - a_tiles, batch, b, a, c, b_flags, a_flags, b_outliers, a_outliers,
+                        memory, lines, np.int32(tile - a_tiles), batch,
+                        b, a, c, b_flags, a_flags, b_outliers, a_outliers,
                         n, m, k, block, blocks, alpha,
                         b_batch, b_row, b_k, b_marks, a_batch, a_row, a_k, a_marks,
-                        batch * c_batch, 1, c_row, a_parts_log, True,
+                        np.int64(batch) * c_batch, 1, c_row, b_along, a_along, True,
                     )  # fmt: skip
 
+    kernel.launch_bounds = threads, RESIDENT
     bytes_, words = types.CPointer(types.uint8), types.CPointer(types.uint32)
     flags = bytes_, bytes_, words, words, bytes_, bytes_
     operands = [types.CPointer(getattr(types, name)) for name in (left, right, result)]
     lengths = [types.int64] * 5
-    return kernel, (*operands, *flags, *lengths, types.float64, *[types.int64] * 18)
+    return kernel, (*operands, *flags, *lengths, types.float64, *[types.int64] * 19)
 
 
 @device
@@ -120,95 +143,128 @@ def ends(flags, start, end, thread):
     return (head // WIDE if count > 0 else 0), count, found
 
 
-def _lines(result: str) -> Any:
+def _lines(result: str, threads: int, at_once: Blocks) -> Any:
     """The device function for flagged lines x (rows, say) times all lines y, or unmarked ones only.
 
     marks: flags from one product's lines to the next's, 0 where all share them.
     """
-    REAL = np.float32 if result == "float32" else np.float64
+    REAL, THREADS = np.float32 if result == "float32" else np.float64, threads
+    AT_ONCE, BESIDE, add_block = at_once.lines, at_once.columns, at_once.add
 
     def lines(
-        tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
+        memory, span, tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
         x_lines, y_lines, k, block, blocks, alpha,
         x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-        c_start, c_x, c_y, parts_log, unmarked,
+        c_start, c_x, c_y, x_along, y_along, unmarked,
     ):  # fmt: skip
-        marks = cuda.shared.array(LINES, np.uint8)
-        sums = cuda.shared.array(THREADS, REAL)
-        others = cuda.shared.array(THREADS, REAL)
+        marks, members, counts, sums, others, xs, ys, x_at, y_at = memory
         thread = np.int32(cuda.threadIdx.x)
-        threads = np.int32(cuda.blockDim.x)
         across = (y_lines + COLUMNS - 1) // COLUMNS
-        # Lines are counted in 32 bits: too many registers would be alive over all of this.
         chunk = np.int32(tile // across)
-        first = np.int32(chunk * LINES)
+        first = np.int32(chunk * span)
         columns = np.int32((tile - chunk * across) * COLUMNS)
         last = np.int32(min(columns + COLUMNS, y_lines))
 
         marked = np.uint8(0)
-        count = np.int32(min(LINES, x_lines - first))
-        for i in range(thread, count, threads):
+        count = np.int32(min(span, x_lines - first))
+        for i in range(thread, count, THREADS):
             mark = x_flags[batch * x_marks + first + i]
             marks[i] = mark
             marked = np.uint8(marked | mark)
         if cuda.syncthreads_or(marked) == 0:
             return
+        found = np.int32(list_members(members, counts, marks, count, thread, THREADS))
 
-        parts = np.int32(1 << parts_log)
-        at_once = np.int32(threads >> parts_log)
-        if parts_log < 5:  # neighbouring threads take neighbouring lines
-            part, place = np.int32(thread // at_once), np.int32(thread % at_once)
-        else:
+        if found > FEW:
+            for column in range(columns, last, np.int32(BESIDE)):
+                for start in range(np.int32(0), found, np.int32(AT_ONCE)):
+                    add_block(
+                        xs, ys, x_at, y_at, start, found, members, marks, first,
+                        column, np.int32(min(column + BESIDE, last)), batch,
+                        x, y, c, y_flags, x_outliers, y_outliers, x_lines, y_lines,
+                        k, block, blocks, alpha,
+                        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
+                        c_start, c_x, c_y, x_along, y_along, unmarked,
+                    )  # fmt: skip
+            return
+
+        parts_log = np.int32(PARTS_ALONG_LOG if y_along else PARTS_LOG)
+        parts, at_once = np.int32(1 << parts_log), np.int32(THREADS >> parts_log)
+        if y_along:
             part, place = np.int32(thread & (parts - 1)), np.int32(thread >> parts_log)
-        for i in range(count):
-            mark = marks[i]
-            if mark != 0:
-                line = first + i
-                for column in range(columns, last, at_once):
-                    other = column + place
-                    mine = other < last
-                    theirs = np.uint8(0)
-                    if mine:
-                        theirs = y_flags[batch * y_marks + other]
-                    mine = mine and not (unmarked and theirs != 0)
-                    whole = ((mark | theirs) & NONFINITE) != 0
-                    total = REAL(0)
-                    kept = REAL(0)
-                    if mine:
-                        x_start = batch * x_batch + line * x_line
-                        y_start = batch * y_batch + other * y_line
-                        # Outliers are kept, as flags are, of one product or of each.
-                        x_out = (batch if x_marks != 0 else 0) * blocks * x_lines + line
-                        y_out = (batch if y_marks != 0 else 0) * blocks * y_lines + other
-                        for t in range(blocks):
-                            # Only the outliers are left out, of lines that have any.
-                            left = whole or (mark & OUTLIER) != 0
-                            right = (theirs & OUTLIER) != 0
-                            if blocks > 1 and not whole:
-                                left = left and x_outliers[x_out + t * x_lines] != 0
-                                right = right and y_outliers[y_out + t * y_lines] != 0
-                            end = min((t + 1) * block, k)
-                            if left or right:
-                                chain = total if left else kept
-                                for place_k in range(t * block + part, end, parts):
-                                    chain += REAL(x[x_start + place_k * x_k]) * REAL(
-                                        y[y_start + place_k * y_k]
-                                    )
-                                if left:
-                                    total = chain
-                                else:
-                                    kept = chain
-                    slot = place * parts + part
-                    sums[slot] = total
-                    others[slot] = kept
-                    cuda.syncthreads()
-                    if mine and part == 0:
-                        for i_part in range(1, parts):
-                            total += sums[slot + i_part]
-                            kept += others[slot + i_part]
-                        at = c_start + line * c_x + other * c_y
-                        c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * kept
-                    cuda.syncthreads()
+        else:  # neighbouring threads take neighbouring lines
+            part, place = np.int32(thread // at_once), np.int32(thread % at_once)
+        for i in range(found):
+            mark = marks[members[i]]
+            line = first + np.int32(members[i])
+            for column in range(columns, last, at_once):
+                other = column + place
+                mine = other < last
+                theirs = np.uint8(0)
+                if mine:
+                    theirs = y_flags[batch * y_marks + other]
+                mine = mine and not (unmarked and theirs != 0)
+                whole = ((mark | theirs) & NONFINITE) != 0
+                total = REAL(0)
+                kept = REAL(0)
+                if mine:
+                    x_start = batch * x_batch + line * x_line
+                    y_start = batch * y_batch + other * y_line
+                    # Outliers are kept, as flags are, of one product or of each.
+                    x_out = (batch if x_marks != 0 else 0) * blocks * x_lines + line
+                    y_out = (batch if y_marks != 0 else 0) * blocks * y_lines + other
+                    for t in range(blocks):
+                        # Only the outliers are left out, of lines that have any.
+                        left = whole or (mark & OUTLIER) != 0
+                        right = (theirs & OUTLIER) != 0
+                        if blocks > 1 and not whole:
+                            left = left and x_outliers[x_out + t * x_lines] != 0
+                            right = right and y_outliers[y_out + t * y_lines] != 0
+                        end = min((t + 1) * block, k)
+                        if left or right:
+                            chain = total if left else kept
+                            for place_k in range(t * block + part, end, parts):
+                                chain += REAL(x[x_start + place_k * x_k]) * REAL(
+                                    y[y_start + place_k * y_k]
+                                )
+                            if left:
+                                total = chain
+                            else:
+                                kept = chain
+                slot = place * parts + part
+                sums[slot] = total
+                others[slot] = kept
+                cuda.syncthreads()
+                if mine and part == 0:
+                    for i_part in range(1, parts):
+                        total += sums[slot + i_part]
+                        kept += others[slot + i_part]
+                    at = c_start + line * c_x + other * c_y
+                    c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * kept
+                cuda.syncthreads()
         cuda.syncthreads()  # before the marks are another tile's
 
     return device(lines)
+
+
+@device
+def list_members(members, counts, marks, count, thread, threads):
+    """How many of a tile's lines are marked; writes which, in order."""
+    share = (count + threads - 1) // threads
+    start, end = min(thread * share, count), min((thread + 1) * share, count)
+    own = np.int32(0)
+    for i in range(start, end):
+        own += np.int32(marks[i] != 0)
+    counts[thread] = own
+    cuda.syncthreads()
+    before = found = np.int32(0)
+    for i in range(threads):
+        if i < thread:
+            before += np.int32(counts[i])
+        found += np.int32(counts[i])
+    for i in range(start, end):
+        if marks[i] != 0:
+            members[before] = i
+            before += np.int32(1)
+    cuda.syncthreads()
+    return found

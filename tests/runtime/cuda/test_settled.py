@@ -96,6 +96,36 @@ def test_small_products_do_not_look(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatc
     assert gpu.looks == 1
 
 
+@pytest.mark.parametrize("rows", [plain, ruled])
+@pytest.mark.parametrize("wanted", ["value", "out", "in place"])
+def test_the_device_multiplies_before_the_host_has_looked(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, rows: Any, wanted: str
+) -> None:
+    """Long rows that would leave the slices: what was made in vain is made again, and not added."""
+    monkeypatch.setattr(device_product, "LOOKS", 5 * K * 4 + 1)
+    monkeypatch.setattr(device_product, "LOOKS_AT_LONG", 5 * K * 4)
+    a, b, c = rows(5, K), plain(K, 4), plain(5, 4, seed=2)
+    made(ndarray(a), ndarray(b), "faithful")
+    assert gpu.looks == 0
+    monkeypatch.setattr(device_product, "LONG", K - 1)
+    made(ndarray(plain(5, K)), ndarray(b), "faithful")  # in place only what has run
+    assert gpu.looks == 1
+    before = len(gpu.launches)
+    target = ndarray(c.copy())
+    addend = Addend(c=target, alpha=1.0, beta=1.0, in_place=True) if wanted == "in place" else None
+    out = target if wanted == "out" else None
+    found = made(ndarray(a), ndarray(b), "faithful", out=out, addend=addend)
+    product = by("fp16x3" if rows is ruled else "int8x8", a, b)
+    if addend is None:
+        np.testing.assert_array_equal(found.value.get(), product)
+    else:
+        np.testing.assert_allclose(found.value.get(), product + c, rtol=1e-6)
+    assert (found.value is target) == (wanted != "value")
+    assert gpu.looks == 2
+    in_vain = rows is ruled and wanted != "in place"
+    assert len(gpu.launches) - before == 1 + in_vain
+
+
 def test_a_graph_cannot_wait(gpu: FakeGpu) -> None:
     a, b = ruled(5, K), plain(K, 4)
     with Stream(ptr=9) as stream:

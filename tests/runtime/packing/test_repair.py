@@ -5,7 +5,7 @@ import pytest
 
 from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, parts_log, words
+from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, SOME_LINES, along, words
 from tests.runtime.packing.child import run
 
 
@@ -23,14 +23,15 @@ def test_tiles_cover_rows_and_columns(m: int, n: int, batch: int, most: int) -> 
     b = Form("float32", 1, n, 50, 0, 1, n, True)
     grid, lengths, rest = words(a, b, 16, batch, m * n, n, most)
     assert lengths == (m, n, 50, 16, 4)
-    rows, tiles = rest[10:12]
-    assert rows == -(-m // LINES) * -(-n // COLUMNS)
-    assert tiles - rows == -(-n // LINES) * -(-m // COLUMNS)
+    lines, rows, tiles = rest[10:13]
+    assert rows == -(-m // lines) * -(-n // COLUMNS)
+    assert tiles - rows == -(-n // lines) * -(-m // COLUMNS)
     count, products, share, look = rest[-4:]
     owners = grid // share
     assert (count, owners * share) == (batch, grid)
     assert (owners - 1) * products < batch <= owners * products
     assert look == (most > 0 and m + n <= MOST_FLAGS)
+    assert lines == (SOME_LINES if look else LINES)
     if look:
         assert grid <= most
         assert share == tiles or (share + 1) * owners > most
@@ -50,14 +51,15 @@ def test_a_shared_operand_has_no_next_product() -> None:
 def test_a_vector_is_summed_alike_however_it_lies() -> None:
     """A stack that is copied holds it otherwise, and has the same bits."""
     lies = (1, 0), (0, 1), (1, 1), (50, 1), (1, 50)
-    assert {parts_log(Form("float32", 1, 1, 50, 50, *strides, True)) for strides in lies} == {5}
+    assert {along(Form("float32", 1, 1, 50, 50, *strides, True)) for strides in lies} == {True}
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int) -> None:
+@pytest.mark.parametrize("count", [1, 100])
+def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int, count: int) -> None:
     """All that is flagged is out of the slices: what repair adds is the product itself."""
     import cupy
 
@@ -73,8 +75,9 @@ def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int) -> Non
     a = rng.standard_normal((batch, m, k)).astype(dtype)
     b = rng.standard_normal((batch, k, n)).astype(dtype)
     a[0, 3, 7], a[-1, 600, 5], b[0, 11, 299] = np.nan, np.inf, -np.inf
-    a[0, 500], b[-1, :, 40] = -0.0039375, -0.0039375  # a one beside it: all second digits are −128
-    a[0, 500, 0] = b[-1, 0, 40] = 1
+    some, others = slice(450, 450 + count), slice(40, 40 + count)
+    a[0, some], b[-1, :, others] = -0.0039375, -0.0039375  # a one beside it: all second digits −128
+    a[0, some, 0] = b[-1, 0, others] = 1
     x, y = (
         cupy.asarray(one)
         if letter == "C"
@@ -83,7 +86,8 @@ def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int) -> Non
     )
     left, right = pack(by_rows(x), by_columns(y), scheme)
     rows, columns = left.view("flags").get(), right.view("flags").get()
-    assert rows[0, 500] == columns[-1, 40] == OUTLIER
+    assert (rows[0, some] == OUTLIER).all()
+    assert (columns[-1, others] == OUTLIER).all()
     assert rows[0, 3] == rows[-1, 600] == columns[0, 299] == NONFINITE
     found = []
     for _ in range(2):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from mixpert_py.runtime.packing import repair_kernels
+from mixpert_py.runtime.packing import repair_blocks, repair_kernels
 from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
@@ -39,7 +39,7 @@ def repaired(
     left, right = operand(a, False).form, operand(b, True).form
     strides = [stride // c.itemsize for stride in c.strides]
     grid, lengths, rest = words(left, right, block, len(c), strides[0], strides[1], most)
-    function, _ = repair_kernels.repair_kernel(left.memory, right.memory, c.dtype.name)
+    function, _ = repair_kernels.repair_kernel(left.memory, right.memory, c.dtype.name, threads)
     ends = [(0, 31 - (x.size - 1) % 16) for x in flags]
     padded = zip((x.reshape(-1) for x in flags), ends, strict=True)
     marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
@@ -133,6 +133,38 @@ def test_just_what_is_flagged_is_added(shape: tuple[int, int, int], block: int, 
     check(a, b, c, flags, outliers, min(block, k))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("k", "block"), [(40, 16), (70, 70)])
+@pytest.mark.parametrize("order", ["CC", "FF", "CF"])
+def test_many_flagged_lines(
+    order: str, k: int, block: int, dtype: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than are taken at once, beside columns of two tiles, and sums of several chains."""
+    monkeypatch.setattr(repair_kernels, "FEW", 3)
+    monkeypatch.setattr(repair_blocks, "CHAIN", 24)
+    a, b, c, flags, outliers = case(37, k, 70, block, seed=8, dtype=dtype)
+    a[0, 5, 3], b[0, 30, 66] = np.nan, np.inf
+    for marks, line in zip(flags, (5, 66), strict=True):
+        marks[0, line] = NONFINITE
+    for marks, line in zip(outliers, (5, 66), strict=True):
+        marks[0, :, line] = 0
+    a, b = np.asarray(a[0], order=order[0]), np.asarray(b[0], order=order[1])
+    check(a, b, c, flags, outliers, block, -2.5, threads=64)
+
+
+@pytest.mark.parametrize("shared", ["a", "b"])
+def test_many_flagged_lines_of_a_stack(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair_kernels, "FEW", 3)
+    a, b, c, flags, outliers = case(20, 40, 20, 16, batch=2, seed=9)
+    if shared == "a":
+        a, flags, outliers = a[:1], (flags[0][:1], flags[1]), (outliers[0][:1], outliers[1])
+        a = np.broadcast_to(a, (2, 20, 40))
+    else:
+        b, flags, outliers = b[:1], (flags[0], flags[1][:1]), (outliers[0], outliers[1][:1])
+        b = np.broadcast_to(b, (2, 40, 20))
+    check(a, b, c, flags, outliers, 16, threads=64)
+
+
 def test_nothing_flagged_changes_nothing() -> None:
     a, b, c, flags, outliers = case(9, 40, 8, 32)
     for marks in (*flags, *outliers):
@@ -187,10 +219,11 @@ def visited(
     """How many threads came to each tile, of rows or columns, of each product; and the threads."""
     seen: list[tuple[str, int, int]] = []
 
-    def line(tile: int, index: int, *rest: Any) -> None:
-        seen.append(("columns" if rest[-1] else "rows", int(index), int(tile)))
+    def line(*given: Any) -> None:
+        tile, index = given[2:4]
+        seen.append(("columns" if given[-1] else "rows", int(index), int(tile)))
 
-    monkeypatch.setattr(repair_kernels, "_lines", lambda result: line)
+    monkeypatch.setattr(repair_kernels, "_lines", lambda *given: line)
     a, b = np.zeros((batch, m, 1), np.float32), np.zeros((batch, 1, n), np.float32)
     a, b = (x[:1] if len(f) == 1 else x for x, f in zip((a, b), flags, strict=True))
     c = np.zeros((batch, m, n), np.float32)
@@ -217,7 +250,7 @@ def test_every_tile_of_what_is_flagged_is_made_once(
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "most"), [(1, 1, 1), (15, 16, 2), (37, 133, 2), (600, 21, 3), (5, 600, 8)]
+    ("m", "n", "most"), [(1, 1, 1), (15, 16, 2), (37, 133, 2), (500, 21, 3), (5, 500, 8)]
 )
 @pytest.mark.parametrize("shared", [False, True])
 def test_blocks_look_at_their_products_only(

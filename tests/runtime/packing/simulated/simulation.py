@@ -3,17 +3,20 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
+from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import as_dtype
+from numba.cuda.simulator import kernel
 from numba.cuda.simulator.kernel import BlockManager, BlockThread
 from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAShared
 
+from mixpert_py.runtime import packing
 from tests.runtime.families import Array
 
 
@@ -125,6 +128,17 @@ def _in_turns(self: BlockManager, grid_point: tuple[int, ...], *args: Any) -> No
 
 
 @contextmanager
+def _swapped(function: Callable[..., None], simulated: Any) -> Iterator[None]:
+    """`cuda` is the simulator's in all modules of packing, not in the kernel's own alone."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(packing.__name__)]
+    with ExitStack() as stack:
+        for module in modules:
+            if vars(module).get("cuda") is cuda:
+                stack.enter_context(mock.patch.object(module, "cuda", simulated))
+        yield
+
+
+@contextmanager
 def simulation() -> Iterator[None]:
     """Around launches: the simulator's own way lets all threads wait for one that asks who waits,
     which takes most of the time.
@@ -132,5 +146,6 @@ def simulation() -> Iterator[None]:
     with (
         mock.patch.object(BlockManager, "run", _in_turns),
         mock.patch.object(FakeCUDAShared, "array", _shared),
+        mock.patch.object(kernel, "swapped_cuda_module", _swapped),
     ):
         yield
