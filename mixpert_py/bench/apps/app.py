@@ -106,7 +106,7 @@ APPS: Mapping[str, App] = {
             "pca",
             "reconstruction error",
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
-            "--dtype float32 --random 131072 4096 --components 512",
+            "--dtype float32 --random 262144 4096 --components 512",
             judged=2,
             host="--random 131072 4096 --components 1024 --iterations 4",
         ),
