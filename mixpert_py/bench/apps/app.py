@@ -107,8 +107,7 @@ APPS: Mapping[str, App] = {
             "reconstruction error",
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
             "--dtype float32 --random 262144 4096 --components 512",
-            judged=2,
-            host="--random 131072 4096 --components 1024 --iterations 4",
+            host="--random 262144 4096 --components 1024 --iterations 3",
         ),
         App(
             "gp",

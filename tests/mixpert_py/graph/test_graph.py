@@ -113,15 +113,14 @@ samples/knn_digits.py
 """,
     "pca": """\
 samples/pca.py
-   line   function            expression                       feeds    cycle
-─────────────────────────────────────────────────────────────────────────────
-1  35:12  random_features     (amounts * strength) @ turn      2–5
-2  42:18  subspace_iteration  x @ basis                        3        2, 3
-3  43:33  subspace_iteration  xp.matmul(x.T, scores)           2, 4, 5  2, 3
-4  81:17  work                features.dot(components)         5
-5  84:15  work                xp.dot(projected, components.T)
+   line   function            expression                   feeds  cycle
+───────────────────────────────────────────────────────────────────────
+1  35:12  random_features     (amounts * strength) @ turn  2–4
+2  42:18  subspace_iteration  x @ basis                    3      2, 3
+3  43:33  subspace_iteration  xp.matmul(x.T, scores)       2, 4   2, 3
+4  81:17  work                features.dot(components)
 
-5 operators, 9 edges, 1 cycle
+4 operators, 6 edges, 1 cycle
 """,
 }
 
