@@ -196,3 +196,28 @@ def test_several_devices_after_one_look(gpu: FakeGpu, monkeypatch: pytest.Monkey
     assert Pointer.copies
     assert gpu.looks == 1
     np.testing.assert_array_equal(found.value.get(), by("fp16x3", a, b))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("scheme", ["faithful", "int8x6"])
+def test_long_rows_that_one_entry_rules(scheme: str, order: Any) -> None:
+    """`faithful` finds another scheme; under a name they leave the slices, and are repaired."""
+    import cupy
+
+    k, n = 4096, 2944
+    draw = cupy.random.default_rng(0)
+    a, b = (draw.standard_normal(shape, dtype=cupy.float32) for shape in ((n, k), (k, n)))
+    a[cupy.arange(n), cupy.arange(n)] *= 1000
+    a, b = (cupy.asarray(x, order=order) for x in (a, b))
+    assert device_product.looks(a, b)
+    exact = a.astype("d") @ b.astype("d")
+    native = cupy.linalg.norm(a @ b - exact)
+    found = made_on_device(a, b, scheme)
+    assert cupy.linalg.norm(found - exact) <= native
+
+
+def made_on_device(a: Any, b: Any, scheme: str) -> Any:
+    found = device_product.make(a, b, scheme)
+    assert isinstance(found, Made)
+    return found.value
