@@ -36,6 +36,7 @@ SITES = analyze(NET.encode(), "net")
 # An installed plugin is found by itself, and must not be named twice.
 INSTALLED = any(found.name == "mixpert" for found in entry_points(group="pytest11"))
 LOADED = "" if INSTALLED else "-p mixpert_py.pytest_plugin"
+LEFT_OUT = "-p no:hypothesispytest"  # imports Hypothesis at the end of each run: a second
 
 HEAD = """\
 import numpy as np
@@ -55,7 +56,7 @@ def x():
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a test file beside a module `net` and the plans good.toml, low.toml."""
     monkeypatch.setenv("PYTHONPATH", IMPORTABLE)
-    pytester.makeini(f"[pytest]\naddopts = --strict-markers -W error {LOADED}\n")
+    pytester.makeini(f"[pytest]\naddopts = --strict-markers -W error {LOADED} {LEFT_OUT}\n")
     pytester.makepyfile(net=NET)
     for name, scheme in (("good", "int8x6"), ("low", "int8x1")):
         sites = [Site(id=site.id, scheme=scheme) for site in SITES]

@@ -31,7 +31,7 @@ def test_products_in_a_generated_program(program: str, form: str, expression: st
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(GENERATED, max_examples=40)
+@settings(GENERATED, max_examples=examples(60))
 @given(hypothesmith.from_node(libcst.BinaryOperation))
 def test_products_of_generated_operands(operand: str) -> None:
     text = f"{HEAD}z = ({operand})@({operand}), np.dot({operand},\t{operand}), ({operand}).dot (w)"

@@ -8,12 +8,13 @@ from hypothesis import assume, given, settings
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.restoration import CHANGED, restore
 from mixpert_py.plan import Plan, Site
+from tests.every_check import examples
 from tests.passes.properties import require_safe
 from tests.passes.sources import files
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(files())
 def test_any_spacing_comes_back(source: bytes) -> None:
     try:

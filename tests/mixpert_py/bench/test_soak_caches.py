@@ -14,9 +14,9 @@ MADE = {"products": ["a", "b"], "compiled": False}
 
 
 def test_cold_starts_pass() -> None:
-    found = cold.gate("reference", 3, 100)
+    found = cold.gate("reference", 2, 100)
     assert found.passed, found.figures
-    assert found.did.startswith("3 processes at once")
+    assert found.did.startswith("2 processes at once")
     assert found.found.endswith("0 broken of 2 files")
 
 

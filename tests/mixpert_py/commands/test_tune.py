@@ -404,7 +404,7 @@ def test_program_errors_are_typed(tmp_path: Path) -> None:
 
 def test_the_predecessor_rule_acts_on_a_real_program() -> None:
     """Cholesky, real errors, an injected clock: a cheap predecessor is raised for its successor."""
-    arguments = ("--size", "640", "--block", "256", "--strip", "128")
+    arguments = ("--size", "520", "--block", "256", "--strip", "128")
     program = launcher.script(str(CHOLESKY), arguments)
     flow = dependencies(program.source, program.module)
     places = {site.expression: site.id for site in analyze(program.source, program.module)}

@@ -137,13 +137,18 @@ def test_ctrl_c_ends_what_runs_there_but_the_workers(address: str, folder: Path)
     assert workers(address) == before
 
 
-def test_nobody_at_the_address(mixpert: Mixpert, tmp_path: Path) -> None:
+def test_nobody_at_the_address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "PATIENCE", 0.2)
+    with pytest.raises(MixPertError, match=r"127\.0\.0\.1:9: no scheduler answers there"):
+        tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
+
+
+def test_no_address(mixpert: Mixpert, tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(3)\nb = a @ a\n")
-    options = ["tune", "--error", "1", "--backend", "reference", "s.py"]
-    for where in ("tcp://127.0.0.1:9", "nowhere at all"):
-        said = mixpert(*options[:-1], "--dask", where, "s.py")
-        assert said.code == 2
-        assert "no scheduler answers there" in said.one_clear_line()
+    options = "--error", "1", "--backend", "reference", "--dask", "nowhere at all"
+    said = mixpert("tune", *options, "s.py")
+    assert said.code == 2
+    assert "no scheduler answers there" in said.one_clear_line()
 
 
 def test_dask_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

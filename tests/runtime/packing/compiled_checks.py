@@ -1,6 +1,6 @@
 """Kernels that Numba compiles, for a GPU that need not be there: they compile, and as meant.
 
-Run by `tests/runtime/packing/test_packing.py` in a process of its own.
+Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """The row kernels compiled for a GPU that need not be there: they compile, and as meant.
 
-Run by `tests/runtime/packing/test_rows.py` in a process of its own.
+Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 """
 
 import re

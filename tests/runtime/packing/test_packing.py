@@ -1,4 +1,4 @@
-"""Packing: the kernels in Numba's simulator and compiled, the host's part, and all on a GPU."""
+"""Packing: the kernels in Numba's simulator, the host's part, and all on a GPU."""
 
 import itertools
 import sys
@@ -34,10 +34,6 @@ INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
 
 def test_kernels_in_the_simulator() -> None:
     assert "passed" in run("tests/runtime/packing/simulated/packing_checks.py", simulated=True)
-
-
-def test_kernels_compile() -> None:
-    assert "passed" in run("tests/runtime/packing/compiled_checks.py", simulated=False)
 
 
 def form(rows: int, k: int, order: str = "C", memory: str = "float32", batch: int = 1) -> Form:

@@ -32,10 +32,6 @@ def test_kernels_in_the_simulator(checks: str) -> None:
     assert "passed" in run(f"tests/runtime/packing/simulated/{checks}.py", simulated=True)
 
 
-def test_kernels_compile() -> None:
-    assert "passed" in run("tests/runtime/packing/row_compiled_checks.py", simulated=False)
-
-
 def form(rows: int, k: int, batch: int = 1) -> Form:
     return Form("float32", batch, rows, k, rows * k, k, 1, True)
 

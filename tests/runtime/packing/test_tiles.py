@@ -28,10 +28,6 @@ def test_kernel_in_the_simulator() -> None:
     assert "passed" in run("tests/runtime/packing/simulated/tile_checks.py", simulated=True)
 
 
-def test_kernel_compiles() -> None:
-    assert "passed" in run("tests/runtime/packing/tile_compiled_checks.py", simulated=False)
-
-
 def form(rows: int, k: int, order: str = "C", batch: int = 1) -> Form:
     strides = (k, 1) if order == "C" else (1, rows)
     return Form("float32", batch, rows, k, rows * k if batch > 1 else 0, *strides, True)

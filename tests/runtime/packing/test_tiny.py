@@ -30,10 +30,6 @@ def test_the_kernel_in_the_simulator() -> None:
     assert "passed" in run("tests/runtime/packing/simulated/tiny_checks.py", simulated=True)
 
 
-def test_the_kernel_compiles() -> None:
-    assert "passed" in run("tests/runtime/packing/tiny_compiled_checks.py", simulated=False)
-
-
 @pytest.mark.parametrize("memories", [(x, x) for x in MEMORIES] + [MEMORIES[:2]], ids=str)
 @pytest.mark.parametrize("m", SIDES)
 def test_blocks_of_any_size(m: int, memories: tuple[Memory, Memory]) -> None:

@@ -1,6 +1,6 @@
 """The tile kernel compiled for a GPU that need not be there: it compiles, and as meant.
 
-Run by `tests/runtime/packing/test_tiles.py` in a process of its own.
+Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The kernel for stacks of tiny products compiled for a GPU that need not be there.
 
-Run by `tests/runtime/packing/test_tiny.py` in a process of its own.
+Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 """
 
 import re

@@ -1,11 +1,24 @@
 """Fewer checks than there are, for the simulator is slow; all with EVERY_CHECK=1 set."""
 
+import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
 
 from tests.every_check import EVERY_CHECK
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_processor() -> None:
+    """Threads take turns, so that more than one processor only makes handing over slower.
+
+    Each of pytest-xdist's processes has another.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        ours = sorted(os.sched_getaffinity(0))
+        number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.sched_setaffinity(0, {ours[number % len(ours)]})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -133,7 +133,7 @@ def ruled_by_ones(m: int, k: int, rest: float, every: int = 1) -> Array:
     ids=["crowded", "lossy", "tile"],
 )
 def test_what_one_entry_rules_leaves(scheme: Scheme, k: int, rest: float) -> None:
-    a = ruled_by_ones(9 if k > 70 else 17, k, rest, scheme.left.group)
+    a = ruled_by_ones(3 if k > 70 else 17, k, rest, scheme.left.group)
     left, right = check(a, a.T[:, :8], scheme, measure=True)
     assert left.outlier[0].any()
     assert right.outlier.any()
