@@ -37,7 +37,8 @@ class Blocks(NamedTuple):
 def blocks_of(result: str, threads: int) -> Blocks:
     """The function adds alpha · x·y to C, where a line is flagged, or the one that it meets: for
     lines from `start` on, of `found` that `members` tells, and columns from `columns` to `last`.
-    along: whether an operand's K is its nearest direction, as threads lie then.
+    along: whether an operand's K is its nearest direction, as threads lie then. threads: of a
+    block, a multiple of 64.
     """
     # Elements of a line that a thread has, and how much of K a step is: registers are few.
     REAL, BESIDE, STEP = (np.float32, 4, 16) if result == "float32" else (np.float64, 2, 8)
@@ -105,29 +106,10 @@ def blocks_of(result: str, threads: int) -> Blocks:
                     x_keep(x_held, xs, half, thread, x_along)
                     y_keep(y_held, ys, half, thread, y_along)
                     cuda.syncthreads()
-                    after = np.int32(step + STEP)
-                    if after < length:
-                        left_over = np.int32(length - after)
-                        x_read(
-                            x_held,
-                            x,
-                            x_at,
-                            np.int32(begin + after),
-                            x_k,
-                            left_over,
-                            thread,
-                            x_along,
-                        )
-                        y_read(
-                            y_held,
-                            y,
-                            y_at,
-                            np.int32(begin + after),
-                            y_k,
-                            left_over,
-                            thread,
-                            y_along,
-                        )
+                    after, rest = np.int32(begin + step + STEP), np.int32(length - step - STEP)
+                    if rest > 0:
+                        x_read(x_held, x, x_at, after, x_k, rest, thread, x_along)
+                        y_read(y_held, y, y_at, after, y_k, rest, thread, y_along)
                     multiply(sums, xs, ys, half, down, across)
                     half = np.int32(1 - half)
                 for i in range(EACH):
