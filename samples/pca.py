@@ -85,7 +85,7 @@ def work(xp, options, features, start):
 
 def report(xp, options, explained, components, projected, features, start):
     # What components rebuild of the features is at right angles to the rest.
-    error = (1.0 - float(explained.sum())) ** 0.5
+    error = max(1.0 - float(explained.sum()), 0.0) ** 0.5
     print(f"images                        {len(features)}")
     print(f"explained by first component  {float(explained[0]):.4f}")
     print(f"explained by all {len(explained):>3}          {float(explained.sum()):.4f}")

@@ -11,9 +11,7 @@ from mixpert_py.runtime.packing.operand import Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
 LINES = 2048  # rows of A, or columns of B, of a tile of work
-SOME_LINES = (
-    512  # of one that is made only where something is flagged: as many tiles as threads want
-)
+SOME_LINES = 512  # where all flags are looked at first: then more tiles cost nothing
 COLUMNS = 64  # of C, where a tile is of rows
 THREADS = 256
 RESIDENT = 2  # thread blocks to a multiprocessor
@@ -37,8 +35,8 @@ def repair(
     reach what they reach natively. Elsewhere the outliers of A times B are added, then the rest of
     A times the outliers of B. Sums are in out's precision, chains of K of fixed lengths, added in a
     fixed order: more accurate than a half-precision product of the outliers, which the reference
-    backend adds, and needs neither a second packing nor the host. Always one launch,
-    which ends at once where nothing is flagged. Does not wait for the device.
+    backend adds, and needs neither a second packing nor the host. Always one launch, which ends at
+    once where nothing is flagged. Does not wait for the device.
     """
     a, b = left.operand, right.operand
     a_flags, b_flags = left.flags, right.flags
