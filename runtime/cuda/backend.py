@@ -8,7 +8,7 @@ back.
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -267,8 +267,11 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend, *_ = self
-        told = kernels.crests(by_rows(a), by_columns(b)) if self.settle is not None else None
+        kernels, scheme, rule, measure, stream, used, addend, _, settle, ahead = self
+        look: Callable[[], None] | None = None
+        if settle is not None:
+            told = kernels.crests(by_rows(a), by_columns(b))
+            look = partial(_require, scheme, settle, told)
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -284,9 +287,9 @@ class _Step(NamedTuple):
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
-        if told is not None and not self.ahead:
-            self._judge(*told())
-            told = None
+        if look is not None and not ahead:
+            look()
+            look = None
         if used is not None:
             used.append((left, right, None if addend.in_place else addend.c))
         for rows, columns, out, other in _launches(left, right, c, addend.c, batch):
@@ -296,19 +299,20 @@ class _Step(NamedTuple):
             )
             if used is not None and work is not None:
                 used.append(work)
-            if told is not None:
-                self._judge(*told())
-                told = None
+            if look is not None:
+                look()
+                look = None
             kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
         return left, right, addend.c is not None
 
-    def _judge(self, left: float, right: float) -> None:
-        """Raise SettledError where such crest factors ask for another scheme."""
-        found = self.settle(self.scheme, left, right) if self.settle else self.scheme
-        if found is not self.scheme:
-            raise SettledError(found)
+
+def _require(scheme: Scheme, settle: Settle, told: Callable[[], tuple[float, float]]) -> None:
+    """Wait for what is told; raise SettledError where that asks for another scheme."""
+    found = settle(scheme, *told())
+    if found is not scheme:
+        raise SettledError(found)
 
 
 def _launches(

@@ -128,11 +128,7 @@ def _read(x: Matrix, it: Block) -> Any:
                         at += np.int64(i) * line + np.int64(j)
                     else:
                         at += np.int64(j) * place + np.int64(i)
-                p, q, r, s = load_four(x, at)
-                values[FOUR * load] = p
-                values[FOUR * load + 1] = q
-                values[FOUR * load + 2] = r
-                values[FOUR * load + 3] = s
+                read_four(values, FOUR * load, x, at)
         else:
             for single in range(SINGLES):
                 at = np.uint32(thread + single * THREADS)
@@ -145,6 +141,16 @@ def _read(x: Matrix, it: Block) -> Any:
                     values[single] = x[start + np.int64(product) * between + inside]
 
     return device(read)
+
+
+@device
+def read_four(values, first, x, at):
+    """Four elements of x from `at` on, which is aligned, into values from `first` on."""
+    p, q, r, s = load_four(x, at)
+    values[first] = p
+    values[first + 1] = q
+    values[first + 2] = r
+    values[first + 3] = s
 
 
 def _keep(x: Matrix, it: Block) -> Any:
@@ -216,21 +222,13 @@ def _chain(it: Block, count: int) -> Any:
         columns = cuda.local.array(FOUR, types.float32)
         for i in range(ROWS):
             if A_UNIT == FOUR:
-                p, q, r, s = load_four(memory, np.uint32(a + i * NEXT_ROW))
-                rows[FOUR * i] = p
-                rows[FOUR * i + 1] = q
-                rows[FOUR * i + 2] = r
-                rows[FOUR * i + 3] = s
+                read_four(rows, FOUR * i, memory, np.uint32(a + i * NEXT_ROW))
             else:
                 for at in range(COUNT):
                     rows[FOUR * i + at] = memory[np.uint32(a + i * NEXT_ROW + at * A_PLACE)]
         for at in range(COUNT):
             if B_UNIT == FOUR:
-                p, q, r, s = load_four(memory, np.uint32(b + at * B_LINE))
-                columns[0] = p
-                columns[1] = q
-                columns[2] = r
-                columns[3] = s
+                read_four(columns, 0, memory, np.uint32(b + at * B_LINE))
             else:
                 for j in range(COLUMNS):
                     columns[j] = memory[np.uint32(b + at * B_LINE + j * B_PLACE)]

@@ -302,15 +302,14 @@ def test_no_site_at_all(tmp_path: Path, mixpert: Mixpert) -> None:
 
 
 def test_the_command_writes_a_plan_and_prints_a_table(chain: Path, mixpert: Mixpert) -> None:
-    said = mixpert("tune", "--error", "1e-15", "chain.py")
+    # Counted in slice products: by times, casts that happen to take long are "not faster".
+    said = mixpert("tune", "--error", "1e-15", "--backend", "reference", "chain.py")
     assert said.code == 0, said
-    for word in ("a @ a", "b.dot(a)", "native", "Every product stays native"):
+    for word in ("a @ a", "b.dot(a)", "native", "over budget", "Every product stays native"):
         assert word in said.out
-    # Where casts happened to take long while the products were looked at, nothing is tried.
-    assert "over budget" in said.out or "not faster" in said.out
     made = plan.load(chain.with_name("chain.mixpert.toml"))
     assert set(made.schemes().values()) == {"native"}
-    assert made.provenance.command == "mixpert tune --error 1e-15 chain.py"
+    assert made.provenance.command == "mixpert tune --error 1e-15 --backend reference chain.py"
     assert made.provenance.blas_threads > 0
     shown = mixpert("plan", "show", "chain.mixpert.toml")
     assert shown.code == 0

@@ -423,7 +423,7 @@ trials.end({"name": name}, finished=True)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 def test_sixteen_processes_keep_all_their_runs(program: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": IMPORTABLE}
     subprocess.run([sys.executable, "-c", KEEPERS], env=environment, check=True, timeout=100)
