@@ -151,12 +151,15 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return None
     if backend is None and not device.may_be_here():
         return Reason.NO_TENSOR_CORE
-    if backend is None and not _pays(call, shape, scheme, break_even.SHIPPED):
-        return Reason.TOO_SMALL  # by figures of any device, before one is looked for
+    if backend is None:  # by figures of any device, before one is looked for
+        saved = _saved(call, shape, scheme, break_even.SHIPPED)
+        if not (saved if "cupy" in sys.modules else break_even.start.pays(saved)):
+            return Reason.TOO_SMALL
     found = device.find()
     if isinstance(found, device.Absent):
         return found.reason
-    return None if backend or _pays(call, shape, scheme, found.name) else Reason.TOO_SMALL
+    pays = backend or _saved(call, shape, scheme, found.name)
+    return None if pays else Reason.TOO_SMALL
 
 
 def _moves(call: Call, shape: Shape, scheme: str) -> bool:
@@ -164,10 +167,9 @@ def _moves(call: Call, shape: Shape, scheme: str) -> bool:
     return _unsuited(call) is None and _cannot_run(call, shape, scheme, None) is None
 
 
-def _pays(call: Call, shape: Shape, scheme: str, name: str) -> bool:
-    starting = 0.0 if "cupy" in sys.modules else break_even.STARTING
-    known = break_even.figures(name)
-    return break_even.moving_pays(call.a, call.b, shape, scheme, known, starting)
+def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
+    figures = break_even.figures(device)
+    return break_even.moving_saves(call.a, call.b, shape, scheme, figures)
 
 
 def _dtypes(call: Call) -> tuple[str, str]:

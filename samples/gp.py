@@ -22,35 +22,38 @@ def kernel(xp, x, y):
     near = xp.matmul(x, y.T)
     near -= 0.5 * (x**2).sum(axis=1)[:, None]
     near -= 0.5 * (y**2).sum(axis=1)
-    xp.minimum(near, 0.0, out=near)
     return xp.exp(near, out=near)
 
 
-def inverted(xp, lower, corner=256):
-    """The inverse of a lower triangular matrix: corners on its diagonal first, all at once."""
-    n = len(lower)
-    inverse = xp.eye(-(-n // corner) * corner, dtype=lower.dtype)  # so that corners are alike
-    inverse[:n, :n] = lower
-    corners = [slice(start, start + corner) for start in range(0, n, corner)]
-    found = xp.linalg.inv(xp.stack([inverse[here, here] for here in corners]))
-    for at, here in enumerate(corners):
-        inverse[here, here] = found[at]
-    while corner < n:
-        for left in range(0, n - corner, 2 * corner):
-            first, second = slice(left, left + corner), slice(left + corner, left + 2 * corner)
-            below = inverse[second, second] @ inverse[second, first] @ inverse[first, first]
-            inverse[second, first] = -below
-        corner *= 2
-    return inverse[:n, :n]
+def invert_factor(xp, matrix, inverse, corner=256):
+    """Write L⁻¹ of the Cholesky factor L of a matrix, which is overwritten, into zeros, by halves.
+
+    A corner is small and well conditioned: its inverse is as good as substitution.
+    """
+    if len(matrix) <= corner:
+        inverse[...] = xp.linalg.inv(xp.linalg.cholesky(matrix))
+        return
+    half = -(-len(matrix) // (2 * corner)) * corner
+    upper, lower = slice(half), slice(half, None)
+    first, last = inverse[upper, upper], inverse[lower, lower]
+    below, rest = inverse[lower, upper], matrix[lower, lower]
+    invert_factor(xp, matrix[upper, upper], first, corner)
+    across = matrix[lower, upper] @ first.T
+    rest -= across @ across.T
+    invert_factor(xp, rest, last, corner)
+    below -= last @ (across @ first)
 
 
 def learn(xp, covariance, measured):
-    """Inverse Cholesky factor, weights of the known points, and log marginal likelihood."""
-    factor = xp.linalg.cholesky(covariance)
-    inverse = inverted(xp, factor)
+    """Inverse Cholesky factor, weights of the known points, and log marginal likelihood.
+
+    Overwrites the covariance.
+    """
+    inverse = xp.zeros_like(covariance)
+    invert_factor(xp, covariance, inverse)
     whitened = inverse @ measured
     weights = inverse.T @ whitened
-    fit = 0.5 * float((whitened**2).sum()) + float(xp.log(xp.diagonal(factor)).sum())
+    fit = 0.5 * float((whitened**2).sum()) - float(xp.log(xp.diagonal(inverse)).sum())
     return inverse, weights, -fit - 0.5 * len(measured) * np.log(2.0 * np.pi)
 
 
@@ -67,6 +70,7 @@ def parsed(arguments=None):
     parser.add_argument("--size", type=int, default=2048, help="number of known mixtures")
     parser.add_argument("--asked", type=int, default=1024, help="number of mixtures held out")
     parser.add_argument("--channels", type=int, default=512, help="of each spectrum")
+    parser.add_argument("--length", type=float, default=1.5, help="of the kernel, in deviations")
     parser.add_argument("--noise", type=float, default=0.01, help="of each measurement")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
@@ -81,7 +85,7 @@ def problem(xp, options):
         n + options.asked, options.channels, options.noise, np.random.default_rng(options.seed)
     )
     spectra -= spectra[:n].mean(axis=0)  # of smaller x and y, |x − y|² cancels less
-    spectra /= 1.5 * np.sqrt(spectra[:n].var(axis=0).sum())
+    spectra /= options.length * np.sqrt(spectra[:n].var(axis=0).sum())
     return tuple(xp.asarray(x, options.dtype) for x in (spectra, truth, measured))
 
 

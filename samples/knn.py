@@ -17,19 +17,24 @@ def clustered(xp, count, width, kinds, spread, rng):
     return centres[kind] + spread * around, kind
 
 
+def squares(xp, x):
+    """|x|² of every row, in float64: distances are small differences of them."""
+    return xp.einsum("ij,ij->i", x, x, dtype="float64")
+
+
 def nearest(xp, asked, known, count):
     """Squared distances (asked, count) to the nearest known points, and their places."""
     # |x − y|² = |x|² − 2 (x·y − ½ |y|²), so the nearest y have the largest parentheses.
     near = asked @ known.T
-    near -= 0.5 * (known**2).sum(axis=1)
+    near -= 0.5 * squares(xp, known)
     rows, largest, places = xp.arange(len(asked)), [], []
     for _ in range(count):
         place = near.argmax(axis=1)
         largest.append(near[rows, place])
         places.append(place)
         near[rows, place] = -xp.inf
-    squares = (asked**2).sum(axis=1)
-    return squares[:, None] - 2.0 * xp.stack(largest, axis=1), xp.stack(places, axis=1)
+    distances = squares(xp, asked)[:, None] - 2.0 * xp.stack(largest, axis=1)
+    return distances, xp.stack(places, axis=1)
 
 
 def parsed(arguments=None):

@@ -35,12 +35,11 @@ def random_features(xp, rows, columns, rng):
     return (amounts * strength) @ turn
 
 
-def subspace_iteration(xp, x, start, iterations):
-    """Orthonormal columns close to the leading right singular vectors of x, strongest first."""
+def subspace_iteration(xp, scatter, start, iterations):
+    """Orthonormal columns close to the leading eigenvectors of a matrix, strongest first."""
     basis, _ = xp.linalg.qr(start)
     for _ in range(iterations):
-        scores = x @ basis
-        basis, _ = xp.linalg.qr(xp.matmul(x.T, scores))
+        basis, _ = xp.linalg.qr(scatter @ basis)
     return basis
 
 
@@ -77,9 +76,10 @@ def problem(xp, options):
 
 
 def work(xp, options, features, start):
-    components = subspace_iteration(xp, features, start, options.iterations)
+    scatter = xp.matmul(features.T, features)
+    components = subspace_iteration(xp, scatter, start, options.iterations)
     projected = features.dot(components)
-    explained = (projected**2).sum(axis=0) / xp.linalg.norm(features) ** 2
+    explained = (projected**2).sum(axis=0) / scatter.trace()
     return explained, components, projected
 
 

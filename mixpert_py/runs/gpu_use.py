@@ -36,7 +36,7 @@ def takes(result: Result, gpu: device.Device, backend: str | None) -> bool:
         for m, k, n, dtype in _products(site):
             # Takes no memory; only sizes are asked for.
             a, b = (np.broadcast_to(np.zeros((), dtype), shape) for shape in ((m, k), (k, n)))
-            if break_even.moving_pays(a, b, (m, k, n), SCHEME, figures, 0.0):
+            if break_even.moving_saves(a, b, (m, k, n), SCHEME, figures):
                 return True
     return False
 

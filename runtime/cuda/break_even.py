@@ -135,18 +135,35 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
     return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
 
 
-def moving_pays(
-    a: Array, b: Array, shape: Shape, scheme: str, known: Figures, starting: float
-) -> bool:
-    """Whether NumPy arrays are multiplied sooner on the device, their way there and back included.
+def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) -> float:
+    """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
+    included, than on the host; 0 where they are not.
 
-    starting: seconds until the device can begin. Its own time is left out: it computes while others
-    are moved, and is faster.
+    The device's own time is left out: it computes while others are moved, and is faster.
     """
     m, k, n = shape
     dtypes = name_of(a.dtype), name_of(b.dtype)
     wide, products = is_wide(*dtypes), real_products(*dtypes)
     moved = (a.size + b.size + m * n) * np.result_type(a, b).itemsize  # all go as the result's type
-    there = moved / known.staging + known.latency + starting
+    there = moved / known.staging + known.latency
     here = 2 * m * n * k * products / known.host * (2 if wide else 1)
-    return there * SAFETY < here and known.faster(scheme, a.shape, b.shape, wide, 0, products)
+    saved = max(here - there * SAFETY, 0.0)
+    return saved if saved and known.faster(scheme, a.shape, b.shape, wide, 0, products) else 0.0
+
+
+class Start:
+    """When a program begins to use a GPU: once what it would have saved is what that takes.
+
+    So whatever products follow, they take at most twice as long as if that had been known.
+    """
+
+    def __init__(self) -> None:
+        self._missed = 0.0
+
+    def pays(self, saved: float) -> bool:
+        """Whether to begin, for a product that would be so many seconds faster."""
+        self._missed += saved
+        return saved > 0.0 and self._missed > STARTING
+
+
+start = Start()  # of this process

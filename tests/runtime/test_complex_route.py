@@ -244,5 +244,5 @@ def test_moving_counts_four_products() -> None:
     known = break_even.Figures(8e9, 0.0, 1e12, lambda *_: True)
     real, both = (np.broadcast_to(np.zeros((), t), (500, 500)) for t in "fF")
     shape = (500, 500, 500)
-    assert not break_even.moving_pays(real, real, shape, "int8x6", known, 0.0)
-    assert break_even.moving_pays(both, both, shape, "int8x6", known, 0.0)
+    assert not break_even.moving_saves(real, real, shape, "int8x6", known)
+    assert break_even.moving_saves(both, both, shape, "int8x6", known)

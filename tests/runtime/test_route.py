@@ -1,6 +1,7 @@
 """Who multiplies arrays of a GPU, and NumPy's where there is one: on a GPU that is not there."""
 
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import dispatch
-from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda import break_even, device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.tracing.trace import Reason, SiteTrace, Trace
@@ -382,11 +383,24 @@ def test_a_moved_product_takes_its_out() -> None:
 def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(__import__("sys").modules, "cupy")
+    monkeypatch.delitem(sys.modules, "cupy")
     monkeypatch.setattr(gpu, "error", RuntimeError("CUDA was asked"))
     a = normal(400, 400).x
     assert ran(a, a, scheme="int8x6") == ("native", Reason.TOO_SMALL)
     assert ran(a, a) == ("native", None)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_many_products_begin_cuda_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cupy")
+    absent = device.Absent(Reason.NO_TENSOR_CORE, "none")
+    monkeypatch.setattr(device, "find", lambda: absent)
+    monkeypatch.setattr(break_even, "start", break_even.Start())
+    a = normal(400, 400).x
+    saved = break_even.moving_saves(a, a, (400,) * 3, "int8x6", break_even.figures(""))
+    monkeypatch.setattr(break_even, "STARTING", 2.5 * saved)
+    said = [ran(a, a, scheme="int8x6")[1] for _ in range(4)]
+    assert said == [Reason.TOO_SMALL] * 2 + [Reason.NO_TENSOR_CORE] * 2
 
 
 @pytest.mark.usefixtures("gpu")

@@ -35,10 +35,18 @@ class TestGaussianProcess:
             kernel = self.gp["kernel"](np, spectra, spectra)
         return kernel + options.noise**2 * np.eye(256), measured
 
-    @pytest.mark.parametrize("scheme", ["int8x1", "int8x3"])
-    def test_a_covariance_of_few_slices_is_not_definite(self, scheme: str) -> None:
+    def test_a_covariance_of_few_slices_is_not_definite(self) -> None:
         with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
-            self.gp["learn"](np, *self.covariance(scheme))
+            self.gp["learn"](np, *self.covariance("int8x3"))
+
+    @pytest.mark.parametrize("corner", [16, 48, 100])
+    def test_the_factor_is_inverted_by_halves_of_any_size(self, corner: int) -> None:
+        covariance, _ = self.covariance("native")
+        covariance += np.eye(256)
+        exact = np.linalg.inv(np.linalg.cholesky(covariance))
+        found = np.zeros_like(exact)
+        self.gp["invert_factor"](np, covariance, found, corner)
+        np.testing.assert_allclose(found, exact, atol=1e-12)
 
     @pytest.mark.parametrize("scheme", ["int8x6", "int8x10"])
     def test_with_more_of_them_it_is(self, scheme: str) -> None:

@@ -68,7 +68,7 @@ APPS: Mapping[str, App] = {
             "relative residual",
             "--dtype float32 --size 96 --block 48 --strip 24",
             "--dtype float32 --size 40960 --block 2048 --strip 512",
-            host="--size 28672 --block 4096 --strip 1024",
+            host="--size 40960 --block 4096 --strip 512",
         ),
         App(
             "hpl-ai",
@@ -106,18 +106,18 @@ APPS: Mapping[str, App] = {
             "pca",
             "reconstruction error",
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
-            "--dtype float32 --random 262144 4096 --components 512",
-            host="--random 262144 4096 --components 1024 --iterations 3",
+            "--dtype float32 --random 262144 4096 --components 512 --iterations 4",
+            host="--random 262144 4096 --components 256 --iterations 3",
         ),
         App(
             "gp",
             "gp",
             "root mean square error",
             "--dtype float32 --noise 1 --size 128 --asked 64 --channels 64",
-            "--dtype float32 --noise 3 --size 16384 --asked 32768",
+            "--dtype float32 --length 0.3 --noise 3 --size 16384 --asked 32768",
             # The mean does not show what lowered products make of the variance.
             judged=2,
-            host="--noise 3 --size 12288 --asked 16384",
+            host="--length 0.3 --noise 3 --size 20480 --asked 32768",
         ),
         App(
             "circuit",

@@ -113,11 +113,11 @@ samples/knn_digits.py
 """,
     "pca": """\
 samples/pca.py
-   line   function            expression                   feeds  cycle
-───────────────────────────────────────────────────────────────────────
-1  35:12  random_features     (amounts * strength) @ turn  2–4
-2  42:18  subspace_iteration  x @ basis                    3      2, 3
-3  43:33  subspace_iteration  xp.matmul(x.T, scores)       2, 4   2, 3
+   line   function            expression                       feeds  cycle
+───────────────────────────────────────────────────────────────────────────
+1  35:12  random_features     (amounts * strength) @ turn      2–4
+2  42:33  subspace_iteration  scatter @ basis                  2, 4   2
+3  79:15  work                xp.matmul(features.T, features)  2
 4  81:17  work                features.dot(components)
 
 4 operators, 6 edges, 1 cycle

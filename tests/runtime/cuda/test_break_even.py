@@ -10,8 +10,10 @@ import pytest
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.cuda.break_even import (
     SHIPPED,
+    STARTING,
+    Start,
     figures,
-    moving_pays,
+    moving_saves,
     small_pays,
     tiny_pays,
 )
@@ -130,25 +132,27 @@ def test_a_file_that_is_none_of_ours_is_as_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "starting", "dtype", "pays"),
-    [
-        (8192, 0.0, np.float32, True),
-        (8192, 3.0, np.float32, False),
-        (16384, 3.0, np.float32, True),
-        (1024, 0.0, np.float32, False),
-        (16384, 3.0, np.float64, True),
-    ],
+    ("size", "dtype", "seconds"),
+    [(8192, np.float32, 0.79), (1024, np.float32, 0.0), (16384, np.float64, 13.69)],
 )
-def test_what_is_worth_moving(size: int, starting: float, dtype: type, pays: bool) -> None:
+def test_what_is_worth_moving(size: int, dtype: type, seconds: float) -> None:
     a = np.broadcast_to(dtype(0), (size, size))
     known = pays_from(1e6, 30, staging=8e9, host=1.2e12)
-    assert moving_pays(a, a, (size,) * 3, "int8x6", known, starting) is pays
+    saved = moving_saves(a, a, (size,) * 3, "int8x6", known)
+    assert saved == pytest.approx(seconds, abs=0.01)
+
+
+def test_a_gpu_begins_once_it_would_have_saved_as_much() -> None:
+    start = Start()
+    assert [start.pays(0.4 * STARTING) for _ in range(4)] == [False, False, True, True]
+    assert not start.pays(0.0)
+    assert Start().pays(1.1 * STARTING)
 
 
 def test_a_product_that_is_quicker_than_any_way_there_stays() -> None:
     a = np.broadcast_to(np.float32(0), (512, 512))
     pays = [
-        moving_pays(a, a, (512,) * 3, "int8x6", pays_from(1, staging=5e10, latency=latency), 0.0)
+        moving_saves(a, a, (512,) * 3, "int8x6", pays_from(1, staging=5e10, latency=latency)) > 0
         for latency in (0.0, figures(H200).latency)
     ]
     assert pays == [True, False]
@@ -161,12 +165,12 @@ def test_operands_are_moved_as_the_results_type(order: int) -> None:
     edge = 1.2 * 3 * 2048**2 * 8 / (4 * 2048**3 / 1e12)
     for staging, pays in ((0.99 * edge, False), (1.01 * edge, True)):
         known = pays_from(1, staging=staging)
-        assert moving_pays(a, b, (2048,) * 3, "int8x6", known, 0.0) is pays
+        assert (moving_saves(a, b, (2048,) * 3, "int8x6", known) > 0) is pays
 
 
 def test_what_does_not_pay_on_the_device_is_not_moved() -> None:
     a = np.broadcast_to(np.float32(0), (16384, 16384))
-    assert not moving_pays(a, a, (16384,) * 3, "int8x6", pays_from(1e15), 0.0)
+    assert moving_saves(a, a, (16384,) * 3, "int8x6", pays_from(1e15)) == 0.0
 
 
 @pytest.mark.parametrize(
