@@ -4,8 +4,10 @@ CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, ke
 sources change, and loaded by CuPy, so that a process that finds them imports no Numba.
 """
 
+import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
@@ -157,20 +159,33 @@ def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: 
     function, signature = getattr(import_module(module), factory)(*constants)
     cc = (int(capability[:-1]), int(capability[-1]))
     try:
-        ptx, _ = cuda.compile(
-            function,
-            signature,
-            cc=cc,
-            device=False,
-            abi="numba",
-            output="ptx",
-            launch_bounds=getattr(function, "launch_bounds", None),
-        )
+        with no_garbage_collected():
+            ptx, _ = cuda.compile(
+                function,
+                signature,
+                cc=cc,
+                device=False,
+                abi="numba",
+                output="ptx",
+                launch_bounds=getattr(function, "launch_bounds", None),
+            )
     # A library that is missing is a RuntimeError, or an ImportError, depending on which.
     except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
         raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
     ptx = ptx if isinstance(ptx, bytes) else ptx.encode()
     return clustered(ptx, getattr(function, "cluster", 0))
+
+
+@contextmanager
+def no_garbage_collected() -> Iterator[None]:
+    """The compiler makes so many objects that looking for cycles takes a quarter of its time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def kept(place: bytes, make: Callable[[], bytes]) -> bytes:

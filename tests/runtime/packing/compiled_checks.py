@@ -3,7 +3,6 @@
 Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 """
 
-import gc
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from numba import cuda
 from numba.cuda import dispatcher
 
+from mixpert_py.runtime.kernels.compile import no_garbage_collected
 from mixpert_py.runtime.packing.layout import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side
@@ -53,16 +53,6 @@ def no_device_needed() -> Iterator[None]:
     device = SimpleNamespace(compute_capability=CAPABILITY)
     with mock.patch.object(dispatcher, "get_current_device", return_value=device):
         yield
-
-
-@contextmanager
-def no_garbage_collected() -> Iterator[None]:
-    """The compiler makes so many objects that looking for cycles takes a fifth of its time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def compiled(function: Any, arguments: tuple[object, ...]) -> str:
