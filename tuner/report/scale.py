@@ -49,7 +49,7 @@ class LogScale:
 
 def tick_text(value: float) -> str:
     """A tick as short as it goes: 1e-5, 0.2, 500."""
-    if 1e-3 <= value < 1e5:
+    if 1e-3 <= value < 1e6:
         return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     mantissa, _, power = f"{value:e}".partition("e")
     return f"{float(mantissa):g}e{int(power)}"

@@ -95,7 +95,6 @@ def _plane(records: Sequence[Record], device: str, colors: Mapping[str, str]) ->
                 fontsize=7.0,
                 color=colors[modes.TUNED],
             )
-    axes.set_xscale("log")
     axes.set_yscale("log")
     axes.invert_yaxis()
     axes.set_xlabel("times as fast as cuBLAS FP32 → faster")

@@ -43,7 +43,15 @@ def test_ticks(values: list[float], ticks: list[float]) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1e-5, "1e-5"), (0.2, "0.2"), (500, "500"), (2e4, "20,000"), (2e8, "2e8"), (1.5e-7, "1.5e-7")],
+    [
+        (1e-5, "1e-5"),
+        (0.2, "0.2"),
+        (500, "500"),
+        (2e4, "20,000"),
+        (2**18, "262,144"),
+        (2e8, "2e8"),
+        (1.5e-7, "1.5e-7"),
+    ],
 )
 def test_tick_text(value: float, text: str) -> None:
     assert tick_text(value) == text
