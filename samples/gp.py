@@ -70,7 +70,9 @@ def parsed(arguments=None):
     parser.add_argument("--size", type=int, default=2048, help="number of known mixtures")
     parser.add_argument("--asked", type=int, default=1024, help="number of mixtures held out")
     parser.add_argument("--channels", type=int, default=512, help="of each spectrum")
-    parser.add_argument("--length", type=float, default=1.5, help="of the kernel, in deviations")
+    parser.add_argument(
+        "--length", type=float, default=1.5, help="scale of the kernel, in deviations of spectra"
+    )
     parser.add_argument("--noise", type=float, default=0.01, help="of each measurement")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
