@@ -153,12 +153,13 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return Reason.NO_TENSOR_CORE
     if backend is None:  # by figures of any device, before one is looked for
         saved = _saved(call, shape, scheme, break_even.SHIPPED)
-        if not (saved if "cupy" in sys.modules else break_even.start.pays(saved)):
+        pays = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
+        if not pays:
             return Reason.TOO_SMALL
     found = device.find()
     if isinstance(found, device.Absent):
         return found.reason
-    pays = backend or _saved(call, shape, scheme, found.name)
+    pays = backend is not None or _saved(call, shape, scheme, found.name) > 0.0
     return None if pays else Reason.TOO_SMALL
 
 

@@ -22,6 +22,7 @@ def kernel(xp, x, y):
     near = xp.matmul(x, y.T)
     near -= 0.5 * (x**2).sum(axis=1)[:, None]
     near -= 0.5 * (y**2).sum(axis=1)
+    xp.minimum(near, 0.0, out=near)
     return xp.exp(near, out=near)
 
 

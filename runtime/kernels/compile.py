@@ -151,33 +151,38 @@ def _expanded(file: str, package: str) -> str:
 def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
     """The PTX of a Numba factory's kernel, as `numba_kernel` takes it. Raises DeviceError."""
     try:
-        from numba import cuda
         from numba.core.errors import NumbaError
         from numba.cuda.cudadrv.error import NvvmError
     except ImportError as error:
         raise DeviceError(f"kernel {factory!r}: numba-cuda cannot be imported ({error})") from error
     function, signature = getattr(import_module(module), factory)(*constants)
-    cc = (int(capability[:-1]), int(capability[-1]))
     try:
-        with no_garbage_collected():
-            ptx, _ = cuda.compile(
-                function,
-                signature,
-                cc=cc,
-                device=False,
-                abi="numba",
-                output="ptx",
-                launch_bounds=getattr(function, "launch_bounds", None),
-            )
+        ptx = ptx_of(function, signature, capability)
     # A library that is missing is a RuntimeError, or an ImportError, depending on which.
     except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
         raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
-    ptx = ptx if isinstance(ptx, bytes) else ptx.encode()
     return clustered(ptx, getattr(function, "cluster", 0))
 
 
+def ptx_of(function: Any, signature: tuple[Any, ...], capability: str) -> bytes:
+    """What Numba makes of a kernel, as its factory gives it; raises what Numba does."""
+    from numba import cuda
+
+    with _no_garbage_collected():
+        ptx, _ = cuda.compile(
+            function,
+            signature,
+            cc=(int(capability[:-1]), int(capability[-1])),
+            device=False,
+            abi="numba",
+            output="ptx",
+            launch_bounds=getattr(function, "launch_bounds", None),
+        )
+    return ptx if isinstance(ptx, bytes) else ptx.encode()
+
+
 @contextmanager
-def no_garbage_collected() -> Iterator[None]:
+def _no_garbage_collected() -> Iterator[None]:
     """The compiler makes so many objects that looking for cycles takes a quarter of its time."""
     collects = gc.isenabled()
     gc.disable()

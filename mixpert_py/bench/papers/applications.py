@@ -18,6 +18,7 @@ COLUMNS = (
     TIMES,
     ERROR,
 )
+FEW = 4  # applications, from which on they are counted, not named
 PICTURE = Lines(TIMES, ERROR, joined=False)
 
 
@@ -42,10 +43,12 @@ def applications(*names: str) -> Measure:
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """Geometric means over the applications."""
+    """Geometric means, and over which applications."""
+    apps = list(dict.fromkeys(row["app"] for row in rows))
+    over = ", ".join(apps) if len(apps) < FEW else f"{len(apps)} applications"
     said = []
     for mode in (modes.FAITHFUL, modes.TUNED):
         times = [row["times"] for row in rows if row["name"] == mode and row["times"]]
         if times:
             said.append(f"{mode} {geometric_mean(times):.2f}×")
-    return f"{', '.join(said)} cuBLAS FP32 (geometric mean)"
+    return f"{', '.join(said)} cuBLAS FP32 (geometric mean, {over})"

@@ -255,7 +255,10 @@ def test_applications_are_those_of_their_benchmark(
     told = {"app": "knn", "name": "tuned", "error": 1e-5, "seconds": 1e-3}
     assert found[2] == {**told, "times": pytest.approx(4)}
     assert exhibit.headline is not None
-    assert exhibit.headline(found) == "faithful 2.00×, tuned 4.00× cuBLAS FP32 (geometric mean)"
+    said = "faithful 2.00×, tuned 4.00× cuBLAS FP32 (geometric mean, {})"
+    assert exhibit.headline(found) == said.format("knn")
+    many = [{**row, "app": f"{row['app']} {i}"} for i in range(5) for row in found]
+    assert exhibit.headline(many) == said.format("5 applications")
     assert len(rows("mixpert-applications", reference)) == 6
 
 

@@ -14,10 +14,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from numba import cuda
 from numba.cuda import dispatcher
 
-from mixpert_py.runtime.kernels.compile import no_garbage_collected
+from mixpert_py.runtime.kernels.compile import ptx_of
 from mixpert_py.runtime.packing.layout import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side
@@ -26,7 +25,7 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.every_check import EVERY_CHECK
 
-CAPABILITY = (9, 0)
+CAPABILITY = "90"
 LEAN = 128  # registers of a thread: 512 share 65536. Kernels that need more run 256
 
 # Two operands alike, or not; digits alone, of groups, and floats; either size in memory; with norms
@@ -50,24 +49,15 @@ REPAIR = [("float32", "float64", "float64"), *[("float32",) * 3] * EVERY_CHECK]
 @contextmanager
 def no_device_needed() -> Iterator[None]:
     """Functions that kernels call are compiled for the device that is there, whatever is asked."""
-    device = SimpleNamespace(compute_capability=CAPABILITY)
+    device = SimpleNamespace(compute_capability=tuple(map(int, CAPABILITY)))
     with mock.patch.object(dispatcher, "get_current_device", return_value=device):
         yield
 
 
 def compiled(function: Any, arguments: tuple[object, ...]) -> str:
     """PTX."""
-    with no_device_needed(), no_garbage_collected():
-        ptx, _ = cuda.compile(
-            function,
-            arguments,
-            cc=CAPABILITY,
-            device=False,
-            abi="numba",
-            output="ptx",
-            launch_bounds=getattr(function, "launch_bounds", None),
-        )
-    return ptx if isinstance(ptx, str) else ptx.decode()
+    with no_device_needed():
+        return ptx_of(function, arguments, CAPABILITY).decode()
 
 
 def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
