@@ -8,7 +8,7 @@ from typing import TypeVar
 from mixpert_py.passes.edit import Edit
 from mixpert_py.passes.product import Product
 from mixpert_py.passes.source import Source, preorder
-from mixpert_py.passes.spellings import Spelling, at_assign
+from mixpert_py.passes.spellings import Spelling, target
 from mixpert_py.passes.tail import OURS, Setting, site_of
 from mixpert_py.passes.tail import write as write_tail
 
@@ -70,7 +70,7 @@ class Substitute(ast.NodeTransformer):
             keywords.append(here(ast.keyword("native", native)))
         function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
         call = ast.copy_location(ast.Call(function, operands, keywords), node)
-        return at_assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
+        return target.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
 
 class Restore(ast.NodeTransformer):
@@ -115,7 +115,7 @@ def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
         for node in preorder(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and (_is_name(node.func.value, name) or at_assign.written_target(node, name))
+        and (_is_name(node.func.value, name) or target.written(node, name))
         and site_of(node) is not None
     }
 

@@ -39,10 +39,10 @@ def factorize(xp, matrix, block, strip):
         # Look-ahead: the block that is factored next comes first, then all the others.
         panel = a[width:]
         for ahead in blocks[at + 1 : at + 2]:
-            ahead -= xp.dot(panel, panel[:block].T)
+            ahead -= panel @ panel[:block].T
         for later in blocks[at + 2 :]:
             panel = panel[block:]
-            later -= panel.dot(panel[:block].T)
+            later -= panel @ panel[:block].T
 
     factor = xp.zeros(matrix.shape, matrix.dtype)
     for left, a in zip(lefts, blocks, strict=True):

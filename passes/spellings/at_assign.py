@@ -1,21 +1,18 @@
-"""`x @= b` → `x = _mixpert.imatmul(x, b)`, `o.x[i] @= b` → `_mixpert.target(o.x)[i].imatmul(b)`.
-
-Both evaluate what the statement evaluates, once and in its order.
-"""
+"""`x @= b` → `x = _mixpert.imatmul(x, b)`, `o.x[i] @= b` → `_mixpert.target(o.x)[i].imatmul(b)`."""
 
 import ast
 
-from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, without_comments
+from mixpert_py.passes.edit import Edit
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.gap import assignment_to_beside, beside_to_assignment
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings import target
 from mixpert_py.passes.tail import Tail
 
 NAME = "at_assign"
 WORDS = frozenset[str]()
 RUNTIME = "imatmul"
-TARGET = "target"
 
 
 def find(node: ast.AST, scope: Scope) -> Found | None:
@@ -26,7 +23,7 @@ def find(node: ast.AST, scope: Scope) -> Found | None:
 
 
 def _reason(node: ast.AugAssign) -> str | None:
-    if (node.lineno, node.col_offset) != (node.target.lineno, node.target.col_offset):
+    if not target.is_plain(node):
         return "brackets around the target"
     if isinstance(node.value, ast.Tuple | ast.Yield | ast.YieldFrom):
         return "an operand that a call would take apart"
@@ -42,26 +39,10 @@ def operands(node: ast.AST) -> tuple[ast.expr, ...]:
 def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
     """The operands stay where they are; the spaces of `@=` go beside the tail's first `=`."""
     assert isinstance(node, ast.AugAssign)
-    start, end = source.span(node)
-    left, right = source.span(node.target)[1], source.span(node.value)[0]
-    right = before_brackets(source.text, left, right)
-    beside = assignment_to_beside(source.text[left:right])
+    end, left = source.span(node)[1], source.span(node.target)[1]
+    beside = assignment_to_beside(source.text[left : target.value_start(node, source)])
     tail = tail.replace("=", "=".join(beside), 1)
-    last = Edit(end, end, f"{tail})", False, depth)
-    if isinstance(node.target, ast.Name):
-        name = source.text[start:left]
-        return [Edit(left, right, f" = {call}({name}, ", False, depth), last]
-    owner = source.span(node.target.value)[1]
-    sign = "." if isinstance(node.target, ast.Attribute) else "["
-    owner = after_brackets(
-        source.text, owner, owner + without_comments(source.text[owner:left]).index(sign)
-    )
-    return [
-        Edit(start, start, f"{call.removesuffix(RUNTIME)}{TARGET}(", True, depth),
-        Edit(owner, owner, ")", False, depth),
-        Edit(left, right, f".{RUNTIME}(", False, depth),
-        last,
-    ]
+    return [*target.edits(node, source, call, depth), Edit(end, end, f"{tail})", False, depth)]
 
 
 def native(node: ast.AST) -> ast.expr | None:
@@ -70,63 +51,15 @@ def native(node: ast.AST) -> ast.expr | None:
 
 
 def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-    """The runtime call's arguments; `statement` makes the rest."""
+    """The runtime call's arguments; `target.statement` makes the rest."""
     assert isinstance(node, ast.AugAssign)
     return [node.target, node.value], []
 
 
-def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
-    """The statement in place of a product, made of the call that has its arguments."""
-    target, *values = call.args
-    if isinstance(target, ast.Name):
-        call.args[0] = ast.copy_location(ast.Name(target.id, ast.Load()), target)
-        return ast.copy_location(ast.Assign([target], call), node)
-    assert isinstance(target, ast.Attribute | ast.Subscript)
-    assert isinstance(call.func, ast.Attribute)
-    owner = target.value
-    function = ast.copy_location(ast.Attribute(call.func.value, TARGET, ast.Load()), owner)
-    target.value = ast.copy_location(ast.Call(function, [owner], []), owner)
-    target.ctx = ast.Load()
-    call.func = ast.copy_location(ast.Attribute(target, RUNTIME, ast.Load()), node)
-    call.args = values
-    return ast.copy_location(ast.Expr(call), node)
-
-
-def written_target(call: ast.Call, name: str) -> ast.Call | None:
-    """The call `_mixpert.target(o)` in `_mixpert.target(o).x.imatmul(b)`."""
-    match call.func:
-        case ast.Attribute(
-            value=ast.Attribute(value=ast.Call() as inner)
-            | ast.Subscript(value=ast.Call() as inner),
-            attr=word,
-        ) if word == RUNTIME:
-            if _is_target(inner, name):
-                return inner
-    return None
-
-
-def _is_target(call: ast.Call, name: str) -> bool:
-    match call:
-        case ast.Call(
-            func=ast.Attribute(value=ast.Name(id=runtime), attr=word), args=[_], keywords=[]
-        ):
-            return runtime == name and word == TARGET
-    return False
-
-
 def restore(call: ast.Call) -> ast.AugAssign:
     """The statement that a runtime call, without its own keywords, was made from."""
-    target: ast.expr
-    assert isinstance(call.func, ast.Attribute)
-    if len(call.args) == 2:
-        target, value = call.args
-    else:
-        target, (value,) = call.func.value, call.args
-        if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.value, ast.Call):
-            target.value = target.value.args[0]
-    assert isinstance(target, ast.Name | ast.Attribute | ast.Subscript)
-    target.ctx = ast.Store()
-    return ast.AugAssign(target, ast.MatMult(), value)
+    place, (value,) = target.restored(call)
+    return ast.AugAssign(place, ast.MatMult(), value)
 
 
 def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
@@ -134,26 +67,8 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
     if tail.native or any(keyword.arg is None for keyword in call.keywords):
         return None
     assert isinstance(call.func, ast.Attribute)
-    start, end = source.span(call)
-    right = before_brackets(
-        source.text, source.span(call.func)[1] + 1, source.span(call.args[-1])[0]
-    )
-    gap = beside_to_assignment(tail.beside)
-    last = Edit(tail.start, end, "", False, 0)
-    if len(call.args) == 2 and isinstance(call.args[0], ast.Name):
-        left = start - len(" = ")
-        comma = source.span(call.args[0])[1]
-        right = before_brackets(source.text, comma, source.span(call.args[1])[0])
-        return [Edit(left, right, gap, False, 0), last]
-    place = call.func.value
-    if len(call.args) != 1 or not isinstance(place, ast.Attribute | ast.Subscript):
+    if len(call.args) != 1 + isinstance(call.func.value, ast.Name):
         return None
-    assert isinstance(place.value, ast.Call)
-    behind = source.span(place.value.func)[1] + 1
-    closing = source.span(place.value)[1]
-    return [
-        Edit(start, behind, "", True, 0),
-        Edit(closing - 1, closing, "", False, 0),
-        Edit(source.span(place)[1], right, gap, False, 0),
-        last,
-    ]
+    first = target.undo(call, source, beside_to_assignment(tail.beside))
+    last = Edit(tail.start, source.span(call)[1], "", False, 0)
+    return None if first is None else [*first, last]

@@ -1,5 +1,6 @@
 """`alpha * (a @ b) + beta * c` → `_mixpert.fused(alpha, (a, b), beta, c, form="alpha*ab+beta*c")`,
-`c += a @ b` → `c = _mixpert.fused(c, a, b, form="c+=ab")`: only where the user asks for it.
+`c += a @ b` → `c = _mixpert.fused(c, a, b, form="c+=ab")`, `o[i] += a @ b` →
+`_mixpert.target(o)[i].fused(a, b, form="c+=ab")`: only where the user asks for it.
 
 The site is that of the product inside. A call has its arguments evaluated before it multiplies: so
 what stands behind the product must be names and numbers, which nothing that happens meanwhile can
@@ -28,6 +29,7 @@ from mixpert_py.passes.gap import (
 )
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings import target
 from mixpert_py.passes.tail import Tail
 
 NAME = "fused"
@@ -61,8 +63,8 @@ def read(node: ast.AST) -> Fused | None:
     """What a node fuses; None if it is to be left as it is."""
     if isinstance(node, ast.AugAssign):
         sign, product = SIGNS.get(type(node.op)), _product(node.value)
-        plain = isinstance(node.target, ast.Name) and _start(node) == _start(node.target)
-        if sign is None or product is None or not plain or _end(node) != _end(node.value):
+        whole = target.is_plain(node) and _end(node) == _end(node.value)
+        if sign is None or product is None or not whole:
             return None
         return Fused(f"c{sign}={product[0]}", product[1], node.target, node.value)
     if not isinstance(node, ast.BinOp) or type(node.op) not in SIGNS:
@@ -165,13 +167,10 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     made = [_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)]
     tail = f', form="{fused.form}"{tail}'
     if isinstance(node, ast.AugAssign):
-        left, right = source.span(node.target)[1], source.span(node.value)[0]
-        right = before_brackets(source.text, left, right)
-        sign = f"{SIGNS[type(node.op)]}="
-        beside = assignment_to_beside(source.text[left:right], sign)
+        gap = source.text[source.span(node.target)[1] : target.value_start(node, source)]
+        beside = assignment_to_beside(gap, f"{SIGNS[type(node.op)]}=")
         tail = tail.replace("site=", f"site{'='.join(beside)}", 1)
-        target = source.text[start:left]
-        made.append(Edit(left, right, f" = {call}({target}, ", False, depth))
+        made += target.edits(node, source, call, depth)
     else:
         sign = SIGNS[type(node.op)]
         made.append(_comma(source, node.left, node.right, sign, depth))
@@ -204,13 +203,12 @@ def restore(call: ast.Call) -> ast.expr | ast.AugAssign:
     """The sum that a runtime call, without its own keywords, was made from."""
     found = FORM.fullmatch(_form(call))
     assert found is not None
-    waiting = list(call.args)
-    first, second = _term(found["first"], waiting), _term(found["second"], waiting)
     operator = OPERATORS[found["sign"][0]]
     if found["sign"].endswith("="):
-        assert isinstance(first, ast.Name)
-        first.ctx = ast.Store()
-        return ast.AugAssign(first, operator, second)
+        place, waiting = target.restored(call)
+        return ast.AugAssign(place, operator, _term(found["second"], waiting))
+    waiting = list(call.args)
+    first, second = _term(found["first"], waiting), _term(found["second"], waiting)
     return ast.BinOp(first, operator, second)
 
 
@@ -245,20 +243,21 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
         return None
     if [keyword.arg for keyword in call.keywords][:2] != ["form", "site"]:
         return None
+    assert isinstance(call.func, ast.Attribute)
     start, end = source.span(call)
-    gaps = _gaps(call.args, found)
-    if gaps is None:
+    place = [] if isinstance(call.func.value, ast.Name) else [call.func.value]
+    gaps = _gaps([*place, *call.args], found)
+    if gaps is None or (place and not found["sign"].endswith("=")):
         return None
-    last = Edit(begin, end, "", False, 0)
     if found["sign"].endswith("="):
-        (target, value, sign), *gaps = gaps
-        comma = source.span(target)[1]
-        right = before_brackets(source.text, comma, source.span(value)[0])
-        gap = beside_to_assignment(tail.beside, sign)
-        first = Edit(start - len(" = "), right, gap, False, 0)
+        (_, _, sign), *gaps = gaps
+        first = target.undo(call, source, beside_to_assignment(tail.beside, sign))
+        if first is None:
+            return None
     else:
-        first = without_opening(source.text, start, ast.unparse(call.func))
-    return [first, *(_operator(source, *gap) for gap in gaps), last]
+        first = [without_opening(source.text, start, ast.unparse(call.func))]
+    last = Edit(begin, end, "", False, 0)
+    return [*first, *(_operator(source, *gap) for gap in gaps), last]
 
 
 def _gaps(

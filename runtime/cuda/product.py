@@ -29,9 +29,10 @@ NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 # Multiplications from which `faithful` looks at its operands first. To wait for that takes 30 µs on
 # one machine, and 130 on another: 6 % of such a product at most.
 LOOKS = 1 << 38
-# Where K is so long that rows ruled by a few entries leave three slices, and are multiplied by
-# themselves, it looks at smaller products too. The device multiplies meanwhile, and does not wait;
-# where that was in vain, it has taken a fifth of a native product's time.
+# Where K is so long that rows ruled by a few entries lose more in three slices than an FP32 product
+# does, or leave them and are multiplied by themselves, it looks at smaller products too. The device
+# multiplies meanwhile, and does not wait; where that was in vain, it has taken a fifth of a native
+# product's time.
 LONG, LOOKS_AT_LONG = 3000, 1 << 35
 
 # (device, scheme) → what was said when it did not compile: asking again would take as long.

@@ -1,7 +1,8 @@
 """`imatmul`: `a @= b`, under the scheme that is in force for this call.
 
 A rewritten `a @= b` is `a = imatmul(a, b)`; a rewritten `owner.name[key] @= b` is
-`target(owner.name)[key].imatmul(b)`, which reads and writes the place as the statement did.
+`target(owner.name)[key].imatmul(b)`, which reads and writes the place as the statement did. So does
+`target(owner.name)[key].fused(a, b, form="c+=ab")`, a rewritten `owner.name[key] += a @ b`.
 """
 
 import operator
@@ -15,6 +16,7 @@ from mixpert_py.runtime.call import Call, Native, Wish, is_dask, matmul_shape
 from mixpert_py.runtime.cuda.foreign import may_be_on_device
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
+from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.spellings.rearranged import not_rearranged
 from mixpert_py.runtime.tracing.trace import Reason
 
@@ -61,7 +63,7 @@ def _product(a: Any, b: Any, *, out: Any = None) -> Any:
 
 
 def target(owner: Any) -> "_Owner":
-    """An object whose attributes and elements are places that `imatmul` writes to."""
+    """An object whose attributes and elements are places that `imatmul` and `fused` write to."""
     return _Owner(owner)
 
 
@@ -101,3 +103,23 @@ class _Place:
         """`place @= b`. Arguments as in the function `imatmul`."""
         product = imatmul(self._value, b, scheme=scheme, backend=backend, site=site, block=block)
         self._store(product)
+
+    def fused(
+        self,
+        *operands: Any,
+        form: str,
+        scheme: str | None = None,
+        backend: str | None = None,
+        site: str | None = None,
+        block: int | None = None,
+    ) -> None:
+        """`place += a @ b`, say. Arguments as in the function `fused`, without c."""
+        found = fused(
+            *(self._value, *operands),
+            form=form,
+            scheme=scheme,
+            backend=backend,
+            site=site,
+            block=block,
+        )
+        self._store(found)

@@ -42,6 +42,13 @@ FUSED = [
     ("assign", "c += a @ b", 'c = M.fused(c, a, b, form="c+=ab", @0)'),
     ("assign-minus", "é  -=\t2 * (a@f(b)) # c",
      'é = M.fused(é, 2, (a,f(b)), form="c-=alpha*ab", site  =\t@ID) # c'),
+    ("attribute", "c.x += a @ b", 'M.target(c).x.fused(a, b, form="c+=ab", @0)'),
+    ("element", "c[i:, f(2)]  -=\ta@b.T # c",
+     'M.target(c)[i:, f(2)].fused(a,b.T, form="c-=ab", site  =\t@ID) # c'),
+    ("element-alpha", "(c).x[0] -= 2 * (a @ (b))",
+     'M.target((c).x)[0].fused(2, (a, (b)), form="c-=alpha*ab", @0)'),
+    ("product-in-element", "c[x @ y] += a @ b",
+     'M.target(c)[M.matmul(x, y, @0)].fused(a, b, form="c+=ab", @0)'),
     ("assign-sum", "c += x + a @ b", 'c += M.fused(x, a, b, form="c+ab", @0)'),
 ]  # fmt: skip
 
@@ -78,9 +85,8 @@ def test_fused(program: str, expected: str) -> None:
         "c += (a @ b)",
         "c += a @ b, d",
         "c *= a @ b",
-        "c.x += a @ b",
-        "c[0] += a @ b",
         "(c) += a @ b",
+        "(c[0]) += a @ b",
         "z = f'{a @ b + c}'",
         "def f(x: A @ B + C): c @ d",
     ],
@@ -127,7 +133,8 @@ def test_every_gap_comes_back(data: st.DataObject) -> None:
         text = text.replace("{g}", data.draw(GAPS), 1)
     fuse(f"z = ({text})\n")
     spaces = data.draw(st.sampled_from(["", " ", "\t", "\\\n "]))
-    fuse(f"c{spaces}+={spaces}a @ ({text})")
+    place = data.draw(st.sampled_from(["c", "c.x", "(c)[i]", "f( c ) .x [ 1: ]"]))
+    fuse(f"{place}{spaces}+={spaces}a @ ({text})")
 
 
 def test_a_call_that_was_changed_stays() -> None:
@@ -143,3 +150,21 @@ def test_a_call_that_was_changed_stays() -> None:
         changed = written.replace(old, new)
         assert changed != written
         assert restore(changed, "m").source == changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"c-=ab"', b'"c+=alpha*ab"'),
+        (b'"c-=ab"', b'"c-ab"'),
+        (b"a, b, ", b"a, "),
+        (b"a, b, ", b"a, b, c, "),
+        (b"target(c)", b"target(*c)"),
+        (b"[1]", b""),
+    ],
+)
+def test_a_changed_call_of_a_place_stays(old: bytes, new: bytes) -> None:
+    written = rewrite(b"c[1] -= a @ b\n", "m", fuse=True)
+    changed = written.replace(old, new)
+    assert changed != written
+    assert restore(changed, "m").source == changed

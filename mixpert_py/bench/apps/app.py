@@ -107,7 +107,7 @@ APPS: Mapping[str, App] = {
             "reconstruction error",
             "--dtype float32 --random 256 64 --components 8 --iterations 4",
             "--dtype float32 --random 262144 4096 --components 512 --iterations 4",
-            host="--random 262144 4096 --components 256 --iterations 3",
+            host="--random 98304 8192 --components 256 --iterations 3",
         ),
         App(
             "gp",
@@ -117,7 +117,7 @@ APPS: Mapping[str, App] = {
             "--dtype float32 --length 0.3 --noise 3 --size 16384 --asked 32768",
             # The mean does not show what lowered products make of the variance.
             judged=2,
-            host="--length 0.3 --noise 3 --size 20480 --asked 32768",
+            host="--length 0.3 --noise 3 --size 20480 --asked 8192",
         ),
         App(
             "circuit",

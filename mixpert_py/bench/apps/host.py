@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 from mixpert_py.bench.apps import modes, tuned
@@ -14,6 +15,7 @@ from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.measurement import Measurement
 
 ROUNDS = 3
+LONG = 12.0  # seconds of rounds after which there are no more
 
 
 def measure(
@@ -38,10 +40,12 @@ def measure(
             runs, budget, place.backend, Measurement(native.wall, 0.0, spent)
         )
         force = modes.under(outcome.plan, place.backend)
-        walls = [runs.once(force)[1].wall for _ in range(ROUNDS)]
+        walls: list[float] = []
+        while len(walls) < ROUNDS and sum(walls) < LONG:
+            walls.append(runs.once(force)[1].wall)
         values, _, sites = runs.traced(replace(force, trace=Trace()))
         record |= {
-            "rewritten": sorted(walls)[ROUNDS // 2],
+            "rewritten": median(walls),
             "error": runs.error(values),
             "figure": runs.figure(values),
             "trials": trials,

@@ -17,7 +17,7 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import tables
 from mixpert_py.bench.apps.app import APPS, App, Size
 from mixpert_py.bench.apps.measure import Record
-from mixpert_py.bench.apps.process import LIMIT, apart, place
+from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, place
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
 from mixpert_py.interrupts import held
@@ -126,7 +126,7 @@ def _measure(
 ) -> None:
     """Each application in a process of its own, its record into the result."""
     for app in apps:
-        limit = min(LIMIT, end - perf_counter())
+        limit = min(HOST_LIMIT if wish.host else LIMIT, end - perf_counter())
         if limit <= 0:
             click.echo(f"{app.name}: not measured, the time given was over", err=True)
             continue

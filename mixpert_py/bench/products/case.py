@@ -90,34 +90,39 @@ class Case:
         )
 
 
-def draw(seed: int, largest: int = 4096) -> Case:
-    """The product of a seed, no dimension above `largest`."""
+def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
+    """The product of a seed, no dimension above `largest`.
+
+    kinds: of so many kinds, which seeds have in turn: scheme, block, types, layouts, and the way it
+    is asked for. 0: each has its own. Nearly every new kind is a kernel to compile.
+    """
     rng = random.Random(seed)
-    scheme = rng.choice(NAMES)
+    which = random.Random(f"kind {seed % kinds}") if kinds else rng
+    scheme = which.choice(NAMES)
     entry = SCHEMES[scheme]
     takes_block = (
         isinstance(entry, Scheme) and isinstance(entry.left, Digits) and entry.left.group == 1
     )
-    block = rng.choice(BLOCKS) if takes_block and rng.random() < 0.5 else None
-    stacks = rng.choice(STACKS) if rng.random() < 0.12 else ((), ())
+    block = which.choice(BLOCKS) if takes_block and which.random() < 0.5 else None
+    stacks = which.choice(STACKS) if which.random() < 0.12 else ((), ())
     vectors = (False, False)
-    if stacks == ((), ()) and rng.random() < 0.06:
-        vectors = rng.choice(((True, False), (False, True)))
+    if stacks == ((), ()) and which.random() < 0.06:
+        vectors = which.choice(((True, False), (False, True)))
     limit = min(largest, LARGEST_OF_STACK) if stacks != ((), ()) else largest
-    dtypes = rng.choices(DTYPES, (10, 4, 1, 1))[0]
+    dtypes = which.choices(DTYPES, (10, 4, 1, 1))[0]
     left, right = (
         Side(
             COMPLEX[dtype] if is_complex else dtype,
-            rng.choice(LAYOUTS) if not vector else "C",
+            which.choice(LAYOUTS) if not vector else "C",
             stack,
             vector,
         )
         for dtype, is_complex, stack, vector in zip(
-            dtypes, _complex_sides(seed), stacks, vectors, strict=True
+            dtypes, _complex_sides(seed % kinds if kinds else seed), stacks, vectors, strict=True
         )
     )
     special: Special = rng.choices(SPECIALS, (80, 15, 5))[0]
-    way: Way = rng.choices(WAYS, (82, 6, 6, 6))[0]
+    way: Way = which.choices(WAYS, (82, 6, 6, 6))[0]
     if "kept" in way and (block is not None or True in vectors):
         way = ""  # a packed operand has its own block, and is a matrix
     return Case(

@@ -4,6 +4,13 @@ from pathlib import Path
 
 import click
 
+KINDS = click.option(
+    "--kinds",
+    default=0,
+    type=click.IntRange(0),
+    help="Draw from so many schemes with types and layouts, each kernels to compile.",
+)
+
 
 @click.command("products")
 @click.option(
@@ -12,6 +19,7 @@ import click
 @click.option("--count", default=10_000, show_default=True, help="Products in all.")
 @click.option("--seconds", default=540.0, show_default=True, help="At most, in this call.")
 @click.option("--largest", default=4096, show_default=True, type=click.IntRange(1))
+@KINDS
 @click.option("--state", "state_path", metavar="FILE", help="Go on where FILE says.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--seed", type=click.IntRange(0), help="This product alone, failed or not.")
@@ -20,6 +28,7 @@ def bench_products(
     count: int,
     seconds: float,
     largest: int,
+    kinds: int,
     state_path: str | None,
     workers: int,
     seed: int | None,
@@ -35,14 +44,14 @@ def bench_products(
     from mixpert_py.bench.products import case, examine, sweep
 
     path = Path(state_path) if state_path else None
-    state = sweep.load(path, backend, largest)
+    state = sweep.load(path, backend, largest, kinds)
     backends.backend(backend)
     if seed is not None:
-        ran, failures = examine.examine_seed(backend, seed, largest)
-        click.echo(case.draw(seed, largest))
+        ran, failures = examine.examine_seed(backend, seed, largest, kinds)
+        click.echo(case.draw(seed, largest, kinds))
         click.echo(f"ran {ran}: {'; '.join(failures) or 'holds'}")
         return int(bool(failures))
-    judge = sweep.one_by_one(backend, largest, workers)
+    judge = sweep.one_by_one(backend, largest, workers, kinds)
     sweep.sweep(judge, state, count, seconds, path, click.echo)
     click.echo(
         f"{state.next} of {count} products in {state.seconds:.0f} s, {len(state.failures)} failed"

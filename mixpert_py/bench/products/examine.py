@@ -24,9 +24,9 @@ class Outcome(NamedTuple):
     failures: list[str]
 
 
-def examine_seed(backend: str, seed: int, largest: int) -> Outcome:
+def examine_seed(backend: str, seed: int, largest: int, kinds: int = 0) -> Outcome:
     """The product of a seed, in whatever process this is."""
-    return examine(_backend(backend), draw(seed, largest))
+    return examine(_backend(backend), draw(seed, largest, kinds))
 
 
 _backend = cache(product_backend.backend)

@@ -19,12 +19,13 @@ from mixpert_py.errors import MixPertError
 
 WRITE_EVERY = 10.0  # seconds
 PATIENCE = 120.0  # seconds, of which compiling a new kernel takes some
+AHEAD = 16  # products that wait for each worker, while the first of all still compiles
 GIVE_UP = 25  # failures in a row: a device that is lost fails every product after it
 
 
 @dataclass(slots=True)
 class State:
-    """How far a sweep has come: seeds below `next` are done.
+    """How far a sweep has come: seeds below `next` are done. kinds: as `case.draw` takes it.
 
     ran: how often what made the product. failures: "case: what", one for each failed product.
     """
@@ -35,20 +36,22 @@ class State:
     seconds: float = 0.0
     ran: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    kinds: int = 0
 
 
-def load(path: Path | None, backend: str, largest: int) -> State:
+def load(path: Path | None, backend: str, largest: int, kinds: int = 0) -> State:
     """The state in a file, or a new one. Raises MixPertError for one of another sweep."""
     if path is None or not path.exists():
-        return State(backend, largest)
+        return State(backend, largest, kinds=kinds)
     try:
         record = json.loads(path.read_text("utf-8"))
         found = State(**record)
     except (ValueError, TypeError) as error:
         raise MixPertError(f"{path}: not a state of `mixpert bench products`") from error
-    if (found.backend, found.largest) != (backend, largest):
+    if (found.backend, found.largest, found.kinds) != (backend, largest, kinds):
+        kind = f", {found.kinds} kinds" if found.kinds else ""
         raise MixPertError(
-            f"{path}: of a sweep on {found.backend} up to {found.largest}; give another file"
+            f"{path}: of a sweep on {found.backend} up to {found.largest}{kind}; give another file"
         )
     return found
 
@@ -73,7 +76,7 @@ def sweep(
         state.ran[outcome.ran] = state.ran.get(outcome.ran, 0) + 1
         failing = failing + 1 if outcome.failures else 0
         if outcome.failures:
-            line = f"{draw(state.next, state.largest)}: {'; '.join(outcome.failures)}"
+            line = f"{draw(state.next, state.largest, state.kinds)}: {'; '.join(outcome.failures)}"
             state.failures.append(line)
             say(line)
         state.next += 1
@@ -88,17 +91,17 @@ def sweep(
 
 
 def one_by_one(
-    backend: str, largest: int, workers: int
+    backend: str, largest: int, workers: int, kinds: int = 0
 ) -> Callable[[Iterator[int]], Iterator[Outcome]]:
     """Examine seeds in this process, or in several: compiling kernels is most of a first sweep."""
-    work = partial(_examined, backend, largest)
+    work = partial(_examined, backend, largest, kinds)
     if workers == 1:
         return lambda seeds: map(work, seeds)
     return lambda seeds: in_processes(work, seeds, workers)
 
 
-def _examined(backend: str, largest: int, seed: int) -> Outcome:
-    return examine_seed(backend, seed, largest)
+def _examined(backend: str, largest: int, kinds: int, seed: int) -> Outcome:
+    return examine_seed(backend, seed, largest, kinds)
 
 
 def in_processes(
@@ -133,7 +136,7 @@ def in_processes(
     try:
         for seed in seeds:
             running.append((seed, pool.submit(work, seed)))
-            if len(running) > 3 * workers:
+            if len(running) > AHEAD * workers:
                 yield next_outcome()
         while running:
             yield next_outcome()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mixpert_py.bench import machine
+from mixpert_py.bench.products.command import KINDS
 
 if TYPE_CHECKING:
     from mixpert_py.bench.soak.verdict import Verdict
@@ -44,6 +45,7 @@ def _say(line: str) -> None:
 @click.option("--count", default=100_000, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=540.0, show_default=True, help="At most, in this call.")
 @click.option("--largest", default=4096, show_default=True, type=click.IntRange(1))
+@KINDS
 @STATE
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1))
 @SAVE
@@ -52,6 +54,7 @@ def soak_products(
     count: int,
     seconds: float,
     largest: int,
+    kinds: int,
     state_path: str | None,
     workers: int,
     save: bool,
@@ -64,9 +67,9 @@ def soak_products(
     from mixpert_py.bench.soak import products
 
     path = Path(state_path) if state_path else None
-    state = sweep.load(path, backend, largest)
+    state = sweep.load(path, backend, largest, kinds)
     _require(backend)
-    judge = sweep.one_by_one(backend, largest, workers)
+    judge = sweep.one_by_one(backend, largest, workers, kinds)
     sweep.sweep(judge, state, count, seconds, path, _say)
     return _end(products.verdict(state, count), save)
 
@@ -108,6 +111,7 @@ def soak_load(
 @click.option("--different", default=250, show_default=True, help="Of these at random.")
 @click.option("--seconds", default=450.0, show_default=True, help="At most; half of them alone.")
 @click.option("--largest", type=click.IntRange(1), help="Default: 1024 on a GPU, else 96.")
+@KINDS
 @SAVE
 def soak_threads(
     backend: str,
@@ -116,6 +120,7 @@ def soak_threads(
     different: int,
     seconds: float,
     largest: int | None,
+    kinds: int,
     save: bool,
 ) -> int:
     """Threads that multiply at once.
@@ -127,7 +132,7 @@ def soak_threads(
 
     chosen = backends.backend(backend)
     largest = largest or (1024 if backend == "cuda" else 96)
-    found = gate.gate(chosen, threads, count, different, seconds, largest, _say)
+    found = gate.gate(chosen, threads, count, different, seconds, largest, _say, kinds)
     return _end(found, save)
 
 

@@ -9,7 +9,9 @@ def verdict(state: State, count: int) -> Verdict:
     emulated = sum(times for name, times in state.ran.items() if not name.startswith("native"))
     return Verdict(
         "products",
-        f"{state.next:,} random products, {emulated:,} of them emulated, against FP64"
+        f"{state.next:,} random products"
+        + (f" of {state.kinds} kinds" if state.kinds else "")
+        + f", {emulated:,} of them emulated, against FP64"
         + ("" if state.next >= count else f" (of {count:,})"),
         f"{len(state.failures)} beyond the bound of their scheme",
         not state.failures and state.next >= count,
@@ -18,6 +20,7 @@ def verdict(state: State, count: int) -> Verdict:
             "ran": dict(sorted(state.ran.items(), key=lambda item: -item[1])),
             "seconds": round(state.seconds),
             "largest": state.largest,
+            "kinds": state.kinds,
             "failures": state.failures[:20],
         },
     )

@@ -51,7 +51,7 @@ def gate(cupy: Any, streams: int, rounds: int, size: int) -> Verdict:
             made += 1
             if not np.array_equal(found, expected[name][which]):
                 wrong.append(f"round {number}, {name}: {_described(found, expected[name], which)}")
-    early = seen_early(cupy, lanes[0], lanes[1], spin)
+    early = seen_early(cupy, lanes, spin)
     return verdict(streams, made, wrong, early, rounds)
 
 
@@ -107,20 +107,25 @@ def late(
         yield which, name, _on_host(product)
 
 
-def seen_early(xp: Any, writer: Lane, reader: Lane, spin: Callable[[], None]) -> bool:
-    """Whether a stream that waits for nobody sees an operand as it was before a late write.
+def seen_early(xp: Any, lanes: Sequence[Lane], spin: Callable[[], None]) -> bool:
+    """Whether a stream that waits for nobody multiplies what another is yet to write over.
 
-    After the rounds: a first allocation, or the loading of a kernel, could wait for the device.
+    After the rounds: a first allocation, or the loading of a kernel, could wait for the device. By
+    several streams, since two may share a queue; by kernels, since copies do.
     """
+    make = ways(xp)[SCHEMES[0]]
+    writer, *readers = lanes
     zeros = xp.zeros_like(writer.a)
     xp.cuda.runtime.deviceSynchronize()
     with writer.stream:
         spin()
         writer.a[...] = zeros
-    with reader.stream:
-        seen = writer.a.copy()
+    seen = []
+    for reader in readers:
+        with reader.stream:
+            seen.append(make(writer.a, reader.b))
     xp.cuda.runtime.deviceSynchronize()
-    return bool(_on_host(seen).any())
+    return any(bool(_on_host(product).any()) for product in seen)
 
 
 def operands(xp: Any, size: int) -> list[tuple[Any, Any]]:

@@ -36,15 +36,16 @@ def gate(
     seconds: float,
     largest: int,
     say: Callable[[str], None],
+    kinds: int = 0,
 ) -> Verdict:
     """Random products made one after the other, then by threads, each in an order of its own.
 
-    count: products of a thread, of so many `different` ones. seconds: after these, threads begin no
-    more; after half of them, which goes by with compiling where caches are empty, nothing does that
-    is made alone.
+    count: products of a thread, of so many `different` ones. kinds: as `draw` takes it. seconds:
+    after these, threads begin no more; after half of them, which goes by with compiling where
+    caches are empty, nothing does that is made alone.
     """
     start = monotonic()
-    tasks = _tasks(backend, different, largest, start + seconds / 2)
+    tasks = _tasks(backend, different, largest, kinds, start + seconds / 2)
     say(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
     if backend.name == "cuda":
         backend.xp.cuda.Device().synchronize()  # threads have streams of their own
@@ -69,11 +70,16 @@ def gate(
     return Verdict(
         "threads",
         f"{threads} threads, {sum(made):,} products in all, of schemes, shapes, types and layouts "
-        "at random",
+        "at random" + (f", of {kinds} kinds" if kinds else ""),
         f"{len(wrong)} differ from those made one after the other",
         not wrong and (len(tasks), sum(made)) == (different, threads * count),
         on_gpu=backend.name == "cuda",
-        figures={"wrong": wrong[:MOST_SHOWN], "different": len(tasks), "largest": largest},
+        figures={
+            "wrong": wrong[:MOST_SHOWN],
+            "different": len(tasks),
+            "largest": largest,
+            "kinds": kinds,
+        },
     )
 
 
@@ -97,11 +103,11 @@ def digest(backend: Backend, case: Case, a: Array, b: Array) -> str:
         return f"{type(error).__name__}: {str(error)[:200]}"
 
 
-def _tasks(backend: Backend, count: int, largest: int, end: float) -> list[Task]:
+def _tasks(backend: Backend, count: int, largest: int, kinds: int, end: float) -> list[Task]:
     """One at least, however late it is."""
     tasks: list[Task] = []
     for seed in range(count):
-        case = draw(seed, largest)
+        case = draw(seed, largest, kinds)
         with np.errstate(all="ignore"):
             a, b = operands(case, backend.xp)
         tasks.append(Task(case, a, b, digest(backend, case, a, b)))

@@ -113,6 +113,14 @@ class TestCase:
         for one, other in zip(operands(draw(5, 64), np), operands(draw(5, 64), np), strict=True):
             np.testing.assert_array_equal(one, other)
 
+    def test_kinds_come_in_turn_with_shapes_of_their_own(self) -> None:
+        cases = [draw(seed, 512, 20) for seed in range(200)]
+        kinds = {(x.scheme, x.block, x.left, x.right, x.way) for x in cases}
+        assert 10 < len(kinds) <= 20
+        assert len({(x.m, x.k, x.n, x.family) for x in cases}) > 150
+        one, other = cases[3], cases[23]
+        assert (one.scheme, one.left, one.right) == (other.scheme, other.left, other.right)
+
     def test_complex_operands_change_no_other_draw(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = [draw(seed, 64) for seed in range(100)]
         monkeypatch.setattr(product_case, "_complex_sides", lambda seed: (False, False))

@@ -1,0 +1,120 @@
+"""The target of a statement such as `x @= b`, as the runtime call has it.
+
+`x = _mixpert.imatmul(x, b)` for a name; for all else `_mixpert.target(o.x)[i].imatmul(b)`, in which
+every part stands where it stood. Both evaluate what the statement does, once and in its order.
+"""
+
+import ast
+
+from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, without_comments
+from mixpert_py.passes.source import Source
+
+TARGET = "target"
+METHODS = frozenset({"imatmul", "fused"})  # of what `target` returns
+
+
+def is_plain(node: ast.AugAssign) -> bool:
+    """Whether no brackets stand around the target."""
+    return (node.lineno, node.col_offset) == (node.target.lineno, node.target.col_offset)
+
+
+def value_start(node: ast.AugAssign, source: Source) -> int:
+    """Where the right side begins, with its brackets."""
+    left, right = source.span(node.target)[1], source.span(node.value)[0]
+    return before_brackets(source.text, left, right)
+
+
+def edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> list[Edit]:
+    """All that changes before the right side. call: the runtime function's name."""
+    start, left = source.span(node)[0], source.span(node.target)[1]
+    right = value_start(node, source)
+    runtime, _, method = call.rpartition(".")
+    if isinstance(node.target, ast.Name):
+        name = source.text[start:left]
+        return [Edit(left, right, f" = {call}({name}, ", False, depth)]
+    owner = source.span(node.target.value)[1]
+    sign = "." if isinstance(node.target, ast.Attribute) else "["
+    owner = after_brackets(
+        source.text, owner, owner + without_comments(source.text[owner:left]).index(sign)
+    )
+    return [
+        Edit(start, start, f"{runtime}.{TARGET}(", True, depth),
+        Edit(owner, owner, ")", False, depth),
+        Edit(left, right, f".{method}(", False, depth),
+    ]
+
+
+def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
+    """The statement in place of a product, made of the call that has its arguments."""
+    target, *values = call.args
+    if isinstance(target, ast.Name):
+        call.args[0] = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+        return ast.copy_location(ast.Assign([target], call), node)
+    assert isinstance(target, ast.Attribute | ast.Subscript)
+    assert isinstance(call.func, ast.Attribute)
+    owner = target.value
+    function = ast.copy_location(ast.Attribute(call.func.value, TARGET, ast.Load()), owner)
+    target.value = ast.copy_location(ast.Call(function, [owner], []), owner)
+    target.ctx = ast.Load()
+    call.func = ast.copy_location(ast.Attribute(target, call.func.attr, ast.Load()), node)
+    call.args = values
+    return ast.copy_location(ast.Expr(call), node)
+
+
+def written(call: ast.Call, name: str) -> ast.Call | None:
+    """The call `_mixpert.target(o)` in `_mixpert.target(o).x.imatmul(b)`."""
+    match call.func:
+        case ast.Attribute(
+            value=ast.Attribute(value=ast.Call() as inner)
+            | ast.Subscript(value=ast.Call() as inner),
+            attr=method,
+        ) if method in METHODS and _is_target(inner, name):
+            return inner
+    return None
+
+
+def _is_target(call: ast.Call, name: str) -> bool:
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=runtime), attr=word), args=[_], keywords=[]
+        ):
+            return runtime == name and word == TARGET
+    return False
+
+
+def restored(call: ast.Call) -> tuple[ast.Name | ast.Attribute | ast.Subscript, list[ast.expr]]:
+    """The target that a statement's call had, and the other arguments."""
+    assert isinstance(call.func, ast.Attribute)
+    target, values = call.func.value, call.args
+    if isinstance(target, ast.Attribute | ast.Subscript):
+        if isinstance(target.value, ast.Call):
+            target.value = target.value.args[0]
+    else:
+        target, *values = call.args
+    assert isinstance(target, ast.Name | ast.Attribute | ast.Subscript)
+    target.ctx = ast.Store()
+    return target, values
+
+
+def undo(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
+    """The inverse of `edits`. gap: what stood between the target and the right side."""
+    assert isinstance(call.func, ast.Attribute)
+    start, place = source.span(call)[0], call.func.value
+    if isinstance(place, ast.Name):
+        if len(call.args) < 2 or not isinstance(call.args[0], ast.Name):
+            return None
+        comma = source.span(call.args[0])[1]
+        right = before_brackets(source.text, comma, source.span(call.args[1])[0])
+        return [Edit(start - len(" = "), right, gap, False, 0)]
+    if not call.args or not isinstance(place, ast.Attribute | ast.Subscript):
+        return None
+    right = before_brackets(
+        source.text, source.span(call.func)[1] + 1, source.span(call.args[0])[0]
+    )
+    assert isinstance(place.value, ast.Call)
+    behind, closing = source.span(place.value.func)[1] + 1, source.span(place.value)[1]
+    return [
+        Edit(start, behind, "", True, 0),
+        Edit(closing - 1, closing, "", False, 0),
+        Edit(source.span(place)[1], right, gap, False, 0),
+    ]
