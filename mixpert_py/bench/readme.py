@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mixpert_py import files
-from mixpert_py.bench import host, predictions
+from mixpert_py.bench import host, predictions, scaling
 from mixpert_py.bench.apps import readme as apps
 from mixpert_py.bench.gemm import readme as gemm
 from mixpert_py.bench.papers import run as papers
@@ -26,6 +26,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "targets": lambda docs: gemm.targets_part(),
     "model": lambda docs: predictions.part(),
     "soak": lambda docs: soak.part(),
+    "scaling": lambda docs: scaling.part(),
 }
 # what those parts link to, written into DOCS
 LINKED: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw, papers.draw)

@@ -5,15 +5,19 @@ runs. What is timed is the product alone: tasks sent, blocks moved to the GPU, m
 blocks moved back to host memory, where they stay.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from mixpert_py.bench import machine
+from mixpert_py.bench.gemm import tables
 from mixpert_py.bench.timing import summary
 from mixpert_py.errors import DeviceError
 from mixpert_py.runs import gpu_cluster
 from mixpert_py.runtime.dispatch import matmul
 
+RESULT = machine.RESULTS / "scaling.json"
 BLOCKS = 4  # of A, each worker
 PATIENCE = 120.0  # seconds for workers to come
 WANTED = 0.85  # of the speed of one GPU, for each of several
@@ -104,6 +108,30 @@ def lines(result: Result) -> list[str]:
     made += map(_line, result["rows"])
     verdict = "met" if result["met"] else "missed"
     return [*made, f"wanted: efficiency of {result['wanted']} or more: {verdict}"]
+
+
+def part() -> str | None:
+    """The table of what is kept; None where nothing is."""
+    return markdown(json.loads(RESULT.read_text("utf-8"))) if RESULT.exists() else None
+
+
+def markdown(result: Result) -> str:
+    """A row for each number of GPUs, what they did, and where."""
+    rows = []
+    for row in result["rows"]:
+        alone = row["gpus"] == result["rows"][0]["gpus"]
+        verdict = "met" if row["efficiency"] >= result["wanted"] else "missed"
+        wanted = "" if alone else f"≥ {result['wanted']}: {verdict}"
+        cells = f"{row['seconds']['median']:.3f} s", f"{row['tflops']:.0f}"
+        rows.append([str(row["gpus"]), *cells, f"{row['efficiency']:.2f}", wanted])
+    where, each = result["machine"], f"{result['blocks']} products of {result['size']}³ float32"
+    return (
+        f"{tables.markdown(('GPUs', 'time', 'TFLOP/s', 'efficiency', 'wanted'), rows)}\n\n"
+        f"{each} on each GPU, {result['scheme']}: blocks of NumPy arrays in a Dask cluster of one "
+        "process a GPU, moved there and back. Efficiency: the time of one GPU over theirs. "
+        f"{where['device']}, {where['cores']} cores of {where['cpu']}, {where['date']}: "
+        "`mixpert bench scaling --save`.\n"
+    )
 
 
 def _line(row: Result) -> str:

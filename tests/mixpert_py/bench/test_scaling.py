@@ -81,6 +81,14 @@ def test_what_is_printed() -> None:
         "   2     2.000      320        0.80",
         "wanted: efficiency of 0.85 or more: missed",
     ]
+    where = {"device": "NVIDIA X", "cores": 3, "cpu": "Y", "date": "2000-01-01"}
+    table = scaling.markdown({**found, "rows": rows, "machine": where}).splitlines()
+    assert table[2:4] == [
+        "| 1 | 2.000 s | 200 | 1.00 |  |",
+        "| 2 | 2.000 s | 320 | 0.80 | ≥ 0.85: missed |",
+    ]
+    assert "products of 64³" in table[-1]
+    assert "NVIDIA X, 3 cores of Y" in table[-1]
 
 
 def test_too_few_gpus() -> None:
