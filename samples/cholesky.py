@@ -19,11 +19,12 @@ def covariance(xp, points, noise, length):
 def factorize(xp, matrix, block, strip):
     """L with L Lᵀ = matrix, right-looking: blocks of columns, factored strip by strip.
 
-    Each block, from the diagonal down, is a contiguous array: what is above is neither read nor
-    computed.
+    Each block is from the diagonal down: what is above is neither read nor computed.
     """
-    lefts = range(0, len(matrix), block)
-    blocks = [matrix[left:, left : left + block].copy() for left in lefts]
+    factor = xp.zeros_like(matrix)
+    blocks = [factor[left:, left : left + block] for left in range(0, len(matrix), block)]
+    for at, a in enumerate(blocks):
+        a[...] = matrix[at * block :, at * block : (at + 1) * block]
     for at, a in enumerate(blocks):
         width = a.shape[1]
         for start in range(0, width, strip):
@@ -44,9 +45,6 @@ def factorize(xp, matrix, block, strip):
             panel = panel[block:]
             later -= panel @ panel[:block].T
 
-    factor = xp.zeros(matrix.shape, matrix.dtype)
-    for left, a in zip(lefts, blocks, strict=True):
-        factor[left:, left : left + block] = a
     return factor
 
 

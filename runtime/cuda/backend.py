@@ -19,6 +19,7 @@ from mixpert_py.runtime.cuda.gemm import leaves_c_alone
 from mixpert_py.runtime.cuda.parts import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.layout import of_some
 from mixpert_py.runtime.scheme import Scheme
@@ -371,7 +372,7 @@ def _readable(
 
 def overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
     """Whether what is written to `out` may change an operand."""
-    return bool(xp.may_share_memory(out, a) or xp.may_share_memory(out, b))
+    return any(xp.may_share_memory(out, x) and shares_on_device(out, x) for x in (a, b))
 
 
 def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:

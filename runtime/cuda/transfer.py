@@ -26,6 +26,7 @@ from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.faithful import settled
 from mixpert_py.runtime.in_force import current
+from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.tracing.trace import Reason
@@ -149,7 +150,7 @@ def _by_panels(
                 return share
             return Made(addend.c, name, partial(float, share), added=True)
     value = out
-    if value is None or any(np.may_share_memory(value, x) for x in (a, b)):
+    if value is None or any(shares(value, x) for x in (a, b)):
         value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
     outliers = _into(how, value, a, b)
     if isinstance(outliers, Reason):

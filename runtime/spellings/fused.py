@@ -11,13 +11,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from numpy import errstate, finfo, ndarray, result_type, shares_memory
-from numpy.exceptions import TooHardError
+from numpy import errstate, finfo, ndarray, result_type
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.call import Addend, Call, Wish, broadcast, matmul_shape, result_shape
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
+from mixpert_py.runtime.overlap import shares
 
 PRODUCT = r"(alpha\*)?ab"
 OTHER = r"(beta\*)?c"
@@ -30,7 +30,6 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "-=": operator.isub,
 }
 
-SHARED_WORK: Any = 1000  # steps in which NumPy finds out whether two arrays share memory
 INTEGERS = 24  # bits: any float type has these integers as they are
 
 
@@ -136,16 +135,9 @@ def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
         return None
     if c.dtype != result_type(a, b) or not _fits(c, a, b, True):
         return None
-    if any(_may_share(c, x) for x in (a, b)):  # then all of the product has to be there before
+    if any(shares(c, x) for x in (a, b)):  # then all of the product has to be there before
         return None
     return Addend(-1.0 if how.sign.startswith("-") else 1.0, 1.0, c, True)
-
-
-def _may_share(x: Any, y: Any) -> bool:
-    try:
-        return bool(shares_memory(x, y, max_work=SHARED_WORK))
-    except TooHardError:
-        return True
 
 
 def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:

@@ -247,6 +247,19 @@ def test_sums_in_place(place: str, special: bool, form: str, signs: list[str]) -
     np.testing.assert_array_equal(c.x, wanted)
 
 
+@pytest.mark.usefixtures("gpu")
+def test_sums_in_place_beside_the_operands(signs: list[str]) -> None:
+    """Blocks of one matrix: between their first and last elements lie those of the others."""
+    whole = normal(9, 27)
+    a, b, c = (whole[:, at : at + 9] for at in (0, 9, 18))
+    expected = whole.x.copy()
+    expected[:, 18:] = by_steps("c+=ab", a, b, copied(c), 1, 1).x
+    signs.clear()
+    assert fused(c, a, b, form="c+=ab", **CUDA) is c
+    assert not signs
+    np.testing.assert_array_equal(whole.x, expected)
+
+
 def test_sums_in_place_wait_until_nothing_can_fail(
     gpu: FakeGpu, signs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
