@@ -246,10 +246,11 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
     assert isinstance(call.func, ast.Attribute)
     start, end = source.span(call)
     place = [] if isinstance(call.func.value, ast.Name) else [call.func.value]
+    in_place = found["sign"].endswith("=")
     gaps = _gaps([*place, *call.args], found)
-    if gaps is None or (place and not found["sign"].endswith("=")):
+    if gaps is None or (place and not in_place):
         return None
-    if found["sign"].endswith("="):
+    if in_place:
         (_, _, sign), *gaps = gaps
         first = target.undo(call, source, beside_to_assignment(tail.beside, sign))
         if first is None:

@@ -29,8 +29,8 @@ from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS,
 from mixpert_py.runtime.packing.repair_blocks import Blocks, blocks_of
 
 LOADS = 2  # of each operand's flags that a thread has under way
-# Flagged lines of a tile that are multiplied one by one. On an H200, of K = 32768 and 4096 columns,
-# each takes 2.2 ms, and many together the time of five in float32, of seven in float64.
+# Flagged lines of a tile that are multiplied one by one. On an H200, 32 at once take as long as
+# five in float32, as seven in float64.
 FEW = 5
 PARTS_LOG, PARTS_ALONG_LOG = 2, 5  # threads to a sum: a few, or a warp where they lie along K
 

@@ -91,35 +91,10 @@ class _Place:
         self._value = value
         self._store = store
 
-    def imatmul(
-        self,
-        b: Any,
-        *,
-        scheme: str | None = None,
-        backend: str | None = None,
-        site: str | None = None,
-        block: int | None = None,
-    ) -> None:
+    def imatmul(self, b: Any, **given: Any) -> None:
         """`place @= b`. Arguments as in the function `imatmul`."""
-        product = imatmul(self._value, b, scheme=scheme, backend=backend, site=site, block=block)
-        self._store(product)
+        self._store(imatmul(self._value, b, **given))
 
-    def fused(
-        self,
-        *operands: Any,
-        form: str,
-        scheme: str | None = None,
-        backend: str | None = None,
-        site: str | None = None,
-        block: int | None = None,
-    ) -> None:
+    def fused(self, *operands: Any, form: str, **given: Any) -> None:
         """`place += a @ b`, say. Arguments as in the function `fused`, without c."""
-        found = fused(
-            *(self._value, *operands),
-            form=form,
-            scheme=scheme,
-            backend=backend,
-            site=site,
-            block=block,
-        )
-        self._store(found)
+        self._store(fused(self._value, *operands, form=form, **given))

@@ -79,8 +79,10 @@ def target_rows(result: Mapping[str, Any]) -> Rows:
 def _verdict(row: Record) -> str:
     if row["failed"]:
         return f"missed: {', '.join(row['failed'])} failed"
-    said = "met" if row["met"] else "missed"
-    return said if row["count"] == row["of"] else f"{said}, {row['count']} of {row['of']} measured"
+    if row["count"] == row["of"]:
+        return "met" if row["met"] else "missed"
+    said = "met so far" if row["met"] else "missed"
+    return f"{said}, {row['count']} of {row['of']} measured"
 
 
 def left_out(result: Mapping[str, Any]) -> str:

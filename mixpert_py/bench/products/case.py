@@ -97,7 +97,8 @@ def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
     is asked for. 0: each has its own. Nearly every new kind is a kernel to compile.
     """
     rng = random.Random(seed)
-    which = random.Random(f"kind {seed % kinds}") if kinds else rng
+    kind = seed % kinds if kinds else seed
+    which = random.Random(f"kind {kind}") if kinds else rng
     scheme = which.choice(NAMES)
     entry = SCHEMES[scheme]
     takes_block = (
@@ -118,7 +119,7 @@ def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
             vector,
         )
         for dtype, is_complex, stack, vector in zip(
-            dtypes, _complex_sides(seed % kinds if kinds else seed), stacks, vectors, strict=True
+            dtypes, _complex_sides(kind), stacks, vectors, strict=True
         )
     )
     special: Special = rng.choices(SPECIALS, (80, 15, 5))[0]

@@ -94,14 +94,10 @@ def one_by_one(
     backend: str, largest: int, workers: int, kinds: int = 0
 ) -> Callable[[Iterator[int]], Iterator[Outcome]]:
     """Examine seeds in this process, or in several: compiling kernels is most of a first sweep."""
-    work = partial(_examined, backend, largest, kinds)
+    work = partial(examine_seed, backend, largest=largest, kinds=kinds)
     if workers == 1:
         return lambda seeds: map(work, seeds)
     return lambda seeds: in_processes(work, seeds, workers)
-
-
-def _examined(backend: str, largest: int, kinds: int, seed: int) -> Outcome:
-    return examine_seed(backend, seed, largest, kinds)
 
 
 def in_processes(

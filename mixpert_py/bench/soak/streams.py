@@ -111,7 +111,7 @@ def seen_early(xp: Any, lanes: Sequence[Lane], spin: Callable[[], None]) -> bool
     """Whether a stream that waits for nobody multiplies what another is yet to write over.
 
     After the rounds: a first allocation, or the loading of a kernel, could wait for the device. By
-    several streams, since two may share a queue; by kernels, since copies do.
+    several streams, and by kernels: two streams, or all that copy, may share a queue.
     """
     make = ways(xp)[SCHEMES[0]]
     writer, *readers = lanes

@@ -133,8 +133,9 @@ def test_the_part_of_the_readme() -> None:
     assert "a plan tuned for 0.0001;" in made
     assert "16 cores of a processor" in made
     assert "tuned for 1e-05;" in made
-    assert "| NumPy programs, the slowest | 10.00 × (knn) | ≥ 8 × | met, 2 of 4 measured |" in made
-    assert "faithful or tuned | 2.00 × (mlp) | ≥ 0.98 × | met, 2 of 12 measured |" in made
+    slowest = "| NumPy programs, the slowest | 10.00 × (knn) | ≥ 8 × "
+    assert f"{slowest}| met so far, 2 of 4 measured |" in made
+    assert "faithful or tuned | 2.00 × (mlp) | ≥ 0.98 × | met so far, 2 of 12 measured |" in made
     assert "Applications not measured yet: kmeans, cholesky, hpl-ai, comet, " in made
     assert "NumPy programs not measured yet: cholesky, pca." in made
     whole = {**result(), "apps": [{**result()["apps"][0], "name": name} for name in APPS]}
