@@ -165,6 +165,7 @@ def _block(
         backend=wish.backend or force.backend,
         workspace_limit=force.workspace_limit,
         devices=force.devices,
+        constant=True,
     )
     length = wish.block or (choice.block if wish.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})

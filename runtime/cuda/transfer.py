@@ -1,14 +1,16 @@
 """Products of NumPy arrays on the GPU: moved there and back in panels, while others are computed.
 
-B is moved and packed once. Panels of rows of A go through two lanes in turn: while the host copies
-for one, the device copies to, computes on, and copies from the other. The host is what it takes
-longest for, so nothing is moved twice: A that is B, or its transpose, not at all.
+B is moved and packed once, A in panels of rows: while the device computes with one, the next is on
+its way, and the result of the one before comes back. The host's memory is what it takes longest
+for, so nothing is moved twice: A that is B, or its transpose, not at all.
 """
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -17,11 +19,11 @@ import numpy as np
 
 from mixpert_py.runtime.call import Addend, Array, Made, result_shape
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import limited, panels
+from mixpert_py.runtime.cuda import limited, panels, results, staying
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
-from mixpert_py.runtime.cuda.lane import Lane, fetched, same, sent, two_lanes
+from mixpert_py.runtime.cuda.moves import Fetched, Moves, moves, same
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.faithful import settled
@@ -56,19 +58,27 @@ def make(
     xp = cuda_backend.cuda_kernels().xp
     start, busy = perf_counter(), Busy(xp) if traced else None
     limit = current().workspace_limit
+    alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
+    product = (
+        partial(_by_panels, xp, a, b, name, block, out, addend, busy, limit)
+        if alike and guarantee is None and not certificate and a.size and b.size
+        else partial(_whole, xp, a, b, name, block, guarantee, certificate, busy, limit)
+    )
+    made = _attempt(xp, product)
+    if made is Reason.MEMORY and staying.leave():
+        made = _attempt(xp, product)
+    if isinstance(made, Reason) or busy is None:
+        return made
+    return made._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
+
+
+def _attempt(xp: Any, product: Callable[[], Made | Reason]) -> Made | Reason:
     try:
-        alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
-        if alike and guarantee is None and not certificate and a.size and b.size:
-            made = _by_panels(xp, a, b, name, block, out, addend, busy, limit)
-        else:
-            made = _whole(xp, a, b, name, block, guarantee, certificate, busy, limit)
+        return product()
     except WorkspaceError:
         return Reason.WORKSPACE
     except xp.cuda.memory.OutOfMemoryError:
         return Reason.MEMORY
-    if isinstance(made, Reason) or busy is None:
-        return made
-    return made._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
 
 
 def _whole(
@@ -88,13 +98,12 @@ def _whole(
         limit -= sum(map(pooled, (a.nbytes, b.nbytes, size)))
         if limit < 0:
             return Reason.WORKSPACE
-    with two_lanes(xp, panels.PANEL_BYTES, panels.PANEL_BYTES) as lanes:
-        first, second = lanes
-        left = sent(xp, lanes, a, a.dtype)
+    with moves(xp) as on_their_way:
+        left = on_their_way.send(a, a.dtype).arrived()
         right = same(b, a, left)
         if right is None:
-            right = sent(xp, lanes, b, b.dtype)
-        with first.stream, noted(busy):
+            right = on_their_way.send(b, b.dtype).arrived()
+        with on_their_way.stream, noted(busy):
             made = limited.make(
                 left,
                 right,
@@ -107,15 +116,17 @@ def _whole(
             )
         if isinstance(made, Reason):
             return made
-        second.stream.wait_event(first.stream.record())
-        value = fetched(lanes, made.value)
+        on_their_way.stream.synchronize()
+        value = results.empty(xp, made.value.shape, made.value.dtype)
+        on_their_way.fetch(value, made.value).end()
     return made.into(value if value.shape else value[()])
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
     """How panels are multiplied. limit, busy: as `make` has them. sum_of: what the result's memory
-    becomes of itself and the product, np.add or np.subtract; None: it becomes the product.
+    becomes of itself and the product, np.add or np.subtract; None: it becomes the product. stays:
+    whether B may stay on the device.
     """
 
     xp: Any
@@ -123,6 +134,7 @@ class _How:
     scheme: Scheme
     busy: Busy | None
     limit: int | None
+    stays: bool
     sum_of: np.ufunc | None = None
 
 
@@ -141,7 +153,7 @@ def _by_panels(
     scheme = device_product.steps(name, block, a.shape, b.shape)
     if name == "faithful":  # here, since to ask the device would be to wait for every panel
         scheme = settled(scheme, a, b)
-    how = _How(xp, name, scheme, busy, limit)
+    how = _How(xp, name, scheme, busy, limit, current().constant and limit is None)
     if addend is not None:
         adding = replace(how, sum_of=np.add if addend.alpha > 0 else np.subtract)
         with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):
@@ -151,7 +163,7 @@ def _by_panels(
             return Made(addend.c, name, partial(float, share), added=True)
     value = out
     if value is None or any(shares(value, x) for x in (a, b)):
-        value = np.empty((a.shape[0], b.shape[1]), np.result_type(a, b))
+        value = results.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
     outliers = _into(how, value, a, b)
     if isinstance(outliers, Reason):
         return outliers
@@ -190,94 +202,108 @@ def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
 def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
     xp = how.xp
-    row_bytes = b.shape[1] * value.itemsize
     found: float | Reason | None = None
-    with two_lanes(xp, panels.PANEL_BYTES, max(panels.PANEL_BYTES, height * row_bytes)) as lanes:
+    with moves(xp) as on_their_way:
+        line = _Line(how, on_their_way)
         try:
-            found = _in_turn(how, lanes, value, a, b, height, strip)
+            found = _in_turn(line, value, a, b, height, strip)
         except xp.cuda.memory.OutOfMemoryError:
             if how.sum_of is None:
                 raise
-        done = sum(lane.collected for lane in lanes) * height
+        line.end()
     if isinstance(found, float):
         return found
-    if how.sum_of is None or done == 0:
+    if how.sum_of is None or line.rows == 0:
         return _refused(xp, Reason.MEMORY if found is None else found)
     # What is added cannot be taken back, nor added again.
-    rest = value[done:]
-    how.sum_of(rest, np.matmul(a[done:], b), out=rest)
+    rest = value[line.rows :]
+    how.sum_of(rest, np.matmul(a[line.rows :], b), out=rest)
     return 0.0
 
 
 def _in_turn(
-    how: _How,
-    lanes: tuple[Lane, Lane],
-    value: Array,
-    a: Array,
-    b: Array,
-    height: int,
-    strip: int,
+    line: "_Line", value: Array, a: Array, b: Array, height: int, strip: int
 ) -> float | Reason:
-    """Panel after panel, each by the lane that is free first. They end in their order."""
-    first, second = lanes
-    largest = 0.0
-    shares: dict[Lane, Callable[[], float]] = {}
-
-    def collect(lane: Lane) -> None:
-        nonlocal largest
-        lane.collect()
-        if lane in shares:  # now that the device has them
-            largest = max(largest, shares.pop(lane)())
-
-    right = sent(how.xp, lanes, b, value.dtype)
-    with first.stream, noted(how.busy):
+    """Panel after panel; the next strips of A are on their way while one is multiplied."""
+    how, moves = line.how, line.moves
+    alike = same(a, b, b) is not None
+    strips = list(panels.places(len(a), len(a) if alike else strip))
+    right = staying.find(how.xp, b, value.dtype) if how.stays else None
+    its = moves.send(b, value.dtype) if right is None else None
+    waiting = iter([] if alike else strips)
+    coming = deque(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
+    if its is not None:
+        right = its.arrived()
+        if how.stays:
+            staying.keep(how.xp, b, right)
+    with moves.stream, noted(how.busy):
         ready = device_product.pack_one(right, how.scheme, "right")
     if isinstance(ready, Reason):
         return ready
-    second.stream.wait_event(first.stream.record())
-    left = same(a, b, right)
-    for rows in panels.places(len(a), strip if left is None else len(a)):
-        collect(lanes[0])
-        part = left if left is not None else sent(how.xp, lanes, a[rows], value.dtype)
+    for rows in strips:
+        part = same(a, b, right) if alike else coming.popleft().arrived()
         target = value[rows]
-        if strip > height:  # both lanes use it
-            lanes[1].stream.wait_event(lanes[0].stream.record())
-        for panel in panels.places(len(part), height):
-            collect(lanes[0])
-            share = _begun(how, lanes[0], part[panel], right, ready, target[panel])
-            if isinstance(share, Reason):
-                return share
-            shares[lanes[0]] = share
-            lanes = lanes[::-1]
-        if strip > height:  # what comes next may have its memory
-            for lane in lanes:  # what was begun first ends first
-                collect(lane)
-    for lane in lanes:
-        collect(lane)
-    return largest
+        for place in panels.places(len(part), height):
+            refused = line.multiply(part[place], right, ready, target[place])
+            if refused is not None:
+                return refused
+            if place.start == 0:  # the strip before is not in use any more
+                coming += (moves.send(a[more], value.dtype) for more in islice(waiting, 1))
+    line.settle()
+    return line.outliers
 
 
-def _begun(
-    how: _How, lane: Lane, left: Any, right: Any, ready: Ready, target: Array
-) -> Callable[[], float] | Reason:
-    """Have a product in `target` when the lane has collected it. Returns what says its share of
-    outliers.
+class _Line:
+    """Products of panels: one is computed while the one before it comes back.
 
-    ready: `right`, packed.
+    rows: of the result that have come, or are coming. outliers: the largest share of a panel.
     """
-    with lane.stream:
-        result = how.xp.empty(target.shape, target.dtype)
-        with noted(how.busy):
-            made = device_product.make(
-                *(left, right, how.name),
-                out=result,
-                right=ready,
-                traced=how.busy is not None,
-            )
-        if isinstance(made, Reason):
-            return made
-        lane.fetch(target, result, how.sum_of)
-        return made.outliers
+
+    def __init__(self, how: _How, moves: Moves) -> None:
+        self.how, self.moves = how, moves
+        self.rows, self.outliers = 0, 0.0
+        self._computed: Callable[[], None] | None = None
+        self._coming: Fetched | None = None
+
+    def multiply(self, left: Any, right: Any, ready: Ready, target: Array) -> Reason | None:
+        """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
+        how, stream = self.how, self.moves.stream
+        with stream:
+            result = how.xp.empty(target.shape, target.dtype)
+            with noted(how.busy):
+                made = device_product.make(
+                    *(left, right, how.name),
+                    out=result,
+                    right=ready,
+                    traced=how.busy is not None,
+                )
+            if isinstance(made, Reason):
+                return made
+            done = stream.record()
+        self.settle()
+        self._computed = partial(self._fetch, done, left, result, target, made.outliers)
+        return None
+
+    def settle(self) -> None:
+        """Have what was begun last come, once it is computed."""
+        if self._computed is not None:
+            computed, self._computed = self._computed, None
+            computed()
+
+    def _fetch(
+        self, done: Any, left: Any, result: Any, target: Array, outliers: Callable[[], float]
+    ) -> None:
+        """left: in use until it is done."""
+        done.synchronize()
+        self.outliers = max(self.outliers, outliers())
+        self.end()
+        self._coming = self.moves.fetch(target, result, self.how.sum_of)
+        self.rows += len(target)
+
+    def end(self) -> None:
+        """Wait for what is coming."""
+        if self._coming is not None:
+            self._coming.end()
 
 
 def _refused(xp: Any, reason: Reason) -> Reason:

@@ -3,6 +3,8 @@
 import gc
 import sys
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from time import sleep
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import lane, panels, transfer
+from mixpert_py.runtime.cuda import hands, helpers, panels, transfer
+from mixpert_py.runtime.cuda import moves as moving
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
@@ -101,9 +104,11 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
     kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
     monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
     monkeypatch.setattr(cupy, "empty", keep)
-    streams = (LateStream(True, number == hurries) for number in range(2))
-    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: next(streams))
-    monkeypatch.setattr(lane, "_idle", {})
+    numbers = count()  # three of the product's, and then the hand's
+    stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
+    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: stream())
+    monkeypatch.setattr(moving, "_idle", {})
+    monkeypatch.setattr(hands, "_idle", {})
     monkeypatch.setattr(ndarray, "set", send)
     monkeypatch.setattr(ndarray, "get", fetch)
 
@@ -122,7 +127,7 @@ PAIRS: dict[str, Any] = {
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("run_bytes", [0, 2 * GRANULE * 4])
-@pytest.mark.parametrize("hurries", [0, 1, 2])
+@pytest.mark.parametrize("hurries", range(5))
 def test_everything_waits_for_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, hurries: int, pair: str, run_bytes: int
 ) -> None:
@@ -180,10 +185,13 @@ def test_arrays_that_only_look_alike_are_two(moves: list[int], other: Any) -> No
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_panels_longer_than_a_piece_go_by_both_lanes(
+def test_what_is_longer_than_a_slot_goes_in_pieces(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], order: Any
 ) -> None:
-    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 12)
+    monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 14)
+    monkeypatch.setattr(hands, "SLOT_BYTES", 1 << 12)
+    monkeypatch.setattr(helpers, "_helpers", helpers._Helpers())
+    monkeypatch.setattr(helpers, "_cores", lambda: 1)  # what is faked is not the threads' own
     a, b = np.asarray(normal(3 * GRANULE, 50), order=order), normal(50, 40, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 3
@@ -212,8 +220,7 @@ def test_runs_are_long(
     a, b = normal(200, 5 * GRANULE + 1).T, normal(200, 50, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 6
-    most = (1 << 15) // (rows * GRANULE) * rows * GRANULE  # whole runs, in a piece
-    assert max(moves) == min(most, 200 * rows * GRANULE)
+    assert max(moves) == 200 * rows * GRANULE
     np.testing.assert_array_equal(result, there(a, b))
 
 
@@ -285,7 +292,7 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
         patch.setattr(device_product, "make", interrupted)
         with pytest.raises(KeyboardInterrupt):
             moved(a, b)
-    assert [len(idle) for idle in lane._idle.values()] == [2]
+    assert [len(idle) for idle in moving._idle.values()] == [3]
     gc.collect()
     assert gpu.held == held
     np.testing.assert_array_equal(moved(a, b), wanted)
@@ -414,7 +421,7 @@ def test_no_event_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(
     ("m", "length", "itemsize", "rows"),
-    [(10**6, 8192, 4, 1024), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
+    [(10**6, 8192, 4, 4096), (300, 8192, 4, 384), (10**6, 10**9, 4, GRANULE), (1, 1, 8, GRANULE)],
 )
 def test_panels_are_large_and_whole(m: int, length: int, itemsize: int, rows: int) -> None:
     assert panel_rows(m, length, itemsize) == rows

@@ -173,7 +173,7 @@ def test_what_moving_takes_is_counted(gpu: FakeGpu, dtype: str, shapes: Any) -> 
     assert not isinstance(whole, Reason)
     most = peak(gpu, lambda: transfer.make(a, b, "int8x6"))
     made = 0
-    for limit in (most + (1 << 20), most, most // 2, most // 3, most // 5):
+    for limit in (most + (1 << 20), most, 4 * most // 5, 3 * most // 4, most // 2, most // 5):
         with on_gpu(workspace_limit=limit):
             found: list[Any] = []
             taken = peak(gpu, lambda found=found: found.append(transfer.make(a, b, "int8x6")))

@@ -126,7 +126,7 @@ def wrapped(function: Callable[..., Any], owner: Any = None) -> Callable[..., An
         if not isinstance(result, (np.ndarray, np.generic)):
             return None
         if owner is not None and np.may_share_memory(result, owner.x):
-            return ndarray(result, owner.number)
+            return ndarray(result, owner.number, owner if owner.base is None else owner.base)
         require_here(owner, *args)
         return ndarray(np.asarray(result))
 

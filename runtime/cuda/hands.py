@@ -1,0 +1,123 @@
+"""What one thread moves arrays with: a stream, and a little page-locked memory.
+
+The device copies from and to page-locked memory alone, at its full speed. Slots that stay in a
+core's caches, filled and emptied in turn, cost the host's memory hardly more than what is moved.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.call import Array
+
+SLOT_BYTES = 1 << 22  # of 16 cores, 8 at once: half or twice as much takes longer
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
+
+Place = tuple[Any, ...]
+
+# device → hands that nobody uses now
+_idle: dict[int, list["Hand"]] = {}
+
+
+class Hand:
+    """A stream of the current device, and two slots."""
+
+    def __init__(self, xp: Any) -> None:
+        with lacking_memory(xp):
+            self.stream = xp.cuda.Stream(non_blocking=True)
+            memory = xp.cuda.alloc_pinned_memory(2 * SLOT_BYTES)
+        self._slots = np.frombuffer(memory, np.uint8, 2 * SLOT_BYTES).reshape(2, SLOT_BYTES)
+        self._used: list[Any] = [None, None]  # events
+        self._turn = 0
+
+    def slot(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The other one, as an array in C order. Waits until the device is done with it."""
+        self._turn = 1 - self._turn
+        if self._used[self._turn] is not None:
+            self._used[self._turn].synchronize()
+        held: Array = self._slots[self._turn, : prod(shape) * dtype.itemsize].view(dtype)
+        return held.reshape(shape)
+
+    def use(self) -> Any:
+        """The event after which the device is done with the slot, as far as it has begun."""
+        self._used[self._turn] = event = self.stream.record()
+        return event
+
+    def put(self, target: Any, x: Array, places: Iterator[Place]) -> None:
+        """Begin to copy parts of a NumPy array to one of the device."""
+        for place in places:
+            part = target[place]
+            held = self.slot(part.shape, part.dtype)
+            np.copyto(held, x[place])
+            part.set(held, stream=self.stream)
+            self.use()
+
+    def get(
+        self, target: Array, x: Any, write: Callable[..., None], places: Iterator[Place]
+    ) -> None:
+        """Copy parts of an array of the device to a NumPy array. write: as np.copyto."""
+        end = None
+        for place in places:
+            part = x[place]
+            held = self.slot(part.shape, part.dtype)
+            part.get(stream=self.stream, out=held, blocking=False)
+            begun = partial(self._arrive, self.use(), write, target[place], held)
+            if end is not None:
+                end()
+            end = begun
+        if end is not None:
+            end()
+
+    @staticmethod
+    def _arrive(event: Any, write: Callable[..., None], target: Array, held: Array) -> None:
+        event.synchronize()
+        write(target, held)
+
+
+@contextmanager
+def hand(xp: Any, device: int) -> Iterator[Hand]:
+    """One that nobody else has, with its device as the current one. Raises CuPy's
+    OutOfMemoryError where the device, or page-locked memory, is full.
+    """
+    idle = _idle.setdefault(device, [])
+    with xp.cuda.Device(device):
+        try:
+            one = idle.pop()
+        except IndexError:
+            one = Hand(xp)
+        try:
+            yield one
+        except BaseException:
+            one.stream.synchronize()  # a slot may be in use that nobody has noted
+            raise
+        finally:
+            idle.append(one)
+
+
+@contextmanager
+def lacking_memory(xp: Any) -> Iterator[None]:
+    """CuPy's error for it, which it raises of its memory pool alone, in place of CUDA's."""
+    try:
+        yield
+    except xp.cuda.runtime.CUDARuntimeError as error:
+        if error.status != NO_MEMORY:
+            raise
+        raise xp.cuda.memory.OutOfMemoryError(0, 0) from None
+
+
+def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+    """Places of all contiguous parts, of up to so many elements each, of an array in C order."""
+    each = prod(shape[1:])
+    if 0 in shape:
+        return
+    if prod(shape) <= most:
+        yield (...,)
+    elif each <= most:
+        step = most // each
+        yield from ((slice(start, start + step),) for start in range(0, shape[0], step))
+    else:
+        yield from ((row, *rest) for row in range(shape[0]) for rest in pieces(shape[1:], most))

@@ -1,0 +1,133 @@
+"""Threads that help to copy: one alone reaches a fraction of the memory's speed, and less where it
+writes to fresh pages, which it takes one by one.
+
+Work is in parts, which its caller and helpers take from one list until none is left: a helper that
+comes late, or never, costs nothing but time. The caller waits for those that are at work, also
+where it is interrupted: what it has left, nobody writes to any more.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from threading import Lock, Thread, get_ident
+from typing import Any
+
+MOST_HELPERS = 6  # they keep the memory busy; other cores are the program's
+
+Part = Any
+
+
+class Job:
+    """Parts that nobody has taken yet, and the helpers that are at work.
+
+    work: takes parts of an iterator, which other threads take from too.
+    """
+
+    def __init__(self, work: Callable[[Iterator[Part]], None], parts: Iterable[Part]) -> None:
+        self._work = work
+        self._parts = deque(parts)
+        self._helping: set[int] = set()
+        self._left: SimpleQueue[None] = SimpleQueue()  # an interrupt may leave a Condition locked
+        self._errors: list[BaseException] = []
+
+    def begin(self) -> "Job":
+        """Have helpers begin, if there is more than the caller may as well do alone."""
+        if len(self._parts) > 1:
+            _helpers.call(self, len(self._parts))
+        return self
+
+    def _taken(self) -> Iterator[Part]:
+        while True:
+            try:
+                part = self._parts.popleft()
+            except IndexError:
+                return
+            yield part
+
+    def help(self) -> None:
+        """Do what is left to do, by another thread than the caller's."""
+        if not self._parts:
+            return
+        self._helping.add(get_ident())
+        try:
+            self._work(self._taken())
+        except BaseException as error:
+            self._errors.append(error)
+        self._helping.remove(get_ident())
+        self._left.put(None)
+
+    def end(self) -> None:
+        """The same, by the caller. Waits for the helpers, and raises what one of them has."""
+        try:
+            if self._parts:
+                self._work(self._taken())
+        finally:
+            self.stop()
+        for error in self._errors:
+            raise error
+
+    def stop(self) -> None:
+        """Leave nothing to do, and wait for who is at work."""
+        try:
+            self._stop()
+        finally:  # where it was this that was interrupted
+            self._stop()
+
+    def _stop(self) -> None:
+        self._parts.clear()
+        while self._helping:
+            self._left.get()
+        self._work = _nothing  # what it holds is not kept with it
+
+
+def _nothing(parts: Iterator[Part]) -> None:
+    pass
+
+
+class _Helpers:
+    """Threads that wait for jobs. The first job starts them."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """As if none had been started: a forked process has none of its parent's threads."""
+        self._lock = Lock()
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._count: int | None = None
+
+    def call(self, job: Job, most: int) -> None:
+        """Have up to so many threads work at a job, as soon as they are free."""
+        with self._lock:
+            if self._count is None:
+                self._count = _started(self._jobs, min(MOST_HELPERS, _cores() - 1))
+        for _ in range(min(most, self._count)):
+            self._jobs.put(job)
+
+
+def _started(jobs: "SimpleQueue[Job]", wanted: int) -> int:
+    """How many threads are there now; fewer where no more can be."""
+    for number in range(wanted):
+        try:  # daemons: nobody waits for them at the end of a program
+            Thread(target=_serve, args=(jobs,), name=f"helper {number}", daemon=True).start()
+        except RuntimeError:
+            return number
+    return wanted
+
+
+def _serve(jobs: "SimpleQueue[Job]") -> None:
+    while True:
+        jobs.get().help()
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_helpers = _Helpers()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.forget)

@@ -1,0 +1,144 @@
+"""Arrays on their way between NumPy and a device, while that computes.
+
+What has begun goes on by itself, by helpers; who needs it waits for it, and helps.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.cuda import hands, results
+from mixpert_py.runtime.cuda.hands import hand, lacking_memory, pieces
+from mixpert_py.runtime.cuda.helpers import Job
+
+# device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
+# with new ones for every product, memory would be allocated anew, and kept for dead streams.
+_idle: dict[int, list[Any]] = {}
+
+
+class Moves:
+    """What moves to and from the current device, and `stream`, on which it computes."""
+
+    def __init__(self, xp: Any, streams: Sequence[Any], begun: ExitStack) -> None:
+        self._xp, self._begun = xp, begun
+        self._device = xp.cuda.runtime.getDevice()
+        self.stream, self._there, self._back = streams
+
+    def send(self, x: Array, dtype: np.dtype[Any]) -> "Sent":
+        """Begin to copy x to the device, as that type. It is not to be freed before all that uses
+        it is over: its memory may go to what is sent next, which waits for nothing.
+
+        Its axes lie in memory as they do here: to turn columns into rows takes twenty times as
+        long.
+        """
+        order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+        stored = x.transpose(order)
+        with self._there:  # the computing stream may yet use what it has freed
+            target = self._xp.empty(stored.shape, dtype)
+        array = target.transpose(tuple(order.index(axis) for axis in range(x.ndim)))
+        if stored.dtype == dtype and stored.flags.c_contiguous and results.is_locked(stored):
+            target.set(stored, stream=self._there)
+            return Sent(array, self.stream, None, [self._there.record()])
+        events: list[Any] = []
+        self._begun.callback(_wait_for, events)
+        put = partial(self._put, target, stored, self._there.record(), events)
+        return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
+
+    def fetch(self, target: Array, x: Any, sum_of: np.ufunc | None = None) -> "Fetched":
+        """Begin to copy an array of the device, which is computed, to a NumPy array.
+
+        sum_of: np.add or np.subtract; the target becomes that of itself and x instead. Of overflow
+        and NaN nothing is said, as of products that were made elsewhere.
+        """
+        if sum_of is None and target.flags.c_contiguous and results.is_locked(target):
+            x.get(stream=self._back, out=target, blocking=False)
+            return Fetched(x, self._back.record().synchronize)
+        write = np.copyto if sum_of is None else partial(_summed, sum_of)
+        return Fetched(x, self._job(partial(self._get, target, x, write), x.shape, x.dtype).end)
+
+    def _job(self, work: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
+        job = Job(work, pieces(shape, hands.SLOT_BYTES // dtype.itemsize))
+        self._begun.callback(job.stop)  # before it begins: an interrupt may come in between
+        return job.begin()
+
+    def _put(
+        self, target: Any, x: Array, free: Any, events: list[Any], places: Iterator[Any]
+    ) -> None:
+        with hand(self._xp, self._device) as one:
+            one.stream.wait_event(free)
+            one.put(target, x, places)
+            events.append(one.stream.record())
+
+    def _get(self, target: Array, x: Any, write: Any, places: Iterator[Any]) -> None:
+        with hand(self._xp, self._device) as one:
+            one.get(target, x, write, places)
+
+
+class Sent:
+    """On its way to the device. job: whose events there will be; None: there are all."""
+
+    def __init__(self, array: Any, stream: Any, job: Job | None, events: list[Any]) -> None:
+        self._array, self._stream, self._job, self._events = array, stream, job, events
+
+    def arrived(self) -> Any:
+        """The array of the device; what is computed from now on finds all of x there."""
+        if self._job is not None:
+            self._job.end()
+        for event in self._events:
+            self._stream.wait_event(event)
+        return self._array
+
+
+class Fetched:
+    """On its way from the device, where x is in use until then. end: waits until it is here."""
+
+    def __init__(self, x: Any, end: Callable[[], None]) -> None:
+        self._x, self.end = x, end
+
+
+@contextmanager
+def moves(xp: Any) -> Iterator[Moves]:
+    """Waits at the end for all that was begun, also where it is interrupted: what is freed after it
+    is not in use any more. Raises CuPy's OutOfMemoryError where the device, or page-locked
+    memory, is full; so do those that are waited for.
+    """
+    idle = _idle.setdefault(xp.cuda.runtime.getDevice(), [])
+    with lacking_memory(xp):  # CUDA may begin here, on a device that others have filled
+        streams = [_stream(xp, idle) for _ in range(3)]
+    try:
+        with ExitStack() as begun:
+            for one in streams:
+                begun.callback(_wait_for, [one])
+            yield Moves(xp, streams, begun)
+    finally:
+        idle += streams
+
+
+def same(x: Array, y: Array, there: Any) -> Any:
+    """x on the device, where y is `there`, and x is y or its transpose. None: it is neither."""
+    for found, one in ((there, y), (there.T, y.T)):
+        if x.__array_interface__ == one.__array_interface__:
+            return found
+    return None
+
+
+def _stream(xp: Any, idle: list[Any]) -> Any:
+    try:
+        return idle.pop()
+    except IndexError:
+        return xp.cuda.Stream(non_blocking=True)
+
+
+def _wait_for(them: Sequence[Any]) -> None:
+    """Events, or streams."""
+    for one in them:
+        one.synchronize()
+
+
+def _summed(sum_of: np.ufunc, target: Array, source: Array) -> None:
+    with np.errstate(all="ignore"):
+        sum_of(target, source, out=target)

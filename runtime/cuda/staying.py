@@ -1,0 +1,74 @@
+"""NumPy operands that stay on a device after their product, for those that come.
+
+Only where nobody writes to an operand: of Dask's blocks, which a task must not change, one is
+often an operand of many products. It stays until it is gone from the host, or others need the room.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from mixpert_py.runtime.call import Array
+
+SHARE = 1 / 8  # of a device's memory, at most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stay:
+    """array: what is there. owner: of the host's memory; while it lives, that is nobody else's."""
+
+    array: Any
+    owner: "ref[Any]"
+
+
+# (device, where an operand lies, and as what it was moved) → what stays; the latest last
+_stays: dict[Any, _Stay] = {}
+
+
+def find(xp: Any, x: Array, dtype: np.dtype[Any]) -> Any:
+    """x on the current device, as that type; None where it is not there."""
+    key = _key(xp, x, dtype)
+    stay = _stays.pop(key, None)
+    if stay is None or stay.owner() is None:
+        return None
+    _stays[key] = stay
+    return stay.array
+
+
+def keep(xp: Any, x: Array, array: Any) -> None:
+    """Have `array`, which is x on the current device, stay there. Others go, if it is too much."""
+    limit = SHARE * xp.cuda.runtime.memGetInfo()[1]
+    if array.nbytes > limit:
+        return
+    key = _key(xp, x, array.dtype)
+    _stays[key] = _Stay(array, ref(_owner(x), lambda _: _stays.pop(key, None)))
+    there = [(other, stay) for other, stay in tuple(_stays.items()) if other[0] == key[0]]
+    size = sum(stay.array.nbytes for _, stay in there)
+    for other, stay in there:
+        if size > limit:
+            size -= stay.array.nbytes
+            _stays.pop(other, None)
+
+
+def leave() -> bool:
+    """Nothing stays any more, on any device. Returns whether anything did."""
+    found = bool(_stays)
+    _stays.clear()
+    return found
+
+
+def _key(xp: Any, x: Array, dtype: np.dtype[Any]) -> Any:
+    return xp.cuda.runtime.getDevice(), x.ctypes.data, x.shape, x.strides, x.dtype, dtype
+
+
+def _owner(x: Array) -> Any:
+    """Who has x's memory: an array, or what an array has it from, where that can be told."""
+    owner: Any = x
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        base = owner.base
+        if not isinstance(base, np.ndarray) and not hasattr(base, "__weakref__"):
+            return owner
+        owner = base
+    return owner
