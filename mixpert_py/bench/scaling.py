@@ -135,7 +135,8 @@ def markdown(result: Result) -> str:
     return (
         f"{tables.markdown(('GPUs', 'time', 'TFLOP/s', 'efficiency', 'wanted'), rows)}\n\n"
         f"{each} on each GPU, {result['scheme']}: blocks of NumPy arrays in a Dask cluster of one "
-        "process a GPU, moved there and back. Efficiency: the time of one GPU over theirs. "
+        "process a GPU, moved there, B once, and back. "
+        "Efficiency: the time of one GPU over theirs. "
         f"{where['device']}, {where['cores']} cores of {where['cpu']}, {where['date']}: "
         "`mixpert bench scaling --save`.\n"
     )

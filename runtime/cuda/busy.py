@@ -1,4 +1,4 @@
-"""When a device was computing, by events on its streams."""
+"""How long a device was computing, by events on its stream."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Busy:
-    """Spans of work, each on one stream, that may overlap with those on others."""
+    """Spans of work on one stream."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -22,16 +22,9 @@ class Busy:
         self._spans.append((begin, end))
 
     def seconds(self) -> float:
-        """The time that was within any span. All of them have to be over."""
-        if not self._spans:
-            return 0.0
-        elapsed, origin = self._xp.cuda.get_elapsed_time, self._spans[0][0]
-        times = sorted((elapsed(origin, begin), elapsed(origin, end)) for begin, end in self._spans)
-        total, until = 0.0, times[0][0]  # which may be before the origin, on another stream
-        for begin, end in times:
-            total += max(end - max(begin, until), 0.0)
-            until = max(until, end)
-        return total / 1000  # CUDA's are milliseconds
+        """The time that was within them. All have to be over."""
+        elapsed = self._xp.cuda.get_elapsed_time
+        return float(sum(elapsed(*span) for span in self._spans)) / 1000  # CUDA's are milliseconds
 
 
 def noted(busy: Busy | None) -> AbstractContextManager[None]:

@@ -39,11 +39,13 @@ def staged() -> float:
     """
     # Two arrays: one and the same would be moved once.
     a, b = np.random.default_rng(0).standard_normal((2, MOVED, MOVED), np.float32)
+    held = []  # else the next product had its memory
 
     def product() -> None:
         made = moving.make(a, b, "int8x1")
         if isinstance(made, Reason):
             raise DeviceError(f"it makes no product of NumPy arrays: {made.value}")
+        held.append(made.value)
 
     return float(3 * a.nbytes / _seconds(product))
 
