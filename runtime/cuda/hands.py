@@ -79,23 +79,22 @@ class Hand:
 
 
 @contextmanager
-def hand(xp: Any, device: int) -> Iterator[Hand]:
-    """One that nobody else has, with its device as the current one. Raises CuPy's
-    OutOfMemoryError where the device, or page-locked memory, is full.
+def hand(xp: Any) -> Iterator[Hand]:
+    """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
+    device, or page-locked memory, is full.
     """
-    idle = _idle.setdefault(device, [])
-    with xp.cuda.Device(device):
-        try:
-            one = idle.pop()
-        except IndexError:
-            one = Hand(xp)
-        try:
-            yield one
-        except BaseException:
-            one.stream.synchronize()  # a slot may be in use that nobody has noted
-            raise
-        finally:
-            idle.append(one)
+    idle = _idle.setdefault(xp.cuda.runtime.getDevice(), [])
+    try:
+        one = idle.pop()
+    except IndexError:
+        one = Hand(xp)
+    try:
+        yield one
+    except BaseException:
+        one.stream.synchronize()  # a slot may be in use that nobody has noted
+        raise
+    finally:
+        idle.append(one)
 
 
 @contextmanager

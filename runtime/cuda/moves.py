@@ -6,14 +6,17 @@ What has begun goes on by itself, by helpers; who needs it waits for it, and hel
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.cuda import hands, results
-from mixpert_py.runtime.cuda.hands import hand, lacking_memory, pieces
+from mixpert_py.runtime.cuda.hands import Hand, Place, hand, lacking_memory, pieces
 from mixpert_py.runtime.cuda.helpers import Job
+
+Work = Callable[[Hand, Iterator[Place]], None]
 
 # device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
 # with new ones for every product, memory would be allocated anew, and kept for dead streams.
@@ -21,11 +24,15 @@ _idle: dict[int, list[Any]] = {}
 
 
 class Moves:
-    """What moves to and from the current device, and `stream`, on which it computes."""
+    """What moves to and from the current device, and `stream`, on which it computes.
 
-    def __init__(self, xp: Any, streams: Sequence[Any], begun: ExitStack) -> None:
-        self._xp, self._begun = xp, begun
-        self._device = xp.cuda.runtime.getDevice()
+    own: the hand of the thread that this is for. It has it from the start: where memory is short
+    later, sums that have begun can still end.
+    """
+
+    def __init__(self, xp: Any, streams: Sequence[Any], own: Hand, begun: ExitStack) -> None:
+        self._xp, self._own, self._begun = xp, own, begun
+        self._device, self._thread = xp.cuda.runtime.getDevice(), get_ident()
         self.stream, self._there, self._back = streams
 
     def send(self, x: Array, dtype: np.dtype[Any]) -> "Sent":
@@ -45,7 +52,13 @@ class Moves:
             return Sent(array, self.stream, None, [self._there.record()])
         events: list[Any] = []
         self._begun.callback(_wait_for, events)
-        put = partial(self._put, target, stored, self._there.record(), events)
+        free = self._there.record()
+
+        def put(one: Hand, places: Iterator[Place]) -> None:
+            one.stream.wait_event(free)
+            one.put(target, stored, places)
+            events.append(one.stream.record())
+
         return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
 
     def fetch(self, target: Array, x: Any, sum_of: np.ufunc | None = None) -> "Fetched":
@@ -58,24 +71,28 @@ class Moves:
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
         write = np.copyto if sum_of is None else partial(_summed, sum_of)
-        return Fetched(x, self._job(partial(self._get, target, x, write), x.shape, x.dtype).end)
 
-    def _job(self, work: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
-        job = Job(work, pieces(shape, hands.SLOT_BYTES // dtype.itemsize))
+        def get(one: Hand, places: Iterator[Place]) -> None:
+            one.get(target, x, write, places)
+
+        return Fetched(x, self._job(get, x.shape, x.dtype).end)
+
+    def _job(self, work: Work, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
+        places = pieces(shape, hands.SLOT_BYTES // dtype.itemsize)
+        job = Job(partial(self._by_hand, work), places)
         self._begun.callback(job.stop)  # before it begins: an interrupt may come in between
         return job.begin()
 
-    def _put(
-        self, target: Any, x: Array, free: Any, events: list[Any], places: Iterator[Any]
-    ) -> None:
-        with hand(self._xp, self._device) as one:
-            one.stream.wait_event(free)
-            one.put(target, x, places)
-            events.append(one.stream.record())
-
-    def _get(self, target: Array, x: Any, write: Any, places: Iterator[Any]) -> None:
-        with hand(self._xp, self._device) as one:
-            one.get(target, x, write, places)
+    def _by_hand(self, work: Work, places: Iterator[Place]) -> None:
+        if get_ident() == self._thread:
+            work(self._own, places)
+            return
+        with self._xp.cuda.Device(self._device), ExitStack() as held:
+            try:
+                one = held.enter_context(hand(self._xp))
+            except self._xp.cuda.memory.OutOfMemoryError:
+                return  # the caller does it
+            work(one, places)
 
 
 class Sent:
@@ -113,7 +130,7 @@ def moves(xp: Any) -> Iterator[Moves]:
         with ExitStack() as begun:
             for one in streams:
                 begun.callback(_wait_for, [one])
-            yield Moves(xp, streams, begun)
+            yield Moves(xp, streams, begun.enter_context(hand(xp)), begun)
     finally:
         idle += streams
 

@@ -234,8 +234,6 @@ def _in_turn(
     coming = deque(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
     if its is not None:
         right = its.arrived()
-        if how.stays:
-            staying.keep(how.xp, b, right)
     with moves.stream, noted(how.busy):
         ready = device_product.pack_one(right, how.scheme, "right")
     if isinstance(ready, Reason):
@@ -250,6 +248,8 @@ def _in_turn(
             if place.start == 0:  # the strip before is not in use any more
                 coming += (moves.send(a[more], value.dtype) for more in islice(waiting, 1))
     line.settle()
+    if how.stays and its is not None:  # now that it is there for every stream
+        staying.keep(how.xp, b, right)
     return line.outliers
 
 

@@ -1,5 +1,6 @@
 """Moves to and from a device that does everything as late as it may."""
 
+import threading
 from functools import partial
 from math import prod
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from mixpert_py.runtime.cuda import hands, helpers, results
 from mixpert_py.runtime.cuda import moves as moving
 from mixpert_py.runtime.cuda.hands import pieces
 from mixpert_py.runtime.cuda.moves import moves
-from tests.runtime.cuda.fake import on_device
+from tests.runtime.cuda.fake import CUDARuntimeError, OutOfMemoryError, on_device
 from tests.runtime.cuda.fake.late import LateStream
 from tests.runtime.cuda.fake.stream import Stream
 
@@ -67,7 +68,8 @@ def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
             Device=on_device,
             Stream=LateStream,
             alloc_pinned_memory=allocate,
-            runtime=SimpleNamespace(getDevice=lambda: 0, CUDARuntimeError=OSError),
+            runtime=SimpleNamespace(getDevice=lambda: 0, CUDARuntimeError=CUDARuntimeError),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         ),
     )
 
@@ -241,6 +243,34 @@ def test_hands_are_used_again(xp: Any) -> None:
     assert xp.pinned == [2 * SLOT]
 
 
+def test_a_helper_without_memory_does_not_help(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was added to before is added to once, and all of it."""
+    monkeypatch.setattr(helpers, "_cores", lambda: 4)
+    x, value = normal(30, 70), np.ones((30, 70), np.float32)
+    tried = threading.Event()
+
+    def none(size: int) -> Any:
+        tried.set()
+        raise CUDARuntimeError(hands.NO_MEMORY)
+
+    with moves(xp) as on_their_way:
+        xp.cuda.alloc_pinned_memory = none
+        fetched = on_their_way.fetch(value, LateArray(x), np.add)
+        assert tried.wait(timeout=20)
+        fetched.end()
+    np.testing.assert_array_equal(value, 1 + x)
+
+
+def test_no_memory_is_told_at_the_start(xp: Any) -> None:
+    def none(size: int) -> Any:
+        raise CUDARuntimeError(hands.NO_MEMORY)
+
+    xp.cuda.alloc_pinned_memory = none
+    with pytest.raises(OutOfMemoryError), moves(xp):
+        pass
+    assert len(moving._idle[0]) == 3
+
+
 def test_a_hand_that_was_interrupted_is_at_rest(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(one: Any) -> None:
         raise KeyboardInterrupt
@@ -249,7 +279,7 @@ def test_a_hand_that_was_interrupted_is_at_rest(xp: Any, monkeypatch: pytest.Mon
     target = LateArray(np.zeros_like(x))
     with monkeypatch.context() as patch:
         patch.setattr(hands.Hand, "use", interrupted)
-        with pytest.raises(KeyboardInterrupt), hands.hand(xp, 0) as one:
+        with pytest.raises(KeyboardInterrupt), hands.hand(xp) as one:
             one.put(target, x, iter([(...,)]))
     np.testing.assert_array_equal(target.x, x)
 
