@@ -165,7 +165,6 @@ def _block(
         backend=wish.backend or force.backend,
         workspace_limit=force.workspace_limit,
         devices=force.devices,
-        constant=True,
     )
     length = wish.block or (choice.block if wish.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})
@@ -223,8 +222,10 @@ def _blockwise(
     import dask.array as da
     from dask.array.utils import meta_from_array
 
+    # What Dask names alike is alike; other blocks may lie in the same memory later.
+    names = " ".join(x.name for x in arrays)
     return da.blockwise(
-        block,
+        replace(block, force=replace(block.force, constant=names)),
         tuple(range(ndim)),
         *[part for pair in zip(arrays, indices, strict=True) for part in pair],
         token=f"mixpert-{block.word}",

@@ -44,8 +44,9 @@ class InForce:
     find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
     `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
     ":" and a device's name, "cuda" or None for automatic. workspace_limit, devices: as in `on_gpu`.
-    constant: nobody writes to an operand, so what has moved to a GPU may stay there for the next
-    product. passing: the sites known to be the native call and nothing else.
+    constant: names products none of whose operands is written to in between, so what has moved to a
+    GPU for one may stay there for the next; empty: nobody says so. passing: the sites known to be
+    the native call and nothing else.
     """
 
     scheme: str | None = None
@@ -55,7 +56,7 @@ class InForce:
     find_plan: Callable[[str], Plan | None] = no_plan
     workspace_limit: int | None = None
     devices: str | None = None
-    constant: bool = False
+    constant: str = ""
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(

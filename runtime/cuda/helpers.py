@@ -64,8 +64,12 @@ class Job:
                 self._work(self._taken())
         finally:
             self.stop()
-        for error in self._errors:
-            raise error
+        errors, self._errors = self._errors, []
+        try:
+            if errors:
+                raise errors[0]
+        finally:  # an error holds its frames, and they what it was about
+            errors.clear()
 
     def stop(self) -> None:
         """Leave nothing to do, and wait for who is at work."""

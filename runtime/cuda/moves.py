@@ -1,6 +1,7 @@
 """Arrays on their way between NumPy and a device, while that computes.
 
-What has begun goes on by itself, by helpers; who needs it waits for it, and helps.
+What has begun, and is more than a slot, goes on by itself, by helpers; who needs it waits for it,
+and helps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -87,7 +88,9 @@ class Moves:
         if get_ident() == self._thread:
             work(self._own, places)
             return
-        with self._xp.cuda.Device(self._device), ExitStack() as held:
+        # Not as a context: what it would go back to, device 0, may have no room for this process.
+        self._xp.cuda.Device(self._device).use()
+        with ExitStack() as held:
             try:
                 one = held.enter_context(hand(self._xp))
             except self._xp.cuda.memory.OutOfMemoryError:

@@ -66,7 +66,9 @@ class Lease:
         finalize(self, _take_back, block).atexit = False
 
 
-_idle: deque[Block] = deque()  # the longest unused first
+# The longest unused first. Whoever looks through takes a copy, in one step: as soon as anything is
+# allocated, garbage may be collected, and a block come back.
+_idle: deque[Block] = deque()
 _locked: list[Block] = []
 
 
@@ -95,7 +97,7 @@ def is_locked(x: Array) -> bool:
 
 def locked_bytes() -> int:
     """What is page-locked now."""
-    return sum(block.memory.nbytes for block in tuple(_locked))
+    return sum(block.memory.nbytes for block in _locked.copy())
 
 
 @cache
@@ -112,7 +114,7 @@ def limit() -> int:
 
 def _fitting(size: int) -> Block | None:
     """The smallest that is idle and large enough, and not much larger; now it is the caller's."""
-    fits = [block for block in tuple(_idle) if size <= block.memory.nbytes <= ROOM * size]
+    fits = [block for block in _idle.copy() if size <= block.memory.nbytes <= ROOM * size]
     for block in sorted(fits, key=lambda block: block.memory.nbytes):
         with suppress(ValueError):  # another thread has taken it
             _idle.remove(block)
@@ -123,7 +125,7 @@ def _fitting(size: int) -> Block | None:
 def _take_back(block: Block) -> None:
     """Any thread may be interrupted by it, wherever it frees anything: it takes no lock."""
     _idle.append(block)
-    while sum(block.memory.nbytes for block in tuple(_idle)) > limit():
+    while sum(block.memory.nbytes for block in _idle.copy()) > limit():
         try:
             _idle.popleft().free()
         except IndexError:

@@ -1,7 +1,9 @@
 """NumPy operands that stay on a device after their product, for those that come.
 
 Only where nobody writes to an operand: of Dask's blocks, which a task must not change, one is
-often an operand of many products. It stays until it is gone from the host, or others need the room.
+often an operand of many of a product's tasks. It stays until it is gone from the host, or products
+from here need the room. What is written to all the same, between two runs of one graph, is noticed
+where it changes any of a few thousand elements.
 """
 
 from dataclasses import dataclass
@@ -13,38 +15,45 @@ import numpy as np
 from mixpert_py.runtime.call import Array
 
 SHARE = 1 / 8  # of a device's memory, at most
+SAMPLE = 64  # rows, and columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stay:
-    """array: what is there. owner: of the host's memory; while it lives, that is nobody else's."""
+    """array: what is there. owner: of the host's memory; while it lives, that is nobody else's.
+    sample: elements as they were.
+    """
 
     array: Any
     owner: "ref[Any]"
+    sample: Array
 
 
-# (device, where an operand lies, and as what it was moved) → what stays; the latest last
+# (device, for which products, where an operand lies, as what it was moved) → what stays; the latest
+# last. Whoever looks through takes a copy, in one step: an owner may be gone at any time.
 _stays: dict[Any, _Stay] = {}
 
 
-def find(xp: Any, x: Array, dtype: np.dtype[Any]) -> Any:
-    """x on the current device, as that type; None where it is not there."""
-    key = _key(xp, x, dtype)
+def find(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
+    """x on the current device, as that type; None where it is not there. which: products."""
+    key = _key(xp, which, x, dtype)
     stay = _stays.pop(key, None)
-    if stay is None or stay.owner() is None:
+    if stay is None or stay.owner() is not _owner(x):
+        return None
+    if not np.array_equal(stay.sample, _sample(x), equal_nan=True):
         return None
     _stays[key] = stay
     return stay.array
 
 
-def keep(xp: Any, x: Array, array: Any) -> None:
+def keep(xp: Any, which: str, x: Array, array: Any) -> None:
     """Have `array`, which is x on the current device, stay there. Others go, if it is too much."""
     limit = SHARE * xp.cuda.runtime.memGetInfo()[1]
     if array.nbytes > limit:
         return
-    key = _key(xp, x, array.dtype)
-    _stays[key] = _Stay(array, ref(_owner(x), lambda _: _stays.pop(key, None)))
-    there = [(other, stay) for other, stay in tuple(_stays.items()) if other[0] == key[0]]
+    key = _key(xp, which, x, array.dtype)
+    _stays[key] = _Stay(array, ref(_owner(x), lambda _: _stays.pop(key, None)), _sample(x))
+    there = [(other, stay) for other, stay in _stays.copy().items() if other[0] == key[0]]
     size = sum(stay.array.nbytes for _, stay in there)
     for other, stay in there:
         if size > limit:
@@ -59,8 +68,15 @@ def leave() -> bool:
     return found
 
 
-def _key(xp: Any, x: Array, dtype: np.dtype[Any]) -> Any:
-    return xp.cuda.runtime.getDevice(), x.ctypes.data, x.shape, x.strides, x.dtype, dtype
+def _key(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
+    device = xp.cuda.runtime.getDevice()
+    return device, which, x.ctypes.data, x.shape, x.strides, x.dtype, dtype
+
+
+def _sample(x: Array) -> Array:
+    """A copy of some elements of every part of a matrix, up to four times SAMPLE² of them."""
+    rows, columns = (max(length // SAMPLE, 1) for length in x.shape)
+    return x[::rows, ::columns].copy()
 
 
 def _owner(x: Array) -> Any:

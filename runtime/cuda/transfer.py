@@ -23,7 +23,7 @@ from mixpert_py.runtime.cuda import limited, panels, results, staying
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
-from mixpert_py.runtime.cuda.moves import Fetched, Moves, moves, same
+from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.faithful import settled
@@ -126,7 +126,7 @@ def _whole(
 class _How:
     """How panels are multiplied. limit, busy: as `make` has them. sum_of: what the result's memory
     becomes of itself and the product, np.add or np.subtract; None: it becomes the product. stays:
-    whether B may stay on the device.
+    for which products B may stay on the device; empty: for none.
     """
 
     xp: Any
@@ -134,7 +134,7 @@ class _How:
     scheme: Scheme
     busy: Busy | None
     limit: int | None
-    stays: bool
+    stays: str
     sum_of: np.ufunc | None = None
 
 
@@ -153,7 +153,7 @@ def _by_panels(
     scheme = device_product.steps(name, block, a.shape, b.shape)
     if name == "faithful":  # here, since to ask the device would be to wait for every panel
         scheme = settled(scheme, a, b)
-    how = _How(xp, name, scheme, busy, limit, current().constant and limit is None)
+    how = _How(xp, name, scheme, busy, limit, current().constant if limit is None else "")
     if addend is not None:
         adding = replace(how, sum_of=np.add if addend.alpha > 0 else np.subtract)
         with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):
@@ -177,12 +177,15 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     try:
         return _whole_b(how, value, a, b)
     except (how.xp.cuda.memory.OutOfMemoryError, WorkspaceError):
-        if b.shape[1] <= panels.GRANULE:
+        again = staying.leave()
+        if not again and b.shape[1] <= panels.GRANULE:
             raise
     # Not in the handler, which holds what the attempt has allocated.
+    if again:
+        return _into(how, value, a, b)
     largest = 0.0
     for part in two(b.shape[1], panels.GRANULE):
-        outliers = _into(how, value[:, part], a, b[:, part])
+        outliers = _into(replace(how, stays=""), value[:, part], a, b[:, part])
         if isinstance(outliers, Reason):
             return outliers
         largest = max(largest, outliers)
@@ -228,46 +231,58 @@ def _in_turn(
     how, moves = line.how, line.moves
     alike = same(a, b, b) is not None
     strips = list(panels.places(len(a), len(a) if alike else strip))
-    right = staying.find(how.xp, b, value.dtype) if how.stays else None
-    its = moves.send(b, value.dtype) if right is None else None
+    right = staying.find(how.xp, how.stays, b, value.dtype) if how.stays else None
+    line.its = moves.send(b, value.dtype) if right is None else None
     waiting = iter([] if alike else strips)
-    coming = deque(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
-    if its is not None:
-        right = its.arrived()
+    line.ours.extend(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
+    if line.its is not None:
+        right = line.its.arrived()
     with moves.stream, noted(how.busy):
         ready = device_product.pack_one(right, how.scheme, "right")
     if isinstance(ready, Reason):
         return ready
     for rows in strips:
-        part = same(a, b, right) if alike else coming.popleft().arrived()
+        part = same(a, b, right) if alike else line.arrived()
         target = value[rows]
         for place in panels.places(len(part), height):
             refused = line.multiply(part[place], right, ready, target[place])
             if refused is not None:
                 return refused
             if place.start == 0:  # the strip before is not in use any more
-                coming += (moves.send(a[more], value.dtype) for more in islice(waiting, 1))
+                line.ours.extend(moves.send(a[more], value.dtype) for more in islice(waiting, 1))
     line.settle()
-    if how.stays and its is not None:  # now that it is there for every stream
-        staying.keep(how.xp, b, right)
+    if how.stays and line.its is not None:  # now that it is there for every stream
+        staying.keep(how.xp, how.stays, b, right)
     return line.outliers
 
 
 class _Line:
     """Products of panels: one is computed while the one before it comes back.
 
-    rows: of the result that have come, or are coming. outliers: the largest share of a panel.
+    its, ours: B and strips of A, on their way or there, which are not to be freed before all that
+    uses them is over, also where a product is refused. rows: of the result that have come, or are
+    coming. outliers: the largest share of a panel.
     """
 
     def __init__(self, how: _How, moves: Moves) -> None:
         self.how, self.moves = how, moves
+        self.its: Sent | None = None
+        self.ours: deque[Sent] = deque()
         self.rows, self.outliers = 0, 0.0
+        self._part: Any = None
         self._computed: Callable[[], None] | None = None
         self._coming: Fetched | None = None
+
+    def arrived(self) -> Any:
+        """The strip that was sent first, in the place of the one before."""
+        self._part = self.ours.popleft().arrived()
+        return self._part
 
     def multiply(self, left: Any, right: Any, ready: Ready, target: Array) -> Reason | None:
         """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
+        if how.busy is not None and how.limit is not None:  # what is traced keeps packed panels
+            self.settle()
         with stream:
             result = how.xp.empty(target.shape, target.dtype)
             with noted(how.busy):

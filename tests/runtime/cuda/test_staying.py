@@ -12,7 +12,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray, on_device
 
-CONSTANT = InForce(constant=True)
+CONSTANT = InForce(constant="these")
 
 
 @pytest.fixture
@@ -72,9 +72,26 @@ def test_what_may_be_written_to_is_moved_again(moves: list[Any]) -> None:
 
 
 @pytest.mark.usefixtures("gpu")
+def test_what_is_written_to_all_the_same_is_moved_again() -> None:
+    """A program may fill a buffer anew, and make another graph of it, or run the same again."""
+    a, b = normal(70, 50), normal(50, 40, seed=1)
+    with use(CONSTANT):
+        moved(a, b)
+        b[7] = 3
+        np.testing.assert_allclose(moved(a, b), a @ b, atol=1e-4)
+    b = normal(500, 400, seed=1)
+    a = normal(70, 500)
+    with use(CONSTANT):
+        moved(a, b)
+    b[7, 3] = 3  # of too few elements to be noticed
+    with use(InForce(constant="others")):
+        np.testing.assert_allclose(moved(a, b), a @ b, atol=1e-3)
+
+
+@pytest.mark.usefixtures("gpu")
 def test_a_limit_is_kept_to(moves: list[Any]) -> None:
     a, b = normal(70, 50), normal(50, 40, seed=1)
-    with use(InForce(constant=True, workspace_limit=1 << 20)):
+    with use(InForce(constant="these", workspace_limit=1 << 20)):
         moved(a, b)
     assert not staying._stays
 
@@ -142,7 +159,7 @@ def test_what_is_too_large_does_not_stay(gpu: FakeGpu) -> None:
     b = normal(50, 40, seed=1)
     for memory, count in ((8 * b.nbytes - 1, 0), (8 * b.nbytes, 1)):
         gpu.memory = memory
-        staying.keep(sys.modules["cupy"], b, ndarray(b))
+        staying.keep(sys.modules["cupy"], "these", b, ndarray(b))
         assert len(staying._stays) == count
 
 

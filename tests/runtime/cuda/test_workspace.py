@@ -167,16 +167,21 @@ def test_a_packed_operand_stays_packed_where_rows_are_divided(
 
 @pytest.mark.parametrize("dtype", ["f", "d", "F"])
 @pytest.mark.parametrize("shapes", [((500, 60), (60, 300)), ((3, 50, 60), (60, 40))], ids=str)
-def test_what_moving_takes_is_counted(gpu: FakeGpu, dtype: str, shapes: Any) -> None:
+@pytest.mark.parametrize("traced", [False, True])
+def test_what_moving_takes_is_counted(gpu: FakeGpu, dtype: str, shapes: Any, traced: bool) -> None:
     a, b = normal(*shapes[0], dtype=dtype).x, normal(*shapes[1], dtype=dtype, seed=1).x
     whole = transfer.make(a, b, "int8x6")
     assert not isinstance(whole, Reason)
-    most = peak(gpu, lambda: transfer.make(a, b, "int8x6"))
+
+    def make() -> Any:
+        return transfer.make(a, b, "int8x6", traced=traced)
+
+    most = peak(gpu, make)
     made = 0
     for limit in (most + (1 << 20), most, 4 * most // 5, 3 * most // 4, most // 2, most // 5):
         with on_gpu(workspace_limit=limit):
             found: list[Any] = []
-            taken = peak(gpu, lambda found=found: found.append(transfer.make(a, b, "int8x6")))
+            taken = peak(gpu, lambda found=found: found.append(make()))
         assert taken <= limit
         if isinstance(found[0], Reason):
             assert found[0] is Reason.WORKSPACE

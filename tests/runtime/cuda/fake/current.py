@@ -1,7 +1,5 @@
 """The current device, and the current stream of each."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
@@ -12,11 +10,18 @@ class Current:
     streams: ClassVar[dict[int, Any]] = {}
 
 
-@contextmanager
-def on_device(number: int) -> Iterator[None]:
-    """cupy.cuda.Device as a context."""
-    before, Current.device = Current.device, number
-    try:
-        yield
-    finally:
-        Current.device = before
+class on_device:  # noqa: N801, it is a verb
+    """cupy.cuda.Device."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def use(self) -> None:
+        Current.device = self.number
+
+    def __enter__(self) -> None:
+        self.before = Current.device
+        self.use()
+
+    def __exit__(self, *error: object) -> None:
+        Current.device = self.before
