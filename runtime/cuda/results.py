@@ -39,20 +39,20 @@ class Block:
     def lock(self) -> None:
         """Page-lock it, if that can be."""
         if self.locked is None and locked_bytes() + self.memory.nbytes <= limit():
+            self.locked = True  # first: whatever interrupts, what is locked is not unmapped
+            _locked.append(self)
             try:
                 self.runtime.hostRegister(self.memory.ctypes.data, self.memory.nbytes, PORTABLE)
             except self.runtime.CUDARuntimeError:
                 self.locked = False
-            else:
-                self.locked = True
-                _locked.append(self)
+                _locked.remove(self)
 
     def free(self) -> None:
-        """Unlock it: what the system has unmapped must not be locked."""
+        """Unlock it. Where that fails it stays: what came to lie there would seem to be locked."""
         if self.locked:
             with suppress(self.runtime.CUDARuntimeError):
                 self.runtime.hostUnregister(self.memory.ctypes.data)
-            _locked.remove(self)
+                _locked.remove(self)
 
 
 class Lease:

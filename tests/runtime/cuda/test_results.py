@@ -33,6 +33,8 @@ class Runtime:
         self.locked[address] = size
 
     def hostUnregister(self, address: int) -> None:  # noqa: N802
+        if self.refuses:
+            raise OSError
         del self.locked[address]
 
 
@@ -160,6 +162,37 @@ def test_memory_that_cannot_be_locked_is_used_all_the_same(xp: Any) -> None:
     del x
     xp.cuda.runtime.refuses = False
     assert not results.is_locked(empty(xp))  # it is not tried again
+
+
+def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
+    """Another array might lie there, and the device write to the pages that were there before."""
+    for _ in range(2):
+        held = [empty(xp, 2 * LEAST) for _ in range(5)]
+        places = [x.ctypes.data for x in held]
+        held.clear()
+    xp.cuda.runtime.refuses = True
+    large = empty(xp, 4 * LEAST)
+    del large
+    assert sum(block.memory.nbytes for block in results._idle) <= LIMIT
+    assert {block.memory.ctypes.data for block in results._locked} == set(places)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(xp: Any, after: bool) -> None:
+    as_it_is = xp.cuda.runtime.hostRegister
+
+    def interrupted(*given: int) -> None:
+        if after:
+            as_it_is(*given)
+        raise KeyboardInterrupt
+
+    empty(xp)
+    xp.cuda.runtime.hostRegister = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        empty(xp)
+    kept = {block.memory.ctypes.data for block in results._locked}
+    assert set(xp.cuda.runtime.locked) <= kept
+    assert len(kept) == 1
 
 
 def test_threads_never_have_the_same_memory(xp: Any) -> None:
