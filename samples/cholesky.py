@@ -21,7 +21,7 @@ def factorize(xp, matrix, block, strip):
 
     Each block is from the diagonal down: what is above is neither read nor computed.
     """
-    factor = xp.zeros_like(matrix)
+    factor = xp.zeros(matrix.shape, matrix.dtype)
     blocks = [factor[left:, left : left + block] for left in range(0, len(matrix), block)]
     for at, a in enumerate(blocks):
         a[...] = matrix[at * block :, at * block : (at + 1) * block]

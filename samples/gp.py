@@ -17,13 +17,22 @@ def mixtures(count, channels, noise, rng):
     return amounts @ lines, truth, truth + noise * rng.standard_normal(count)
 
 
-def kernel(xp, x, y):
+def kernel(xp, x, y, out=None):
     """Covariance exp(−½ |x − y|²) of all rows of x and y, where |x − y|² = |x|² + |y|² − 2 x·y."""
     near = xp.matmul(x, y.T)
     near -= 0.5 * (x**2).sum(axis=1)[:, None]
     near -= 0.5 * (y**2).sum(axis=1)
     xp.minimum(near, 0.0, out=near)
-    return xp.exp(near, out=near)
+    return xp.exp(near, out=near if out is None else out)
+
+
+def lower_kernel(xp, x, band=2048):
+    """The same of all rows of x, from the diagonal down, band by band; the rest is never read."""
+    covariance = xp.zeros((len(x), len(x)), x.dtype)
+    for start in range(0, len(x), band):
+        stop = start + band
+        kernel(xp, x[start:stop], x[:stop], out=covariance[start:stop, :stop])
+    return covariance
 
 
 def invert_factor(xp, matrix, inverse, corner=256):
@@ -48,9 +57,9 @@ def invert_factor(xp, matrix, inverse, corner=256):
 def learn(xp, covariance, measured):
     """Inverse Cholesky factor, weights of the known points, and log marginal likelihood.
 
-    Overwrites the covariance.
+    The covariance, read from the diagonal down, is overwritten.
     """
-    inverse = xp.zeros_like(covariance)
+    inverse = xp.zeros(covariance.shape, covariance.dtype)
     invert_factor(xp, covariance, inverse)
     whitened = inverse @ measured
     weights = inverse.T @ whitened
@@ -95,7 +104,7 @@ def problem(xp, options):
 def work(xp, options, spectra, truth, measured):
     n = options.size
     known, asked = spectra[:n], spectra[n:]
-    covariance = kernel(xp, known, known)
+    covariance = lower_kernel(xp, known)
     covariance[xp.diag_indices_from(covariance)] += options.noise**2
     inverse, weights, likelihood = learn(xp, covariance, measured[:n])
     return *predict(xp, kernel(xp, asked, known), inverse, weights), likelihood

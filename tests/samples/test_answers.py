@@ -40,6 +40,14 @@ class TestGaussianProcess:
         with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
             self.gp["learn"](np, *self.covariance(scheme))
 
+    @pytest.mark.parametrize("band", [64, 100, 300])
+    def test_half_a_kernel_is_that_of_the_whole(self, band: int) -> None:
+        options = self.gp["parsed"]("--size 256 --asked 0 --channels 128".split())
+        spectra, _, _ = self.gp["problem"](np, options)
+        half = self.gp["lower_kernel"](np, spectra, band)
+        whole = self.gp["kernel"](np, spectra, spectra)
+        np.testing.assert_allclose(np.tril(half), np.tril(whole), atol=1e-14)
+
     @pytest.mark.parametrize("corner", [16, 48, 100])
     def test_the_factor_is_inverted_by_halves_of_any_size(self, corner: int) -> None:
         covariance, _ = self.covariance("native")
