@@ -1,6 +1,6 @@
 """Arrays on their way between NumPy and a device, while that computes.
 
-What has begun, and is more than a slot, goes on by itself, by helpers; who needs it waits for it,
+What has begun, and is more than a slot, goes on by itself, by copiers; who needs it waits for it,
 and helps.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.call import Array
-from mixpert_py.runtime.cuda import hands, results
-from mixpert_py.runtime.cuda.hands import Hand, Place, hand, lacking_memory, pieces
-from mixpert_py.runtime.cuda.helpers import Job
+from mixpert_py.runtime.cuda import result_memory, staging
+from mixpert_py.runtime.cuda.copiers import Job
+from mixpert_py.runtime.cuda.staging import Place, Stager, lacking_memory, pieces, stager
 
-Work = Callable[[Hand, Iterator[Place]], None]
+Work = Callable[[Stager, Iterator[Place]], None]
 
 # device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
 # with new ones for every product, memory would be allocated anew, and kept for dead streams.
@@ -27,11 +27,11 @@ _idle: dict[int, list[Any]] = {}
 class Moves:
     """What moves to and from the current device, and `stream`, on which it computes.
 
-    own: the hand of the thread that this is for. It has it from the start: where memory is short
+    own: the stager of the thread that this is for. It has it from the start: where memory is short
     later, sums that have begun can still end.
     """
 
-    def __init__(self, xp: Any, streams: Sequence[Any], own: Hand, begun: ExitStack) -> None:
+    def __init__(self, xp: Any, streams: Sequence[Any], own: Stager, begun: ExitStack) -> None:
         self._xp, self._own, self._begun = xp, own, begun
         self._device, self._thread = xp.cuda.runtime.getDevice(), get_ident()
         self.stream, self._there, self._back = streams
@@ -48,14 +48,14 @@ class Moves:
         with self._there:  # the computing stream may yet use what it has freed
             target = self._xp.empty(stored.shape, dtype)
         array = target.transpose(tuple(order.index(axis) for axis in range(x.ndim)))
-        if stored.dtype == dtype and stored.flags.c_contiguous and results.is_locked(stored):
+        if stored.dtype == dtype and stored.flags.c_contiguous and result_memory.is_locked(stored):
             target.set(stored, stream=self._there)
             return Sent(array, self.stream, None, [self._there.record()])
         events: list[Any] = []
         self._begun.callback(_wait_for, events)
         free = self._there.record()
 
-        def put(one: Hand, places: Iterator[Place]) -> None:
+        def put(one: Stager, places: Iterator[Place]) -> None:
             one.stream.wait_event(free)
             one.put(target, stored, places)
             events.append(one.stream.record())
@@ -68,23 +68,23 @@ class Moves:
         sum_of: np.add or np.subtract; the target becomes that of itself and x instead. Of overflow
         and NaN nothing is said, as of products that were made elsewhere.
         """
-        if sum_of is None and target.flags.c_contiguous and results.is_locked(target):
+        if sum_of is None and target.flags.c_contiguous and result_memory.is_locked(target):
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
         write = np.copyto if sum_of is None else partial(_summed, sum_of)
 
-        def get(one: Hand, places: Iterator[Place]) -> None:
+        def get(one: Stager, places: Iterator[Place]) -> None:
             one.get(target, x, write, places)
 
         return Fetched(x, self._job(get, x.shape, x.dtype).end)
 
     def _job(self, work: Work, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
-        places = pieces(shape, hands.SLOT_BYTES // dtype.itemsize)
-        job = Job(partial(self._by_hand, work), places)
+        places = pieces(shape, staging.SLOT_BYTES // dtype.itemsize)
+        job = Job(partial(self._staged, work), places)
         self._begun.callback(job.stop)  # before it begins: an interrupt may come in between
         return job.begin()
 
-    def _by_hand(self, work: Work, places: Iterator[Place]) -> None:
+    def _staged(self, work: Work, places: Iterator[Place]) -> None:
         if get_ident() == self._thread:
             work(self._own, places)
             return
@@ -92,7 +92,7 @@ class Moves:
         self._xp.cuda.Device(self._device).use()
         with ExitStack() as held:
             try:
-                one = held.enter_context(hand(self._xp))
+                one = held.enter_context(stager(self._xp))
             except self._xp.cuda.memory.OutOfMemoryError:
                 return  # the caller does it
             work(one, places)
@@ -133,7 +133,7 @@ def moves(xp: Any) -> Iterator[Moves]:
         with ExitStack() as begun:
             for one in streams:
                 begun.callback(_wait_for, [one])
-            yield Moves(xp, streams, begun.enter_context(hand(xp)), begun)
+            yield Moves(xp, streams, begun.enter_context(stager(xp)), begun)
     finally:
         idle += streams
 

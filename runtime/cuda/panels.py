@@ -17,7 +17,7 @@ from mixpert_py.runtime.scheme import Scheme
 # Of a panel of A, or of C. On an H200, 16 cores a process, int8x6 of 16384³ float32: half as much
 # takes 3 % longer, a quarter 28 %, since fewer rows are multiplied at less speed.
 PANEL_BYTES = 1 << 27
-AHEAD = 2  # strips of A on their way: with one, helpers wait at the end of each
+AHEAD = 2  # strips of A on their way: with one, copiers wait at the end of each
 RESULTS = 3  # panels of C: computed, computed before, on its way back
 GRANULE = 128  # rows; a panel has a multiple of it
 RUN_BYTES = 1 << 14  # contiguous: shorter ones are copied at a fraction of the speed

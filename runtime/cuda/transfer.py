@@ -19,7 +19,7 @@ import numpy as np
 
 from mixpert_py.runtime.call import Addend, Array, Made, result_shape
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import limited, panels, results, staying
+from mixpert_py.runtime.cuda import limited, panels, resident, result_memory
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
@@ -65,7 +65,7 @@ def make(
         else partial(_whole, xp, a, b, name, block, guarantee, certificate, busy, limit)
     )
     made = _attempt(xp, product)
-    if made is Reason.MEMORY and staying.leave():
+    if made is Reason.MEMORY and resident.evict():
         made = _attempt(xp, product)
     if isinstance(made, Reason) or busy is None:
         return made
@@ -117,7 +117,7 @@ def _whole(
         if isinstance(made, Reason):
             return made
         on_their_way.stream.synchronize()
-        value = results.empty(xp, made.value.shape, made.value.dtype)
+        value = result_memory.empty(xp, made.value.shape, made.value.dtype)
         on_their_way.fetch(value, made.value).end()
     return made.into(value if value.shape else value[()])
 
@@ -125,8 +125,8 @@ def _whole(
 @dataclass(frozen=True, slots=True)
 class _How:
     """How panels are multiplied. limit, busy: as `make` has them. sum_of: what the result's memory
-    becomes of itself and the product, np.add or np.subtract; None: it becomes the product. stays:
-    for which products B may stay on the device; empty: for none.
+    becomes of itself and the product, np.add or np.subtract; None: it becomes the product.
+    resident: for which products B may stay on the device; empty: for none.
     """
 
     xp: Any
@@ -134,7 +134,7 @@ class _How:
     scheme: Scheme
     busy: Busy | None
     limit: int | None
-    stays: str
+    resident: str
     sum_of: np.ufunc | None = None
 
 
@@ -163,7 +163,7 @@ def _by_panels(
             return Made(addend.c, name, partial(float, share), added=True)
     value = out
     if value is None or any(shares(value, x) for x in (a, b)):
-        value = results.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
+        value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
     outliers = _into(how, value, a, b)
     if isinstance(outliers, Reason):
         return outliers
@@ -177,7 +177,7 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     try:
         return _whole_b(how, value, a, b)
     except (how.xp.cuda.memory.OutOfMemoryError, WorkspaceError):
-        again = staying.leave()
+        again = resident.evict()
         if not again and b.shape[1] <= panels.GRANULE:
             raise
     # Not in the handler, which holds what the attempt has allocated.
@@ -185,7 +185,7 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
         return _into(how, value, a, b)
     largest = 0.0
     for part in two(b.shape[1], panels.GRANULE):
-        outliers = _into(replace(how, stays=""), value[:, part], a, b[:, part])
+        outliers = _into(replace(how, resident=""), value[:, part], a, b[:, part])
         if isinstance(outliers, Reason):
             return outliers
         largest = max(largest, outliers)
@@ -231,7 +231,7 @@ def _in_turn(
     how, moves = line.how, line.moves
     alike = same(a, b, b) is not None
     strips = list(panels.places(len(a), len(a) if alike else strip))
-    right = staying.find(how.xp, how.stays, b, value.dtype) if how.stays else None
+    right = resident.find(how.xp, how.resident, b, value.dtype) if how.resident else None
     line.its = moves.send(b, value.dtype) if right is None else None
     waiting = iter([] if alike else strips)
     line.ours.extend(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
@@ -251,8 +251,8 @@ def _in_turn(
             if place.start == 0:  # the strip before is not in use any more
                 line.ours.extend(moves.send(a[more], value.dtype) for more in islice(waiting, 1))
     line.settle()
-    if how.stays and line.its is not None:  # now that it is there for every stream
-        staying.keep(how.xp, how.stays, b, right)
+    if how.resident and line.its is not None:  # now that it is there for every stream
+        resident.keep(how.xp, how.resident, b, right)
     return line.outliers
 
 

@@ -42,7 +42,7 @@ class TestGaussianProcess:
 
     @pytest.mark.parametrize("band", [64, 100, 300])
     def test_half_a_kernel_is_that_of_the_whole(self, band: int) -> None:
-        options = self.gp["parsed"]("--size 256 --asked 0 --channels 128".split())
+        options = self.gp["parsed"](["--size", "256", "--asked", "0"])
         spectra, _, _ = self.gp["problem"](np, options)
         half = self.gp["lower_kernel"](np, spectra, band)
         whole = self.gp["kernel"](np, spectra, spectra)

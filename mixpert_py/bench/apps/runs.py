@@ -67,6 +67,7 @@ def site_records(sites: Mapping[str, SiteResult]) -> list[dict[str, Any]]:
             "shapes": [list(shape) for shape in found.shapes[:8]],
             "dtypes": found.dtypes,
             "seconds": found.seconds,
+            "transfer": found.transfer,
             "schemes": found.schemes,
             "reasons": found.reasons,
         }

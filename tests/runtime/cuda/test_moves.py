@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.cuda import hands, helpers, results
+from mixpert_py.runtime.cuda import copiers, result_memory, staging
 from mixpert_py.runtime.cuda import moves as moving
-from mixpert_py.runtime.cuda.hands import pieces
 from mixpert_py.runtime.cuda.moves import moves
+from mixpert_py.runtime.cuda.staging import pieces
 from tests.runtime.cuda.fake import CUDARuntimeError, OutOfMemoryError, on_device
 from tests.runtime.cuda.fake.late import LateStream
 from tests.runtime.cuda.fake.stream import Stream
@@ -45,10 +45,10 @@ class LateArray:
 @pytest.fixture
 def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(moving, "_idle", {})
-    monkeypatch.setattr(hands, "_idle", {})
-    monkeypatch.setattr(hands, "SLOT_BYTES", SLOT)
-    monkeypatch.setattr(helpers, "_helpers", helpers._Helpers())
-    monkeypatch.setattr(helpers, "_cores", lambda: 1)  # nobody helps: what is late has one thread
+    monkeypatch.setattr(staging, "_idle", {})
+    monkeypatch.setattr(staging, "SLOT_BYTES", SLOT)
+    monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
+    monkeypatch.setattr(copiers, "_cores", lambda: 1)  # nobody helps: what is late has one thread
     given: list[int] = []
 
     def allocate(size: int) -> Any:
@@ -148,7 +148,7 @@ def test_what_is_fetched_is_here(xp: Any, shape: tuple[int, ...], sum_of: Any) -
 def test_page_locked_memory_is_the_devices_own(
     xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    monkeypatch.setattr(results, "is_locked", lambda x: True)
+    monkeypatch.setattr(result_memory, "is_locked", lambda x: True)
     monkeypatch.setattr(np, "copyto", lambda *given: calls.append(given))
     calls: list[Any] = []
     x, value = normal(30, 70), np.zeros((30, 70), np.float32)
@@ -164,7 +164,7 @@ def test_page_locked_memory_is_the_devices_own(
 
 
 def test_sums_are_not_the_devices(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "is_locked", lambda x: True)
+    monkeypatch.setattr(result_memory, "is_locked", lambda x: True)
     x, value = normal(30, 70), np.ones((30, 70), np.float32)
     with moves(xp) as on_their_way:
         on_their_way.fetch(value, LateArray(x), np.add).end()
@@ -172,7 +172,7 @@ def test_sums_are_not_the_devices(xp: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_end_waits_for_what_was_begun(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "is_locked", lambda x: x.size == 64)
+    monkeypatch.setattr(result_memory, "is_locked", lambda x: x.size == 64)
     x, value = normal(8, 8), np.zeros((8, 8), np.float32)
     there: list[Any] = []
 
@@ -245,13 +245,13 @@ def test_hands_are_used_again(xp: Any) -> None:
 
 def test_a_helper_without_memory_does_not_help(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was added to before is added to once, and all of it."""
-    monkeypatch.setattr(helpers, "_cores", lambda: 4)
+    monkeypatch.setattr(copiers, "_cores", lambda: 4)
     x, value = normal(30, 70), np.ones((30, 70), np.float32)
     tried = threading.Event()
 
     def none(size: int) -> Any:
         tried.set()
-        raise CUDARuntimeError(hands.NO_MEMORY)
+        raise CUDARuntimeError(staging.NO_MEMORY)
 
     with moves(xp) as on_their_way:
         xp.cuda.alloc_pinned_memory = none
@@ -263,7 +263,7 @@ def test_a_helper_without_memory_does_not_help(xp: Any, monkeypatch: pytest.Monk
 
 def test_no_memory_is_told_at_the_start(xp: Any) -> None:
     def none(size: int) -> Any:
-        raise CUDARuntimeError(hands.NO_MEMORY)
+        raise CUDARuntimeError(staging.NO_MEMORY)
 
     xp.cuda.alloc_pinned_memory = none
     with pytest.raises(OutOfMemoryError), moves(xp):
@@ -278,8 +278,8 @@ def test_a_hand_that_was_interrupted_is_at_rest(xp: Any, monkeypatch: pytest.Mon
     x = normal(8, 8)
     target = LateArray(np.zeros_like(x))
     with monkeypatch.context() as patch:
-        patch.setattr(hands.Hand, "use", interrupted)
-        with pytest.raises(KeyboardInterrupt), hands.hand(xp) as one:
+        patch.setattr(staging.Stager, "use", interrupted)
+        with pytest.raises(KeyboardInterrupt), staging.stager(xp) as one:
             one.put(target, x, iter([(...,)]))
     np.testing.assert_array_equal(target.x, x)
 

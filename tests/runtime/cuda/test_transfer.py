@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from math import prod
 from time import sleep
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import hands, helpers, panels, transfer
+from mixpert_py.runtime.cuda import copiers, panels, staging, transfer
 from mixpert_py.runtime.cuda import moves as moving
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
@@ -104,11 +105,11 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
     kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
     monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
     monkeypatch.setattr(cupy, "empty", keep)
-    numbers = count()  # three of the product's, and then the hand's
+    numbers = count()  # three of the product's, and then the stager's
     stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
     monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: stream())
     monkeypatch.setattr(moving, "_idle", {})
-    monkeypatch.setattr(hands, "_idle", {})
+    monkeypatch.setattr(staging, "_idle", {})
     monkeypatch.setattr(ndarray, "set", send)
     monkeypatch.setattr(ndarray, "get", fetch)
 
@@ -139,20 +140,6 @@ def test_everything_waits_for_what_it_needs(
     np.testing.assert_array_equal(moved(a, b), wanted)
 
 
-@pytest.fixture
-def moves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many elements went to the device, each time."""
-    sizes: list[int] = []
-    as_it_is = ndarray.set
-
-    def counted(target: Any, x: Any, **given: Any) -> None:
-        sizes.append(x.size)
-        as_it_is(target, x, **given)
-
-    monkeypatch.setattr(ndarray, "set", counted)
-    return sizes
-
-
 SAME: dict[str, Any] = {
     "x @ x.T": lambda x: (x, x.T),
     "x.T @ x": lambda x: (x.T, x),
@@ -164,12 +151,12 @@ SAME: dict[str, Any] = {
 
 @pytest.mark.parametrize("pair", SAME)
 def test_one_array_is_moved_once(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], pair: str
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], pair: str
 ) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 40 * 4)
     a, b = SAME[pair](normal(5 * GRANULE + 1, 40))
     result = moved(a, b)
-    assert sum(moves) == a.size
+    assert sum(map(prod, moves)) == a.size
     if pair == "x @ x.T":
         assert len(gpu.launches) > 1
     np.testing.assert_array_equal(result, moved(a.copy(), b.copy()))
@@ -177,25 +164,25 @@ def test_one_array_is_moved_once(
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("other", [lambda x: x[:, ::-1], lambda x: x.astype(float), np.copy])
-def test_arrays_that_only_look_alike_are_two(moves: list[int], other: Any) -> None:
+def test_arrays_that_only_look_alike_are_two(moves: list[Any], other: Any) -> None:
     x = normal(40, 40)
     result = moved(x, other(x))
-    assert sum(moves) == 2 * x.size
+    assert sum(map(prod, moves)) == 2 * x.size
     np.testing.assert_allclose(result, x @ other(x), atol=1e-4)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_what_is_longer_than_a_slot_goes_in_pieces(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], order: Any
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], order: Any
 ) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 14)
-    monkeypatch.setattr(hands, "SLOT_BYTES", 1 << 12)
-    monkeypatch.setattr(helpers, "_helpers", helpers._Helpers())
-    monkeypatch.setattr(helpers, "_cores", lambda: 1)  # what is faked is not the threads' own
+    monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 12)
+    monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
+    monkeypatch.setattr(copiers, "_cores", lambda: 1)  # what is faked is not the threads' own
     a, b = np.asarray(normal(3 * GRANULE, 50), order=order), normal(50, 40, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 3
-    assert max(moves) <= 1 << 10
+    assert max(map(prod, moves)) <= 1 << 10
     np.testing.assert_array_equal(result, there(a, b))
 
 
@@ -212,7 +199,7 @@ def test_what_is_there_is_multiplied_in_panels_of_the_result(
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_runs_are_long(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[int], rows: int
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, moves: list[Any], rows: int
 ) -> None:
     """Strips of several panels, where a panel's rows are few of a column."""
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 17)
@@ -220,7 +207,7 @@ def test_runs_are_long(
     a, b = normal(200, 5 * GRANULE + 1).T, normal(200, 50, seed=1)
     result = moved(a, b)
     assert len(gpu.launches) == 6
-    assert max(moves) == 200 * rows * GRANULE
+    assert max(map(prod, moves)) == 200 * rows * GRANULE
     np.testing.assert_array_equal(result, there(a, b))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import hands, panels, transfer
+from mixpert_py.runtime.cuda import panels, staging, transfer
 from mixpert_py.runtime.cuda import product as device_product
 
 pytestmark = pytest.mark.gpu
@@ -23,8 +23,8 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 20)
-    monkeypatch.setattr(hands, "SLOT_BYTES", 1 << 16)
-    monkeypatch.setattr(hands, "_idle", {})
+    monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 16)
+    monkeypatch.setattr(staging, "_idle", {})
 
 
 def moved(a: Any, b: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 from mixpert_py.runtime import crest, packing
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import device, hands, moves, several
+from mixpert_py.runtime.cuda import device, moves, several, staging
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import layout
@@ -67,7 +67,7 @@ class FakeGpu:
         several._like.cache_clear()
         several._stream.cache_clear()
 
-        monkeypatch.setattr(hands, "_idle", {})
+        monkeypatch.setattr(staging, "_idle", {})
         monkeypatch.setattr(moves, "_idle", {})
         monkeypatch.setattr(cuda_backend, "_repaired", set())
         kernels = cuda_backend.Kernels(

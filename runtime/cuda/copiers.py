@@ -1,7 +1,7 @@
 """Threads that help to copy: one alone reaches a fraction of the memory's speed, and less where it
 writes to fresh pages, which it takes one by one.
 
-Work is in parts, which its caller and helpers take from one list until none is left: a helper that
+Work is in parts, which its caller and copiers take from one list until none is left: a copier that
 comes late, or never, costs nothing but time. The caller waits for those that are at work, also
 where it is interrupted: what it has left, nobody writes to any more.
 """
@@ -13,13 +13,13 @@ from queue import SimpleQueue
 from threading import Lock, Thread, get_ident
 from typing import Any
 
-MOST_HELPERS = 6  # they keep the memory busy; other cores are the program's
+MOST_COPIERS = 6  # they keep the memory busy; other cores are the program's
 
 Part = Any
 
 
 class Job:
-    """Parts that nobody has taken yet, and the helpers that are at work.
+    """Parts that nobody has taken yet, and the copiers that are at work.
 
     work: takes parts of an iterator, which other threads take from too.
     """
@@ -32,9 +32,9 @@ class Job:
         self._errors: list[BaseException] = []
 
     def begin(self) -> "Job":
-        """Have helpers begin, if there is more than the caller may as well do alone."""
+        """Have copiers begin, if there is more than the caller may as well do alone."""
         if len(self._parts) > 1:
-            _helpers.call(self, len(self._parts))
+            _copiers.call(self, len(self._parts))
         return self
 
     def _taken(self) -> Iterator[Part]:
@@ -58,7 +58,7 @@ class Job:
         self._left.put(None)
 
     def end(self) -> None:
-        """The same, by the caller. Waits for the helpers, and raises what one of them has."""
+        """The same, by the caller. Waits for the copiers, and raises what one of them has."""
         try:
             if self._parts:
                 self._work(self._taken())
@@ -89,7 +89,7 @@ def _nothing(parts: Iterator[Part]) -> None:
     pass
 
 
-class _Helpers:
+class _Copiers:
     """Threads that wait for jobs. The first job starts them."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Helpers:
         """Have up to so many threads work at a job, as soon as they are free."""
         with self._lock:
             if self._count is None:
-                self._count = _started(self._jobs, min(MOST_HELPERS, _cores() - 1))
+                self._count = _started(self._jobs, min(MOST_COPIERS, _cores() - 1))
         for _ in range(min(most, self._count)):
             self._jobs.put(job)
 
@@ -114,7 +114,7 @@ def _started(jobs: "SimpleQueue[Job]", wanted: int) -> int:
     """How many threads are there now; fewer where no more can be."""
     for number in range(wanted):
         try:  # daemons: nobody waits for them at the end of a program
-            Thread(target=_serve, args=(jobs,), name=f"helper {number}", daemon=True).start()
+            Thread(target=_serve, args=(jobs,), name=f"copier {number}", daemon=True).start()
         except RuntimeError:
             return number
     return wanted
@@ -132,6 +132,6 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-_helpers = _Helpers()
+_copiers = _Copiers()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_helpers.forget)
+    os.register_at_fork(after_in_child=_copiers.forget)

@@ -19,7 +19,7 @@ SAMPLE = 64  # rows, and columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stay:
+class _Resident:
     """array: what is there. owner: of the host's memory; while it lives, that is nobody else's.
     sample: elements as they were.
     """
@@ -29,21 +29,21 @@ class _Stay:
     sample: Array
 
 
-# (device, for which products, where an operand lies, as what it was moved) → what stays; the latest
-# last. Whoever looks through takes a copy, in one step: an owner may be gone at any time.
-_stays: dict[Any, _Stay] = {}
+# (device, for which products, where an operand lies, as what it was moved) → what is there; the
+# latest last. Whoever looks through takes a copy, in one step: an owner may be gone at any time.
+_residents: dict[Any, _Resident] = {}
 
 
 def find(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
     """x on the current device, as that type; None where it is not there. which: products."""
     key = _key(xp, which, x, dtype)
-    stay = _stays.pop(key, None)
-    if stay is None or stay.owner() is not _owner(x):
+    found = _residents.pop(key, None)
+    if found is None or found.owner() is not _owner(x):
         return None
-    if not np.array_equal(stay.sample, _sample(x), equal_nan=True):
+    if not np.array_equal(found.sample, _sample(x), equal_nan=True):
         return None
-    _stays[key] = stay
-    return stay.array
+    _residents[key] = found
+    return found.array
 
 
 def keep(xp: Any, which: str, x: Array, array: Any) -> None:
@@ -52,19 +52,20 @@ def keep(xp: Any, which: str, x: Array, array: Any) -> None:
     if array.nbytes > limit:
         return
     key = _key(xp, which, x, array.dtype)
-    _stays[key] = _Stay(array, ref(_owner(x), lambda _: _stays.pop(key, None)), _sample(x))
-    there = [(other, stay) for other, stay in _stays.copy().items() if other[0] == key[0]]
-    size = sum(stay.array.nbytes for _, stay in there)
-    for other, stay in there:
+    owner = ref(_owner(x), lambda _: _residents.pop(key, None))
+    _residents[key] = _Resident(array, owner, _sample(x))
+    there = [(other, one) for other, one in _residents.copy().items() if other[0] == key[0]]
+    size = sum(one.array.nbytes for _, one in there)
+    for other, one in there:
         if size > limit:
-            size -= stay.array.nbytes
-            _stays.pop(other, None)
+            size -= one.array.nbytes
+            _residents.pop(other, None)
 
 
-def leave() -> bool:
+def evict() -> bool:
     """Nothing stays any more, on any device. Returns whether anything did."""
-    found = bool(_stays)
-    _stays.clear()
+    found = bool(_residents)
+    _residents.clear()
     return found
 
 

@@ -19,11 +19,11 @@ NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 Place = tuple[Any, ...]
 
-# device → hands that nobody uses now
-_idle: dict[int, list["Hand"]] = {}
+# device → stagers that nobody uses now
+_idle: dict[int, list["Stager"]] = {}
 
 
-class Hand:
+class Stager:
     """A stream of the current device, and two slots."""
 
     def __init__(self, xp: Any) -> None:
@@ -79,7 +79,7 @@ class Hand:
 
 
 @contextmanager
-def hand(xp: Any) -> Iterator[Hand]:
+def stager(xp: Any) -> Iterator[Stager]:
     """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
     device, or page-locked memory, is full.
     """
@@ -87,7 +87,7 @@ def hand(xp: Any) -> Iterator[Hand]:
     try:
         one = idle.pop()
     except IndexError:
-        one = Hand(xp)
+        one = Stager(xp)
     try:
         yield one
     except BaseException:

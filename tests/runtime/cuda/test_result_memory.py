@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.cuda import results
+from mixpert_py.runtime.cuda import result_memory
 
 LEAST = 1 << 12
 LIMIT = 10 * LEAST
@@ -40,22 +40,22 @@ class Runtime:
 
 @pytest.fixture
 def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(results, "_idle", deque())
-    monkeypatch.setattr(results, "_locked", [])
-    monkeypatch.setattr(results, "LEAST_BYTES", LEAST)
-    monkeypatch.setattr(results, "limit", lambda: LIMIT)
+    monkeypatch.setattr(result_memory, "_idle", deque())
+    monkeypatch.setattr(result_memory, "_locked", [])
+    monkeypatch.setattr(result_memory, "LEAST_BYTES", LEAST)
+    monkeypatch.setattr(result_memory, "limit", lambda: LIMIT)
     return SimpleNamespace(cuda=SimpleNamespace(runtime=Runtime()))
 
 
 def empty(xp: Any, size: int = LEAST) -> Any:
-    return results.empty(xp, (size,), np.dtype(np.uint8))
+    return result_memory.empty(xp, (size,), np.dtype(np.uint8))
 
 
 @pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
 @pytest.mark.parametrize("shape", [(0, 7), (3, 5), (64, 128), (2, 64, 128)], ids=str)
 def test_it_is_an_array_like_any_other(xp: Any, shape: Any, dtype: str) -> None:
     for _ in range(3):
-        x = results.empty(xp, shape, np.dtype(dtype))
+        x = result_memory.empty(xp, shape, np.dtype(dtype))
         assert type(x) is np.ndarray
         assert (x.shape, x.dtype) == (shape, np.dtype(dtype))
         assert x.flags.c_contiguous
@@ -68,17 +68,17 @@ def test_it_is_an_array_like_any_other(xp: Any, shape: Any, dtype: str) -> None:
 def test_what_nobody_has_is_used_again_and_locked(xp: Any) -> None:
     x = empty(xp)
     where = x.ctypes.data
-    assert not results.is_locked(x)
+    assert not result_memory.is_locked(x)
     assert not xp.cuda.runtime.locked  # most results are made once
     del x
     x = empty(xp)
     assert x.ctypes.data == where
-    assert results.is_locked(x)
-    assert results.is_locked(x[4:].view(np.uint16)[::2])
+    assert result_memory.is_locked(x)
+    assert result_memory.is_locked(x[4:].view(np.uint16)[::2])
     assert xp.cuda.runtime.locked == {where: LEAST}
     del x
-    assert results.is_locked(empty(xp))
-    assert results.locked_bytes() == LEAST
+    assert result_memory.is_locked(empty(xp))
+    assert result_memory.locked_bytes() == LEAST
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,14 @@ def test_what_somebody_has_is_not(xp: Any, held: Any) -> None:
 
 
 def test_others_arrays_are_not_locked() -> None:
-    assert not results.is_locked(np.zeros(5))
-    assert not results.is_locked(np.frombuffer(bytearray(5), np.uint8)[1:])
+    assert not result_memory.is_locked(np.zeros(5))
+    assert not result_memory.is_locked(np.frombuffer(bytearray(5), np.uint8)[1:])
 
 
 def test_small_and_huge_ones_come_from_numpy(xp: Any) -> None:
     for size in (LEAST - 1, LIMIT + 1):
         assert empty(xp, size).flags.owndata
-    assert not results._idle
+    assert not result_memory._idle
 
 
 def test_not_much_more_is_given_than_asked_for(xp: Any) -> None:
@@ -136,9 +136,9 @@ def test_what_is_too_much_goes_the_oldest_first(xp: Any) -> None:
     assert set(xp.cuda.runtime.locked) == set(places)
     large = empty(xp, 4 * LEAST)
     del large
-    assert [block.memory.ctypes.data for block in results._idle][:-1] == places[2:]
+    assert [block.memory.ctypes.data for block in result_memory._idle][:-1] == places[2:]
     assert set(xp.cuda.runtime.locked) == set(places[2:])
-    assert results.locked_bytes() == 6 * LEAST
+    assert result_memory.locked_bytes() == 6 * LEAST
 
 
 def test_no_more_is_locked_than_may_be(xp: Any) -> None:
@@ -149,8 +149,8 @@ def test_no_more_is_locked_than_may_be(xp: Any) -> None:
     more = [empty(xp, 2 * LEAST) for _ in range(4)]
     more.clear()
     more = [empty(xp, 2 * LEAST) for _ in range(4)]
-    assert results.locked_bytes() == LIMIT == sum(xp.cuda.runtime.locked.values())
-    assert [results.is_locked(x) for x in more] == [True, False, False, False]
+    assert result_memory.locked_bytes() == LIMIT == sum(xp.cuda.runtime.locked.values())
+    assert [result_memory.is_locked(x) for x in more] == [True, False, False, False]
 
 
 def test_memory_that_cannot_be_locked_is_used_all_the_same(xp: Any) -> None:
@@ -158,10 +158,10 @@ def test_memory_that_cannot_be_locked_is_used_all_the_same(xp: Any) -> None:
     where = empty(xp).ctypes.data
     x = empty(xp)
     assert x.ctypes.data == where
-    assert not results.is_locked(x)
+    assert not result_memory.is_locked(x)
     del x
     xp.cuda.runtime.refuses = False
-    assert not results.is_locked(empty(xp))  # it is not tried again
+    assert not result_memory.is_locked(empty(xp))  # it is not tried again
 
 
 def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
@@ -173,8 +173,8 @@ def test_memory_that_cannot_be_unlocked_stays(xp: Any) -> None:
     xp.cuda.runtime.refuses = True
     large = empty(xp, 4 * LEAST)
     del large
-    assert sum(block.memory.nbytes for block in results._idle) <= LIMIT
-    assert {block.memory.ctypes.data for block in results._locked} == set(places)
+    assert sum(block.memory.nbytes for block in result_memory._idle) <= LIMIT
+    assert {block.memory.ctypes.data for block in result_memory._locked} == set(places)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -190,7 +190,7 @@ def test_an_interrupt_leaves_nothing_that_is_locked_and_unmapped(xp: Any, after:
     xp.cuda.runtime.hostRegister = interrupted
     with pytest.raises(KeyboardInterrupt):
         empty(xp)
-    kept = {block.memory.ctypes.data for block in results._locked}
+    kept = {block.memory.ctypes.data for block in result_memory._locked}
     assert set(xp.cuda.runtime.locked) <= kept
     assert len(kept) == 1
 
@@ -213,16 +213,16 @@ def test_threads_never_have_the_same_memory(xp: Any) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert sum(block.memory.nbytes for block in results._idle) <= LIMIT
+    assert sum(block.memory.nbytes for block in result_memory._idle) <= LIMIT
 
 
 @pytest.mark.parametrize("found", ["", "max\n", "1048576\n"])
 def test_it_is_a_share_of_what_may_be_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: str
 ) -> None:
-    results.limit.cache_clear()
+    result_memory.limit.cache_clear()
     (tmp_path / "most").write_text(found)
-    monkeypatch.setattr(results, "LIMITS", (str(tmp_path / "none"), str(tmp_path / "most")))
-    least = results.limit()
-    results.limit.cache_clear()
+    monkeypatch.setattr(result_memory, "LIMITS", (str(tmp_path / "none"), str(tmp_path / "most")))
+    least = result_memory.limit()
+    result_memory.limit.cache_clear()
     assert (least == 1 << 16) if found.startswith("1") else least > 1 << 20

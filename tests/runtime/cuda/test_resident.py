@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import staying, transfer
+from mixpert_py.runtime.cuda import resident, transfer
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray, on_device
@@ -20,22 +20,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu(count=2)
     fake.memory = 1 << 24
     fake.install(monkeypatch)
-    monkeypatch.setattr(staying, "_stays", {})
+    monkeypatch.setattr(resident, "_residents", {})
     return fake
-
-
-@pytest.fixture
-def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """Shapes of what went to the device."""
-    shapes: list[tuple[int, ...]] = []
-    as_it_is = ndarray.set
-
-    def noted(target: Any, x: Any, **given: Any) -> None:
-        shapes.append(x.shape)
-        as_it_is(target, x, **given)
-
-    monkeypatch.setattr(ndarray, "set", noted)
-    return shapes
 
 
 def normal(*shape: int, seed: int = 0) -> Any:
@@ -68,7 +54,7 @@ def test_what_may_be_written_to_is_moved_again(moves: list[Any]) -> None:
     b[:] = 1
     np.testing.assert_allclose(moved(a, b), a @ b, atol=1e-4)
     assert moves.count(b.shape) == 2
-    assert not staying._stays
+    assert not resident._residents
 
 
 @pytest.mark.usefixtures("gpu")
@@ -93,7 +79,7 @@ def test_a_limit_is_kept_to(moves: list[Any]) -> None:
     a, b = normal(70, 50), normal(50, 40, seed=1)
     with use(InForce(constant="these", workspace_limit=1 << 20)):
         moved(a, b)
-    assert not staying._stays
+    assert not resident._residents
 
 
 @pytest.mark.usefixtures("gpu")
@@ -138,7 +124,7 @@ def test_it_goes_with_its_array(gpu: FakeGpu) -> None:
         del b
         assert gpu.held == 50 * 40 * 4  # its memory is still somebody's
         del view
-    assert not staying._stays
+    assert not resident._residents
     assert gpu.held == 0
 
 
@@ -159,8 +145,8 @@ def test_what_is_too_large_does_not_stay(gpu: FakeGpu) -> None:
     b = normal(50, 40, seed=1)
     for memory, count in ((8 * b.nbytes - 1, 0), (8 * b.nbytes, 1)):
         gpu.memory = memory
-        staying.keep(sys.modules["cupy"], "these", b, ndarray(b))
-        assert len(staying._stays) == count
+        resident.keep(sys.modules["cupy"], "these", b, ndarray(b))
+        assert len(resident._residents) == count
 
 
 @pytest.mark.usefixtures("gpu")
@@ -171,13 +157,13 @@ def test_it_goes_where_room_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
         as_it_is = transfer._whole
 
         def short(*given: Any) -> Any:
-            if staying._stays:
+            if resident._residents:
                 raise OutOfMemoryError(1, 0)
             return as_it_is(*given)
 
         monkeypatch.setattr(transfer, "_whole", short)
         np.testing.assert_allclose(moved(a, others), a @ others, atol=1e-4)
-    assert not staying._stays
+    assert not resident._residents
 
 
 @pytest.mark.usefixtures("gpu")

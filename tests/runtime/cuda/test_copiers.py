@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.cuda import helpers
-from mixpert_py.runtime.cuda.helpers import Job
+from mixpert_py.runtime.cuda import copiers
+from mixpert_py.runtime.cuda.copiers import Job
 
 ROOT = Path(__file__).parents[3]
 PARTS = 300
 
-HELPERS = helpers._Helpers()  # these tests' own
+COPIERS = copiers._Copiers()  # these tests' own
 
 
 @pytest.fixture
 def some(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Three of them."""
-    monkeypatch.setattr(helpers, "_helpers", HELPERS)
-    monkeypatch.setattr(helpers, "_cores", lambda: 4)
-    return HELPERS
+    monkeypatch.setattr(copiers, "_copiers", COPIERS)
+    monkeypatch.setattr(copiers, "_cores", lambda: 4)
+    return COPIERS
 
 
 def running() -> int:
-    return sum(thread.name.startswith("helper ") for thread in threading.enumerate())
+    return sum(thread.name.startswith("copier ") for thread in threading.enumerate())
 
 
 def counting(counts: list[int]) -> Any:
@@ -104,7 +104,7 @@ def test_no_thread_is_no_error(some: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("some")
-@pytest.mark.parametrize("who", ["caller", "helper"])
+@pytest.mark.parametrize("who", ["caller", "copier"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> None:
     caller = threading.current_thread()
@@ -125,7 +125,7 @@ def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> No
         job.begin().end()
     assert not working
     counts = [0] * PARTS
-    Job(counting(counts), range(PARTS)).begin().end()  # the helpers are still there
+    Job(counting(counts), range(PARTS)).begin().end()  # the copiers are still there
     assert counts == [1] * PARTS
 
 
@@ -221,25 +221,25 @@ def test_many_threads_have_jobs_at_once(some: Any) -> None:
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 9}, raising=False)
-    assert helpers._cores() == 3
+    assert copiers._cores() == 3
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert helpers._cores() == 1
+    assert copiers._cores() == 1
 
 
 FORKING = """
 import os, threading
-from mixpert_py.runtime.cuda import helpers
+from mixpert_py.runtime.cuda import copiers
 
-helpers._cores = lambda: 4
+copiers._cores = lambda: 4
 
 def right():
     counts = [0] * 300
     def work(parts):
         for part in parts:
             counts[part] += 1
-    helpers.Job(work, range(300)).begin().end()
-    here = [t for t in threading.enumerate() if t.name.startswith("helper ")]
+    copiers.Job(work, range(300)).begin().end()
+    here = [t for t in threading.enumerate() if t.name.startswith("copier ")]
     return counts == [1] * 300 and len(here) == 3
 
 assert right()
