@@ -20,6 +20,7 @@ from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.tuning import Tuned
+    from mixpert_py.tuning.verification import Verification
 
 Records = Sequence[dict[str, Any]]
 
@@ -86,11 +87,18 @@ def _verdict(tuned: "Tuned") -> str:
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
         return f"Verified in fresh processes: no faster ({times}); every product stays native."
-    said = f"{said}, time in the lowered products {times}."
-    if abs(found.native_seconds - found.seconds) > found.spread:
-        return said
-    vary = clock_unit((found.spread,)).quantity(found.spread)
-    return f"{said} The program's own times vary by {vary}, more than they differ."
+    return f"{said}, time in the lowered products {times}.{whole_program(found)}"
+
+
+def whole_program(found: "Verification") -> str:
+    """What its time says otherwise than that of its lowered products; empty: nothing."""
+    gain = found.native_seconds - found.seconds
+    if abs(gain) <= found.spread:
+        vary = clock_unit((found.spread,)).quantity(found.spread)
+        return f" The program's own times vary by {vary}, more than they differ."
+    if gain < 0:
+        return " The program takes longer all the same: is the machine busy, or the run too short?"
+    return ""
 
 
 def value_line(value: Criterion) -> str:
