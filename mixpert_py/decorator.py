@@ -15,6 +15,8 @@ from mixpert_py.plan import Plan
 from mixpert_py.sources import in_memory
 
 METHODS = (staticmethod, classmethod, MethodType)
+MISMATCH = "its source does not match the running code"
+ASSERTIONS = "@pytest_ar"  # what pytest calls its own module in what it rewrites
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,9 +70,11 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     source, file = _source(function)
     module = _module(function, file)
     made = in_memory.rewritten(source, module, file, plan, scheme)
-    whole = made.code if made else compile(source, file, "exec", dont_inherit=True)
-    code = twin(function.__code__, whole)
-    called = {name for part in _codes(code) for name in part.co_names}
+    original = _compiled(source, file)
+    code = twin(function.__code__, made.code if made else original)
+    if not _is_of(function, twin(function.__code__, original)):
+        raise SourceError(MISMATCH)
+    called = _names(code)
     names = [name for name in (made.names if made else ()) if name in called]
     if not names:
         if hasattr(function, "__wrapped__"):
@@ -113,13 +117,43 @@ def _module(function: FunctionType, file: str) -> str:
     return config.module_name(Path(file))
 
 
+@functools.lru_cache(4)
+def _compiled(source: bytes, file: str) -> CodeType:
+    return compile(source, file, "exec", dont_inherit=True)
+
+
+def _is_of(function: FunctionType, code: CodeType) -> bool:
+    """Whether a function runs this code of its source, which may have been edited since.
+
+    Of one that was rewritten, by this package or for pytest's assertions, nobody can say: it does.
+    """
+    names = _names(function.__code__)
+    ours = any(function.__globals__.get(name) is mixpert_py for name in names)
+    return ours or ASSERTIONS in names or _alike(function.__code__, code)
+
+
+def _alike(one: object, other: object) -> bool:
+    if not (isinstance(one, CodeType) and isinstance(other, CodeType)):
+        return type(one) is type(other) and (one == other or repr(one) == repr(other))  # NaN, say
+    return (
+        one.co_code == other.co_code
+        and one.co_names == other.co_names
+        and len(one.co_consts) == len(other.co_consts)
+        and all(map(_alike, one.co_consts, other.co_consts))
+    )
+
+
+def _names(code: CodeType) -> set[str]:
+    return {name for part in _codes(code) for name in part.co_names}
+
+
 def twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
     """The code in a rewritten file that stands where `wanted` stands in the original."""
     place = _place(wanted)
     for code in _codes(rewritten):
         if code.co_firstlineno == wanted.co_firstlineno and _place(code) == place:
             return code
-    raise SourceError("its source does not match the running code")
+    raise SourceError(MISMATCH)
 
 
 def _place(code: CodeType) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """The plan: which scheme each call site runs, kept as a TOML file that people read and edit."""
 
 import os
+import re
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
@@ -14,6 +15,10 @@ from mixpert_py.toml_lines import explained, line_of, short, shown
 
 SCHEMA = 1
 MAX_BYTES = 1 << 20
+# Dotted keys of so many parts: the parser's time grows with the square of their number.
+DEEP_KEY = re.compile(
+    r"""(?<![^\s=.\[\]{},])(?:(?:"[^"\n]*+"|'[^'\n]*+'|[^\s=.\[\]{},"']++)[ \t]*+\.[ \t]*+){100}"""
+)
 SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+#[0-9]+\Z"
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -103,12 +108,14 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise PlanError(f"{name}: larger than {MAX_BYTES >> 20} MiB; a plan lists call sites only")
+    if DEEP_KEY.search(text):
+        raise PlanError(f"{name}: nested too deeply; a plan has tables and lists only")
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"{name}: not valid TOML: {short(str(error))}") from None
     except RecursionError:
         raise PlanError(f"{name}: nested too deeply; a plan has tables and lists only") from None
+    except ValueError as error:  # a number may have too many digits
+        raise PlanError(f"{name}: not valid TOML: {short(str(error))}") from None
     # The schema comes first: the keys of another version are unknown to this one.
     schema = tables.get("schema", SCHEMA)
     if isinstance(schema, int | float) and schema != SCHEMA:

@@ -39,6 +39,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module) -> None:
         self.here = Scope(tree, None)
+        self.top = frozenset(tree.body)
         self.names = Names(self.here, {}, {tree: self.here}, {})
         self.late: list[tuple[Scope, str, Binding]] = []
 
@@ -102,11 +103,15 @@ class _Reader:
         self.bind(node.target.id, Binding(None, line=node.lineno))
         self.here = inner
 
+    def certain(self, node: ast.stmt) -> bool:
+        """Whether a statement is made, once and in its order, when the module is."""
+        return node in self.top
+
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             first = alias.name.partition(".")[0]
             target = alias.name if alias.asname else first
-            self.bind(alias.asname or first, Binding(target, True, node.lineno))
+            self.bind(alias.asname or first, Binding(target, True, node.lineno, self.certain(node)))
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = "." * node.level + (node.module or "")
@@ -115,7 +120,8 @@ class _Reader:
                 self.here.stars.append(Binding(module, line=node.lineno))
                 continue
             target = f"{module}{'.' if node.module else ''}{alias.name}"
-            self.bind(alias.asname or alias.name, Binding(target, line=node.lineno))
+            binding = Binding(target, line=node.lineno, certain=self.certain(node))
+            self.bind(alias.asname or alias.name, binding)
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         for name in node.names:

@@ -12,7 +12,7 @@ from mixpert_py.passes.excerpt import excerpt
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.names import Names
 from mixpert_py.passes.product import Product
-from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, Scope
+from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, COMPILING, Scope
 from mixpert_py.passes.source import (
     Source,
     children,
@@ -29,7 +29,9 @@ from mixpert_py.passes.spellings import WORDS, Spelling, find
 MAX_CHARACTERS = 8 << 20
 
 HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
-COMPILER = re.compile(rf"\b(?:{'|'.join(sorted(COMPILERS))})\b")
+COMPILER = re.compile(
+    rf"\b(?:{'|'.join(sorted(COMPILERS | {name.rpartition('.')[2] for name in COMPILING}))})\b"
+)
 # The rest of a line that can only be a decorator: a definition or another decorator follows.
 # Nothing is tried twice: a line may have a megabyte.
 DECORATOR = re.compile(
@@ -170,21 +172,27 @@ def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
 
 
 def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
-    """The functions that a call hands to a compiler: `fast = njit(slow)`, `njit(lambda a: a)`."""
+    """What a call hands to a compiler: `fast = njit(slow)`, `njit(lambda a: a)`. All that the file
+    defines where that is a local variable, as in `[njit(f) for f in (one, two)]`.
+    """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
-    functions: list[ast.FunctionDef] = []
+    definitions: dict[ast.AST, str] = {}
+    varies = False
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            functions.append(node)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            definitions[node] = node.name
         elif isinstance(node, ast.Call) and known.scope[node].names_compiler(node.func):
             for argument in node.args:
                 arguments[argument] = "inside a compiled function"
                 if isinstance(argument, ast.Name):
                     called.add(argument.id)
-    for function in functions:
-        if function.name in called:
-            arguments[function] = "inside a compiled function"
+                    varies = varies or known.scope[node].is_local(argument.id)
+    for node, name in definitions.items():
+        if name in called:
+            arguments[node] = "inside a compiled function"
+        elif varies:
+            arguments[node] = "may be handed to a compiler"
     return arguments
 
 
@@ -197,7 +205,8 @@ def _products(source: Source, tree: ast.Module, known: Names, fuse: bool) -> tup
     comments = pragma.read(source.text)
     lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
     candidates = [
-        candidates[i].left(comments.reason(*on)) for i, on in zip(order, lines, strict=True)
+        candidates[i].left(comments.reason(*on) or _unreadable(candidates[i].node, source))
+        for i, on in zip(order, lines, strict=True)
     ]
     spans = [spans[i] for i in order]
     cores = [source.span(candidate.core) for candidate in candidates]
@@ -228,6 +237,14 @@ def _products(source: Source, tree: ast.Module, known: Names, fuse: bool) -> tup
         asked = comments.scheme(*lines[i])
         products.append(Product(described, candidate.node, candidate.spelling, asked))
     return tuple(products)
+
+
+def _unreadable(node: ast.AST, source: Source) -> str | None:
+    """Python takes ｄｏｔ for dot, and so does its tree; the text has other letters."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    end = source.span(node.func)[1]
+    return None if source.text.endswith(node.func.attr, 0, end) else "written in unusual letters"
 
 
 def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) -> str:

@@ -17,6 +17,22 @@ COMPILERS = frozenset(
         "stencil",
         "jitclass",
         "rawkernel",
+        "register_jitable",
+        "overload",
+        "overload_method",
+        "overload_attribute",
+        "intrinsic",
+    }
+)
+# Others, whose words mean something else elsewhere.
+COMPILING = frozenset(
+    {
+        "torch.jit.script",
+        "taichi.kernel",
+        "taichi.func",
+        "warp.kernel",
+        "warp.func",
+        "dace.program",
     }
 )
 
@@ -31,6 +47,7 @@ class Binding:
     target: str | None
     module: bool = False  # bound by `import x`, so certainly a module
     line: int = 0
+    certain: bool = False  # a statement of the module itself, in no `try` or `if`
 
 
 @dataclass(eq=False)
@@ -107,11 +124,11 @@ class Scope:
     def _meaning(self, name: str) -> frozenset[str] | None:
         """The same for a variable of this scope."""
         bindings = self.bindings[name]
-        latest = max(binding.line for binding in bindings)
+        latest = max((binding.line for binding in bindings if binding.certain), default=0)
         if any(star.line > latest and star.target not in ARRAY_MODULES for star in self.stars):
             return None
-        targets = [binding.target for binding in bindings]
-        return None if None in targets else frozenset(t for t in targets if t)
+        targets = {binding.target for binding in bindings}
+        return None if None in targets or targets == {""} else frozenset(t for t in targets if t)
 
     def has_star(self) -> bool:
         """True if a star import may have bound a name used here."""
@@ -144,7 +161,11 @@ class Scope:
         known = self.meanings(expr)
         if known is not None:
             return any(
-                name.rpartition(".")[2] in COMPILERS and name.partition(".")[0] not in ARRAY_MODULES
+                name in COMPILING
+                or (
+                    name.rpartition(".")[2] in COMPILERS
+                    and name.partition(".")[0] not in ARRAY_MODULES
+                )
                 for name in known
             )
         if isinstance(expr, ast.Attribute):

@@ -47,10 +47,15 @@ def read(text: str, wanted: Collection[Position]) -> Testimony:
     if has_tokens(text, MAX_TOKENS):
         return Testimony({}, f"{around} has more than {MAX_TOKENS:,} words")
     try:
-        module = cst.parse_module(text)
-    except cst.ParserSyntaxError as error:
-        return Testimony({}, f"LibCST does not parse the file: {one_line(error)}")
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        return Testimony(_products(text, wanted))
+    except RecursionError:
+        raise
+    except Exception as error:  # of valid Python, too: `assert(x if y else z)` has no space
+        return Testimony({}, f"LibCST does not read the file: {one_line(error)}")
+
+
+def _products(text: str, wanted: Collection[Position]) -> dict[Position, frozenset[str]]:
+    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     products: dict[Position, frozenset[str]] = {}
     calls: dict[Position, cst.Call] = {}
     for node, span in wrapper.resolve(PositionProvider).items():
@@ -67,7 +72,7 @@ def read(text: str, wanted: Collection[Position]) -> Testimony:
         scopes = wrapper.resolve(ScopeProvider)
         for position, call in calls.items():
             products[position] = _names(call, scopes.get(call.func) or scopes.get(call))
-    return Testimony(products)
+    return products
 
 
 def _names(call: cst.Call, scope: object) -> frozenset[str]:

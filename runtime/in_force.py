@@ -167,13 +167,27 @@ def use(force: InForce) -> Iterator[InForce]:
     try:
         yield force
     finally:
-        # Generators may end out of turn, or in another thread: whoever ends here leaves in force
-        # the innermost of those that have not ended.
-        override.ended = True
         left = _here.get()
+        if left is override:
+            left = override.outer
+        else:
+            _end_out_of_turn(override, left)
         while left is not None and left.ended:
             left = left.outer
         _here.set(left)
+
+
+def _end_out_of_turn(override: _Override, here: _Override | None) -> None:
+    """A generator's `use` has ended before one that was begun in it, or in another thread or task.
+
+    Where it is, it is left out; where it is not seen, whoever ends there will do so.
+    """
+    while here is not None and here.outer is not override:
+        here = here.outer
+    if here is None:
+        override.ended = True
+    else:
+        here.outer = override.outer
 
 
 @contextmanager

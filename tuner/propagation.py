@@ -25,17 +25,18 @@ class Propagation:
 
     def __init__(self, operators: Iterable[Operator], floor: float) -> None:
         self._operators = list(operators)
-        priors = [operator.sensitivity**2 for operator in self._operators]
-        self._before = np.array([*priors, floor**2])  # the floor is the last
+        priors = [squared(operator.sensitivity) for operator in self._operators]
+        self._before = np.array([*priors, squared(floor)])  # the floor is the last
         self._squares = self._before
         self._rows: list[np.ndarray] = []
 
     def learn(self, plan: Mapping[str, str], error: float) -> None:
         """Take in one run: its plan and its error. Failed runs, and exact ones, say nothing."""
-        if not (isfinite(error) and error > 0):
+        square = squared(error)
+        if not (isfinite(square) and square > 0):
             return
         # Relative to what was measured, so that runs with small errors count as much.
-        row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / error**2
+        row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / square
         if not np.isfinite(row).all():
             return
         self._rows = [*self._rows, row]  # a copy of this object keeps its own
@@ -53,7 +54,7 @@ class Propagation:
     def weight(self, operator: Operator, scheme: str) -> float:
         """The local error squared; Inf where the profile says that the scheme fails."""
         error = operator.local_errors.get(scheme, 0.0)
-        return error**2 if isfinite(error) else inf
+        return squared(error) if isfinite(error) else inf
 
     def square(self, operator: Operator, scheme: str) -> float:
         """What an operator adds to the square of the program's error."""
@@ -68,3 +69,8 @@ class Propagation:
     def error(self, plan: Mapping[str, str]) -> float:
         """The predicted error of the program under a plan."""
         return sqrt(self.floor + sum(self.square(x, plan[x.id]) for x in self._operators))
+
+
+def squared(x: float) -> float:
+    """Its square, Inf where that is too large for a float; `x**2` is an OverflowError there."""
+    return x * x

@@ -156,7 +156,10 @@ def _reference(
 
 def _shaped(value: Array, a: Array, b: Array) -> Any:
     """A product of matrices as np.matmul gives it; of two vectors a scalar."""
-    result = value.reshape(result_shape(a, b))
+    shape = result_shape(a, b)
+    if value.shape == shape:
+        return value  # not a view: it owns its memory, as NumPy's does
+    result = value.reshape(shape)
     return result if result.ndim else result[()]
 
 

@@ -188,7 +188,9 @@ def _finished(result: Any, options: Mapping[str, Any]) -> Any:
         np.copyto(out, result)
         return out
     order = options.get("order", "K")
-    return np.asarray(result, order=order) if order in ("C", "F") else result
+    if order not in ("C", "F") or type(result) is not ndarray:  # a scalar has none
+        return result
+    return np.asarray(result, order=order)
 
 
 def _is_emulated(wish: Wish, found: Problem) -> bool:

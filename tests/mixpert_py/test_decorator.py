@@ -479,6 +479,15 @@ UNCHANGED = {
 }
 
 
+@pytest.mark.parametrize("edited", ["x @ x + 0.5", "x @ x - 1.5", "x @ y + 1.5"])
+def test_a_function_whose_source_was_edited_is_left_as_it_is(load: Load, edited: str) -> None:
+    module = load("y = None\ndef f(x): return x @ x + 1.5")
+    path = Path(module.__file__)
+    path.write_text(path.read_text().replace("x @ x + 1.5", edited))
+    with pytest.warns(UserWarning, match="its source does not match the running code"):
+        assert mixpert_py.accelerate(module.f) is module.f
+
+
 @pytest.mark.parametrize(("text", "message"), UNCHANGED.values(), ids=UNCHANGED)
 def test_what_cannot_be_rewritten_is_left_as_it_is(load: Load, text: str, message: str) -> None:
     with pytest.warns(UserWarning, match=message) as caught:

@@ -141,6 +141,18 @@ def test_what_is_no_toml_is_refused_in_one_line(text: str) -> None:
     assert re.search("line [0-9]+|end of document", str(caught.value))
 
 
+def test_a_number_of_too_many_digits_is_refused() -> None:
+    with pytest.raises(PlanError, match="not valid TOML: Exceeds the limit"):
+        plan_file.loads("calls = " + "9" * 5000)
+
+
+@pytest.mark.parametrize("line", ["{} = 1", "[{}]", "[[{}]]", "a = {{ {} = 1 }}"])
+@pytest.mark.parametrize("part", ["a", '"a b"', "'a'"])
+def test_a_key_of_too_many_parts_is_refused(line: str, part: str) -> None:
+    with pytest.raises(PlanError, match="nested too deeply"):
+        plan_file.loads(line.format(" . ".join([part] * 200)))
+
+
 @pytest.mark.parametrize("size", [1 << 19, 20 << 20])
 def test_deep_nesting_is_refused_quickly(tmp_path: Path, size: int) -> None:
     path = tmp_path / "deep.toml"

@@ -246,7 +246,24 @@ NOOP = [
      "inside a compiled function"),
     ("jitclass", "from numba.experimental import jitclass\n@jitclass\nclass C:\n"
      "    def f(self): return self.a @ self.a\n", "inside a compiled function"),
-    ("parenthesised-annotation", "(x): int\ny = a @ b\n", "LibCST does not parse the file"),
+    ("registered", "from numba.extending import register_jitable\n@register_jitable\n"
+     "def f(a): return a @ a\n", "inside a compiled function"),
+    ("overload", "from numba.extending import overload\n@overload(g)\ndef f(a):\n"
+     "    def g(a): return a @ a\n    return g\n", "inside a compiled function"),
+    ("class-compiled-afterwards", "from numba.experimental import jitclass\nclass C:\n"
+     "    def f(self): return self.a @ self.a\nD = jitclass(spec)(C)\n",
+     "inside a compiled function"),
+    ("compiled-in-turn", "from numba import njit\ndef f(a): return a @ a\n"
+     "g = [njit(h) for h in (f, f)]\n", "may be handed to a compiler"),
+    ("scripted", "import torch\n@torch.jit.script\ndef f(a): return a @ a\n",
+     "inside a compiled function"),
+    ("module-or-nothing", "lib = None\nlib.matmul(a, b)\n", "lib is not known to be"),
+    ("function-or-nothing", "hook = None\nhook(a, b)\n", None),
+    ("star-or-import", "try:\n    from lib import *\nexcept ImportError:\n    " + NUMPY
+     + "np.dot(a, b)\n", "np is not known to be"),
+    ("wide-letters", "a.\uff44ot(b)  # dot\n", "written in unusual letters"),
+    ("parenthesised-annotation", "(x): int\ny = a @ b\n", "LibCST does not read the file"),
+    ("keyword-beside-bracket", "assert(a if c else b)@(b)\n", "LibCST does not read the file"),
 ]  # fmt: skip
 
 

@@ -102,6 +102,25 @@ def test_tasks_do_not_disturb_one_another() -> None:
     assert current().scheme is None
 
 
+def test_a_task_keeps_what_it_began_under() -> None:
+    async def task(over: asyncio.Event) -> list[str | None]:
+        await over.wait()
+        before = current().scheme
+        with precision("int8x6"):
+            pass
+        return [before, current().scheme]
+
+    async def main() -> list[str | None]:
+        over = asyncio.Event()
+        with precision("fp16"):
+            begun = asyncio.create_task(task(over))
+            await asyncio.sleep(0)
+        over.set()
+        return await begun
+
+    assert asyncio.run(main()) == ["fp16", "fp16"]
+
+
 def generator(scheme: str) -> Iterator[str | None]:
     with precision(scheme):
         yield current().scheme

@@ -259,6 +259,14 @@ def test_sensitivities_are_learned_from_runs() -> None:
     assert propagation.error({**native, "b": "bad"}) == inf
 
 
+@pytest.mark.parametrize("error", [1e-200, 1e200])
+def test_an_error_whose_square_is_no_float_says_nothing(error: float) -> None:
+    propagation = Propagation([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
+    propagation.learn({"a": "low"}, error)
+    assert propagation.error({"a": "low"}) == pytest.approx(1e-6, rel=1e-3)
+    assert propagation.error({"a": "huge"}) == inf
+
+
 @pytest.mark.parametrize("seed", some(range(6)))
 def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
     program = PropagatedProgram(6, seed)
