@@ -23,7 +23,7 @@ from IPython.core.magic import Magics, cell_magic, magics_class, output_can_be_s
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from mixpert_py import config
-from mixpert_py.errors import PlanError, SourceError
+from mixpert_py.errors import DeviceError, PlanError, SourceError
 from mixpert_py.launch import running, tracebacks
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
@@ -59,6 +59,7 @@ class MixPertMagics(Magics):
     @magic_arguments()
     @argument("--plan", help="Run under this plan file.")
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
+    @argument("--backend", help="reference: emulate tensor cores in NumPy.")
     @argument("--profile", action="store_true", help="Print what ran at each product, and why.")
     @output_can_be_silenced
     @cell_magic
@@ -68,16 +69,16 @@ class MixPertMagics(Magics):
         options = parse_argstring(self.mixpert, line)
         try:
             plan = config.given_plan(options.plan, options.scheme)
-        except PlanError as error:
+            in_force.require_backend(options.backend)
+        except (DeviceError, PlanError) as error:
             raise UsageError(str(error)) from None
         codes = self._compiled(cell, plan, options.scheme)
-        if not options.profile:
-            return self._run(*codes, None)
-        trace = Trace(())
+        trace = Trace(()) if options.profile else None
         try:
-            return self._run(*codes, trace)
+            return self._run(*codes, options.backend, trace)
         finally:
-            self._print_profile(trace)
+            if trace is not None:
+                self._print_profile(trace)
 
     def _compiled(
         self, cell: str, plan: Plan | None, scheme: str | None
@@ -112,14 +113,17 @@ class MixPertMagics(Magics):
             warnings.warn(f"mixpert: {said}: the cell runs as it is", stacklevel=5)
         return tree
 
-    def _run(self, code: CodeType, last: CodeType | None, trace: Trace | None) -> Any:
+    def _run(
+        self, code: CodeType, last: CodeType | None, backend: str | None, trace: Trace | None
+    ) -> Any:
         """Run a cell in the user's namespace and return the value of its last expression."""
         __tracebackhide__ = True
         shell = self.shell
         config.look_up_plans()
-        force = in_force.current()
+        outer = in_force.current()
+        force = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
         try:
-            with in_force.use(replace(force, trace=trace)) if trace else nullcontext():
+            with in_force.use(force) if backend or trace else nullcontext():
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:

@@ -192,7 +192,8 @@ def _end_out_of_turn(override: _Override, here: _Override | None) -> None:
 
 @contextmanager
 def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
-    """Run every product inside under one scheme, whatever a plan says.
+    """Run every product inside under one scheme, whatever a plan says: in this thread or task, and
+    in tasks that are begun here.
 
     Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
     """

@@ -10,6 +10,7 @@ from mixpert_py.commands.program import ProgramCommand
 @click.command(cls=ProgramCommand)
 @click.option("--plan", "plan_path", metavar="PLAN", help="Run under this plan.")
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
+@click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
@@ -20,6 +21,7 @@ from mixpert_py.commands.program import ProgramCommand
 def run(
     plan_path: str | None,
     scheme: str | None,
+    backend: str | None,
     fuse: bool,
     profile: bool,
     strict: bool,
@@ -50,7 +52,10 @@ def run(
     trace = Trace(()) if profile or json_path else Trace() if strict else None
     json_file = running.json_place(json_path)  # the program may change the folder
     process = os.getpid()
-    exit_code = running.run(program, hook, plan, scheme, trace)
+    asked = running.asked_for(plan if plan_path else None, scheme)
+    if asked and backend is None:
+        _tell_of_no_device(asked)
+    exit_code = running.run(program, hook, plan, scheme, trace, backend)
     if trace is None or os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
     records = running.profile(program, hook, trace)
@@ -64,3 +69,16 @@ def run(
     for line in fallbacks:
         click.echo(f"mixpert: {line}", err=True)
     return exit_code or int(bool(fallbacks))
+
+
+def _tell_of_no_device(schemes: list[str]) -> None:
+    """On stderr, where what was asked for by name cannot run: the program's output says nothing."""
+    from mixpert_py.runtime.cuda import device
+
+    found = device.find()
+    if isinstance(found, device.Absent):
+        click.echo(
+            f"mixpert: {', '.join(schemes)}: native here, since {found.sentence}; "
+            "--backend reference emulates",
+            err=True,
+        )

@@ -13,12 +13,15 @@ from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.in_force import InForce, require_backend
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite
+
+# Schemes that no tensor core is needed for.
+ANYWHERE = frozenset({"native", "float32", "float64"})
 
 # Site id → the file that it is in, and the call site.
 Places = dict[str, tuple[str, "CallSite"]]
@@ -41,17 +44,20 @@ def run(
     plan: Plan | None,
     scheme: str | None,
     trace: Trace | None,
+    backend: str | None = None,
 ) -> int:
     """Run a program and return the exit code that `python` would have given.
 
     hook: rewrites the modules of the program's project; installed already. Raises SourceError if
-    the program does not parse, PlanError for an unknown scheme; what the program itself raises is
-    printed as `python` prints it.
+    the program does not parse, PlanError for an unknown scheme or backend, DeviceError for an
+    absent device; what the program itself raises is printed as `python` prints it.
     """
     config.check_scheme(scheme)
+    require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
     force = InForce(
         scheme=scheme,
+        backend=backend,
         plan=plan,
         trace=trace,
         find_plan=config.find_plan,
@@ -71,6 +77,12 @@ def run(
         code = tracebacks.report(error)
     launcher.wait_for_threads()
     return code
+
+
+def asked_for(plan: Plan | None, scheme: str | None) -> list[str]:
+    """The schemes, of those named, that take a tensor core or its emulation."""
+    named = [scheme] if scheme else [site.scheme for site in plan.site] if plan else []
+    return [name for name in dict.fromkeys(named) if name not in ANYWHERE]
 
 
 def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:

@@ -73,6 +73,12 @@ def test_a_cell_is_rewritten(run: Run) -> None:
     assert not is_emulated(value(run, "a @ a"))
 
 
+@pytest.mark.parametrize("rest", ["", " --profile"])
+def test_a_cell_is_emulated_on_request(run: Run, rest: str) -> None:
+    result = run(f"%%mixpert --scheme int8x6 --backend reference{rest}\na @ a")
+    assert is_emulated(result.result)
+
+
 def test_what_a_cell_defines_stays_rewritten(run: Run, shell: InteractiveShell) -> None:
     assert value(run, "%%mixpert --scheme int8x6\ndef f(x):\n    return x @ x") is None
     assert is_emulated(value(run, "f(a)"))
@@ -200,6 +206,7 @@ def test_a_cell_that_cannot_be_rewritten_runs_as_it_is(run: Run) -> None:
 WRONG = {
     "--scheme int9": "unknown scheme 'int9'",
     "--plan none.toml": "none.toml: cannot read the plan",
+    "--backend nonsense": "unknown backend 'nonsense'",
     "--shceme int8x6": "unrecognized arguments",
 }
 

@@ -141,6 +141,26 @@ def test_scheme_and_plan_change_what_runs(tmp_path: Path, mixpert: Mixpert) -> N
     assert mixpert("run", "s.py").out == float32
 
 
+def test_what_cannot_run_here_is_said_and_emulated_on_request(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "s.py").write_text(PRODUCT)
+    native = mixpert("run", "s.py")
+    assert not native.err
+    said = mixpert("run", "--scheme", "int8x1", "s.py", CUDA_VISIBLE_DEVICES="")
+    assert (said.code, said.out) == (0, native.out)
+    [line] = said.err.splitlines()
+    assert line.startswith("mixpert: int8x1: native here, since ")
+    assert line.endswith("; --backend reference emulates")
+    assert not mixpert("run", "--scheme", "float32", "s.py").err
+    emulated = mixpert("run", "--scheme", "int8x1", "--backend", "reference", "s.py")
+    assert (emulated.code, emulated.err) == (0, "")
+    assert emulated.out != native.out
+    refused = mixpert("run", "--backend", "nonsense", "s.py")
+    assert refused.code == 2
+    assert "unknown backend 'nonsense'" in refused.err
+
+
 THREADS = """\
 import threading
 import numpy as np
