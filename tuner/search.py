@@ -1,6 +1,7 @@
 """Finding a plan: the fastest that a search reaches within the budget."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import isfinite
 
 from mixpert_py.errors import BudgetError, PlanError
@@ -13,6 +14,7 @@ from mixpert_py.tuner.operator import Operator
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.predictive import predictive
 from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.trial import Trial
 
 SEARCHES: dict[str, Callable[[Descent], None]] = {
     "predictive": predictive,
@@ -102,12 +104,23 @@ def _search(
         descent.stopped[operator.id] = descent.unmoved(operator) or Reason.HOLD_OUT, ""
 
 
+def _explained(trial: Trial, budget: float) -> Trial:
+    """A trial that was over a share of the budget, and within it, failed for the hold-out."""
+    if trial.reason is Reason.OVER_BUDGET and trial.measurement.error <= budget:
+        return replace(trial, reason=Reason.HOLD_OUT)
+    return trial
+
+
 def _outcome(descent: Descent, otherwise: Reason) -> Outcome:
     """The state of a search as a record; `otherwise` is said of operators it did not finish."""
     start, best = descent.start, descent.kept
+    trials = [_explained(trial, descent.whole_budget) for trial in descent.trials]
+    elsewhere = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
     verdicts = []
     for operator in longest_first(descent):
         reason, detail = descent.stopped.get(operator.id, (otherwise, ""))
+        if reason is Reason.OVER_BUDGET and operator.id in elsewhere:
+            reason = Reason.HOLD_OUT
         verdicts.append(
             Verdict(
                 operator,
@@ -122,7 +135,7 @@ def _outcome(descent: Descent, otherwise: Reason) -> Outcome:
     return Outcome(
         plan=best.plan,
         verdicts=tuple(verdicts),
-        trials=tuple(descent.trials),
+        trials=tuple(trials),
         start=start.measurement,
         best=best.measurement,
         budget=descent.whole_budget,

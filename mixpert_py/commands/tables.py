@@ -80,6 +80,8 @@ def _verdict(tuned: "Tuned") -> str:
     error = f"error {error_text(found.error)}"
     if tuned.limits.only is None:
         error = f"errors at most {share_text(found.error)} of their budgets"
+    if tuned.hold_out is not None:
+        error = f"{error}, on the hold-out {error_text(tuned.hold_out)}"
     said = f"Verified in fresh processes: {error}"
     if tuned.predicted:
         return f"{said}."

@@ -225,6 +225,11 @@ def test_less_is_lowered_until_the_plan_holds_elsewhere(kind: str) -> None:
     assert outcome.lowered
     assert outcome.plan == asked[-1]
     assert outcome.budget == 7
+    over = [trial for trial in outcome.trials if trial.reason is Reason.OVER_BUDGET]
+    assert all(trial.measurement.error > 7 for trial in over)
+    elsewhere = [trial for trial in outcome.trials if trial.reason is Reason.HOLD_OUT]
+    assert all(trial.measurement.error <= 7 for trial in elsewhere)
+    assert elsewhere
     runs = [tuple(sorted(plan.items())) for plan in program.plans]
     assert len(runs) == len(set(runs)), "a plan was run twice"
 
