@@ -125,7 +125,7 @@ def _compiled(source: bytes, file: str) -> CodeType:
 def _is_of(function: FunctionType, code: CodeType) -> bool:
     """Whether a function runs this code of its source, which may have been edited since.
 
-    Of one that was rewritten, by this package or for pytest's assertions, nobody can say: it does.
+    One that was rewritten, by this package or for pytest's assertions, is taken to: nobody can say.
     """
     names = _names(function.__code__)
     ours = any(function.__globals__.get(name) is mixpert_py for name in names)

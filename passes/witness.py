@@ -48,7 +48,7 @@ def read(text: str, wanted: Collection[Position]) -> Testimony:
         return Testimony({}, f"{around} has more than {MAX_TOKENS:,} words")
     try:
         return Testimony(_products(text, wanted))
-    except RecursionError:
+    except (MemoryError, RecursionError):
         raise
     except Exception as error:  # of valid Python, too: `assert(x if y else z)` has no space
         return Testimony({}, f"LibCST does not read the file: {one_line(error)}")
