@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from mixpert_py.commands.program import TuningCommand
+from mixpert_py.errors import PlanError
 
 SEARCHES = (
     "predictive",
@@ -137,7 +138,7 @@ def tune(
     from mixpert_py.commands import tables
     from mixpert_py.launch import launcher
     from mixpert_py.runtime.in_force import emulates, require_backend
-    from mixpert_py.tuning import limits, tuning, tuning_record
+    from mixpert_py.tuning import limits, tuning, tuning_record, unsaved_plan
     from mixpert_py.tuning.preparation import prepare
     from mixpert_py.tuning.trials import Trials, beside
     from mixpert_py.tuning.wish import Wish
@@ -203,14 +204,25 @@ def tune(
                 click.echo("null")
             return 0
         record = tuning_record.record(tuned, str(path))
+        unsaved = None
         if tuned.worth_writing:
-            plan_file.save(tuned.plan, path)
-            trials.end(record, finished=not tuned.outcome.interrupted)
-    if as_json:
-        click.echo(json.dumps(record, indent=2))
-    else:
-        tables.print_tuned(tuned)
-        click.echo(f"plan written to {path}" if tuned.worth_writing else "no plan was written")
+            try:
+                plan_file.save(tuned.plan, path)
+            except PlanError as error:
+                # The tuning is not ended: --resume takes its runs, and writes the plan.
+                unsaved = unsaved_plan.kept(tuned.plan, error)
+            else:
+                trials.end(record, finished=not tuned.outcome.interrupted)
+    written = tuned.worth_writing and unsaved is None
+    try:
+        if as_json:
+            click.echo(json.dumps(record, indent=2))
+        else:
+            tables.print_tuned(tuned)
+            click.echo(f"plan written to {path}" if written else "no plan was written")
+    finally:
+        if unsaved is not None:  # said where the output cannot be written, either
+            raise unsaved
     return _interrupted() if tuned.outcome.interrupted else 0
 
 

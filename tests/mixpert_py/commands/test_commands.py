@@ -106,6 +106,27 @@ def test_a_full_disk_or_closed_output_is_one_line_at_most(tmp_path: Path) -> Non
     assert (said.returncode, said.stderr) == (1, "")
 
 
+LEAVES_NO_PLACE = """\
+import os, numpy as np
+x = np.eye(8) @ np.eye(8)
+os.makedirs("s.mixpert.toml", exist_ok=True)
+"""
+
+
+@needs_bash
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_what_failed_is_said_where_the_output_is_full_too(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(LEAVES_NO_PLACE)
+    tune = "mixpert tune --error 1 --backend reference s.py > /dev/full"
+    said = shell(tune, tmp_path, TMPDIR=str(tmp_path))
+    (kept,) = tmp_path.glob("unsaved-*")
+    assert said.returncode == 2
+    assert said.stderr.splitlines() == [
+        "mixpert: s.mixpert.toml: cannot read the plan: Is a directory; "
+        f"the plan that was found is in {kept}"
+    ]
+
+
 @needs_bash
 def test_a_terminal_that_cannot_show_a_character_gets_an_escape(tmp_path: Path) -> None:
     for command in ("rewrite --help", "sites s.py", "doctor"):

@@ -526,6 +526,32 @@ def test_an_unwritable_plan_is_found_before_the_search(chain: Path, mixpert: Mix
         assert "cannot write a plan there" in said.one_clear_line()
 
 
+@pytest.mark.parametrize("as_json", [False, True], ids=["table", "JSON"])
+def test_a_plan_that_cannot_be_saved_is_not_lost(
+    chain: Path, mixpert: Mixpert, as_json: bool
+) -> None:
+    # A folder in its place, which was not there when the tuning began.
+    chain.write_text(f"{CHAIN}import os\nos.makedirs('chain.mixpert.toml', exist_ok=True)\n")
+    options = ["--error", "1e-5", "--backend", "reference", *["--json"] * as_json]
+    temporary = chain.parent / "temporary"
+    temporary.mkdir()
+    said = mixpert("tune", *options, "chain.py", TMPDIR=str(temporary))
+    assert said.code == 2
+    (kept,) = temporary.iterdir()
+    assert "chain.mixpert.toml: cannot read the plan: Is a directory" in said.one_clear_line()
+    assert said.err.endswith(f"; the plan that was found is in {kept}\n")
+    found = plan.load(kept).schemes()
+    if as_json:
+        assert json.loads(said.out)["schemes"] == found
+    else:
+        assert "a @ a" in said.out
+        assert "plan written" not in said.out
+    (chain.parent / "chain.mixpert.toml").rmdir()
+    again = mixpert("tune", *options[:4], "--resume", "chain.py")
+    assert "goes on; runs made: " in again.one_clear_line()
+    assert plan.load(chain.with_name("chain.mixpert.toml")).schemes() == found
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "nan"])
 def test_a_time_limit_is_positive(chain: Path, mixpert: Mixpert, limit: str) -> None:
     said = mixpert("tune", "--error", "1", "--time-limit", limit, "chain.py")
