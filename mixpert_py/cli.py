@@ -36,7 +36,7 @@ def main() -> None:
         # Not `cli.main`: it would turn a closed pipe into exit code 1, which means something here.
         with cli.make_context("mixpert", sys.argv[1:]) as context:
             code = cli.invoke(context)
-        sys.stdout.flush()
+        _flush_output()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
@@ -73,6 +73,18 @@ def _use_any_terminal() -> None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115, it is to stay open
     if sys.argv[1:2] != ["run"] and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _flush_output() -> None:
+    """Flush stdout, so that a closed pipe or a full disk is seen here; raises OSError for them."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        raise
+    except Exception:
+        # A program that was run has closed it, or put something else there. Python flushes once
+        # more at exit: it says of that, and makes of the exit code, what it would have anyway.
+        return
 
 
 def _drop_output() -> None:

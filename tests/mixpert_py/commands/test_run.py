@@ -122,6 +122,27 @@ def test_the_exit_code_and_last_words_are_the_scripts(
     assert (ours.out, ours.err) == (theirs.out, theirs.err)
 
 
+OUTPUTS = {
+    "closed": "sys.stdout.close()",
+    "none": "sys.stdout = None",
+    "detached": "sys.stdout.detach()",
+    "of its own": "sys.stdout = type('Sink', (), {'write': lambda self, text: None})()",
+    "of its own, closed": "sys.stdout = open(os.devnull, 'w'); sys.stdout.close()",
+}
+
+
+@pytest.mark.parametrize("end", ["", "; sys.exit(3)"], ids=["ends", "exits"])
+@pytest.mark.parametrize("what", OUTPUTS.values(), ids=OUTPUTS)
+def test_what_becomes_of_stdout_is_the_programs_affair(
+    tmp_path: Path, mixpert: Mixpert, what: str, end: str
+) -> None:
+    (tmp_path / "s.py").write_text(f"import os, sys; print('begun', flush=True); {what}{end}\n")
+    ours, theirs = mixpert("run", "s.py"), python(tmp_path, "s.py")
+    assert (ours.code, ours.out) == (theirs.code, theirs.out)
+    assert "internal error" not in ours.err
+    assert "mixpert" not in ours.err
+
+
 def test_a_product_is_native_without_a_plan(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(PRODUCT)
     assert mixpert("run", "s.py") == python(tmp_path, "s.py")
