@@ -197,7 +197,7 @@ def tune(
                 prepared = prepare(program, wish, existing, on_run, trials=trials)
                 tuned = None if prepared is None else tuning.tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
-                return _interrupted()
+                return _interrupted(trials.has_runs)
         if tuned is None:
             click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
             if as_json:
@@ -223,9 +223,10 @@ def tune(
     finally:
         if unsaved is not None:  # said where the output cannot be written, either
             raise unsaved
-    return _interrupted() if tuned.outcome.interrupted else 0
+    return _interrupted(trials.has_runs) if tuned.outcome.interrupted else 0
 
 
-def _interrupted() -> int:
-    click.echo("mixpert: interrupted; --resume goes on from here", err=True)
+def _interrupted(has_runs: bool) -> int:
+    way_on = "; --resume goes on from here" if has_runs else ""
+    click.echo(f"mixpert: interrupted{way_on}", err=True)
     return 130

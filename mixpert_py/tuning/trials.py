@@ -75,6 +75,11 @@ class Trials:
         self._writing = threading.Lock()
         self._made: dict[tuple[str, str], deque[Row]] = defaultdict(deque)
 
+    @property
+    def has_runs(self) -> bool:
+        """Whether runs are kept, and there are some that a resumed tuning would take over."""
+        return self._tuning is not None
+
     def begin(self, subject: Mapping[str, Any]) -> None:
         """Begin, or resume, the tuning of a subject: all that its runs depend on.
 

@@ -473,6 +473,8 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path, sleeps_from: int) -> None:
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert b"Traceback" not in err
+    way_on = b"; --resume goes on from here" if sleeps_from else b""
+    assert err == b"mixpert: interrupted" + way_on + b"\n"
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
     # Nothing was lowered yet, and what runs natively needs no plan.
