@@ -2,6 +2,8 @@
 
 import click
 
+from mixpert_py.errors import SourceError
+
 
 class ProgramCommand(click.Command):
     """A command whose last words are a program and its arguments, which are not ours to read.
@@ -44,3 +46,10 @@ class TuningCommand(ProgramCommand):
     """The same, and our options may also stand right behind the script."""
 
     after_script = True
+
+
+def require_script(command: str, word: str) -> None:
+    """Raise SourceError where -m or -c stands in a script's place: `mixpert run` takes them."""
+    wanted = {"-m": "-m MODULE; give the path of the module's file", "-c": "-c CODE"}
+    if word in wanted:
+        raise SourceError(f"{command} takes a script, not {wanted[word]}")

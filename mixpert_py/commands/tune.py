@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mixpert_py.commands.program import TuningCommand
+from mixpert_py.commands.program import TuningCommand, require_script
 from mixpert_py.errors import PlanError
 
 SEARCHES = (
@@ -143,6 +143,7 @@ def tune(
     from mixpert_py.tuning.trials import Trials, beside
     from mixpert_py.tuning.wish import Wish
 
+    require_script("tune", script)
     metrics = limits.parsed("--criterion", criteria)
     allowed = limits.made(limits.parsed_budgets("--error", budgets), metrics)
     there = limits.parsed_budgets("--hold-out-error", hold_out_budgets)

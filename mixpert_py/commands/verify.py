@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixpert_py.commands.program import ProgramCommand
+from mixpert_py.commands.program import ProgramCommand, require_script
 
 if TYPE_CHECKING:
     from mixpert_py.tuning.verdict import Verdict
@@ -90,6 +90,7 @@ def verify(
     from mixpert_py.tuning import limits
     from mixpert_py.tuning.verdict import Question, verdict
 
+    require_script("verify", script)
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
     given = limits.parsed_budgets("--error", budgets), limits.parsed("--criterion", criteria)

@@ -106,6 +106,16 @@ def test_a_full_disk_or_closed_output_is_one_line_at_most(tmp_path: Path) -> Non
     assert (said.returncode, said.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("option", ["-m", "-c"])
+@pytest.mark.parametrize("words", [("tune", "--error", "1"), ("verify", "p.toml")])
+def test_tune_and_verify_take_a_script(
+    mixpert: Mixpert, words: tuple[str, ...], option: str
+) -> None:
+    said = mixpert(*words, option, "pkg")
+    assert said.code == 2
+    assert said.one_clear_line().startswith(f"mixpert: {words[0]} takes a script, not {option} ")
+
+
 LEAVES_NO_PLACE = """\
 import os, numpy as np
 x = np.eye(8) @ np.eye(8)
