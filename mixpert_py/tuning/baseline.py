@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 import numpy as np
 
@@ -67,7 +68,10 @@ def _require_numbers(name: str, run: Run) -> None:
 
 
 def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
-    """Raise BudgetError, naming the value, where two native runs differ by too much."""
+    """Raise BudgetError, naming the value, where two native runs differ by too much.
+
+    ProgramError where that cannot be said: a criterion of the user's gives no number.
+    """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
     # Of what is printed, the reader can be shown where: times, most often.
     where = printed.difference(first.printed, other.printed)
@@ -78,6 +82,11 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
         raise BudgetError(f"{name}: native runs differ: {error}{at}") from None
     if not spread.error <= limits.budget / 2:
         value = spread.worst
+        metric = limits.of(value).metric
+        if ":" in metric and isnan(spread.errors[value]):
+            raise ProgramError(
+                f"criterion {metric} returned NaN for {value!r} of two native runs; an error is ≥ 0"
+            )
         at = at if value == printed.NAME else ""
         raise BudgetError(
             f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "

@@ -581,3 +581,10 @@ def test_a_negative_error_is_refused(chain: Path, mixpert: Mixpert) -> None:
     said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
     assert said.code == 2
     assert "returned -1; an error is ≥ 0" in said.one_clear_line()
+
+
+def test_a_criterion_that_returns_nan_is_named(chain: Path, mixpert: Mixpert) -> None:
+    (chain.parent / "mine.py").write_text("def wrong(a, b):\n    return float('nan')\n")
+    said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
+    assert said.code == 2
+    assert "criterion mine:wrong returned NaN for 'b' of two native" in said.one_clear_line()
