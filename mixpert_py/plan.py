@@ -65,8 +65,8 @@ class Site(Record, frozen=True):
     shapes: list[list[Count]] = []
     calls: Count = 0
     error: NonNegative = 0.0
-    native_ms: NonNegative = 0.0
-    ms: NonNegative = 0.0
+    native_ms: NonNegative | None = None
+    ms: NonNegative | None = None
 
 
 class Plan(Record, frozen=True):

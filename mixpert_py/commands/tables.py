@@ -234,10 +234,15 @@ def print_plan(plan: Plan) -> None:
             Text(site.expression),
             site.scheme + (" (locked)" if site.locked else ""),
             error_text(site.error),
-            f"{site.native_ms:.3f}",
-            f"{site.ms:.3f}",
+            _milliseconds(site.native_ms),
+            _milliseconds(site.ms),
         )
     console.print(table)
+
+
+def _milliseconds(measured: float | None) -> str:
+    """A dash where it was not measured; plans of before say 0 then."""
+    return f"{measured:.3f}" if measured else "–"
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

@@ -55,14 +55,12 @@ def sites(
     predicted: the search's times are costs; the plan keeps measured milliseconds only.
     """
     return [
-        _site(verdict, schemes[verdict.operator.id], blocks, 0.0 if predicted else 1e3)
+        _site(verdict, schemes[verdict.operator.id], blocks, predicted)
         for verdict in outcome.verdicts
     ]
 
 
-def _site(
-    verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], milliseconds: float
-) -> Site:
+def _site(verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], predicted: bool) -> Site:
     operator = verdict.operator
     error = operator.local_errors.get(scheme, 0.0)
     seconds = verdict.seconds_after if scheme == verdict.after else verdict.seconds_before
@@ -75,8 +73,8 @@ def _site(
         shapes=[list(shape) for shape in operator.shapes[:SHAPES]],
         calls=operator.calls,
         error=error if isfinite(error) else 0.0,
-        native_ms=round(verdict.seconds_before * milliseconds, 3),
-        ms=round(seconds * milliseconds, 3),
+        native_ms=None if predicted else round(verdict.seconds_before * 1e3, 3),
+        ms=None if predicted else round(seconds * 1e3, 3),
     )
 
 

@@ -311,7 +311,11 @@ def test_the_command_writes_a_plan_and_prints_a_table(chain: Path, mixpert: Mixp
     assert set(made.schemes().values()) == {"native"}
     assert made.provenance.command == "mixpert tune --error 1e-15 --backend reference chain.py"
     assert made.provenance.blas_threads > 0
+    # What was predicted is no measured time.
+    assert "ms = " not in chain.with_name("chain.mixpert.toml").read_text()
     shown = mixpert("plan", "show", "chain.mixpert.toml")
+    assert "0.000" not in shown.out
+    assert shown.out.count("–") >= 4
     assert shown.code == 0
     assert "b.dot(a)" in shown.out
     assert mixpert("plan", "validate", "chain.mixpert.toml").out.endswith("valid, 2 call sites\n")
