@@ -52,7 +52,8 @@ def accelerate(
         try:
             rewritten = _rewritten(inner, loaded, scheme)
         except SourceError as error:
-            name = getattr(inner, "__qualname__", repr(inner))
+            # Not its repr: functools.partial shows every element of the arrays that it holds.
+            name = getattr(inner, "__qualname__", f"a {type(inner).__qualname__} object")
             message = f"accelerate: {name} is left as it is: {error}"
             warnings.warn(message, stacklevel=stacklevel)
             return method
