@@ -125,7 +125,8 @@ def _place(result: Rewritten, task: Task) -> Path:
     target = Path(task.output) if task.output else source.with_stem(f"{source.stem}_mixpert")
     if target.is_file() and not _is_earlier_result(source_files.read(str(target)), result):
         raise SourceError(
-            f"{target}: exists and was not written by `mixpert {task.command} {source}`; remove it"
+            f"{target}: exists and differs from what `mixpert {task.command} {source}` would write "
+            "there; remove it"
         )
     return _write(target, result.after, source)
 

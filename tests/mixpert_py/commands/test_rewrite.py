@@ -52,7 +52,7 @@ def test_it_overwrites_its_own_result_and_nothing_else(script: Path, mixpert: Mi
     target.write_text("precious = 1\n")
     said = mixpert("rewrite", "net.py")
     assert said.code == 2
-    assert "not written by" in said.one_clear_line()
+    assert "net_mixpert.py: exists and differs from what" in said.one_clear_line()
     said = mixpert("rewrite", "net.py", "-o", "net_mixpert.py")
     assert said.code == 2
     assert target.read_text() == "precious = 1\n"

@@ -50,7 +50,21 @@ def test_a_file_that_lies_beside_its_original(script: Path, mixpert: Mixpert) ->
     assert mixpert("unrewrite", "net_mixpert.py", "-o", "back.py").code == 0
     said = mixpert("rewrite", "net.py", "-o", "back.py")
     assert said.code == 2
-    assert "exists and was not written by" in said.one_clear_line()
+    assert "exists and differs" in said.one_clear_line()
+
+
+def test_what_it_wrote_of_an_older_file_differs(script: Path, mixpert: Mixpert) -> None:
+    script.write_bytes(b"c = a @ b\n")
+    assert mixpert("rewrite", "net.py").code == 0
+    assert mixpert("unrewrite", "net_mixpert.py", "-o", "back.py").code == 0
+    script.write_bytes(b"c = b @ a\n")
+    assert mixpert("rewrite", "net.py").code == 0
+    said = mixpert("unrewrite", "net_mixpert.py", "-o", "back.py")
+    assert said.code == 2
+    assert said.one_clear_line() == (
+        "mixpert: back.py: exists and differs from what `mixpert unrewrite net_mixpert.py` would "
+        "write there; remove it"
+    )
 
 
 def test_diff_and_check_write_nothing(rewritten: Path, mixpert: Mixpert) -> None:
