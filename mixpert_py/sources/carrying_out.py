@@ -16,9 +16,9 @@ class Task:
     """What the command line asks for.
 
     command: its name. done: what a changed product is. nothing: what is said where there is none.
-    shown: "diff" or "check", nothing is then written. output: where the result goes, "-" for
-    standard output; None: in place, or beside the script. several: more than one file, which are
-    summed up. names_left: calls that stay are a failure, and named.
+    shown: "diff" or "check", nothing is then written. output: where the result goes, changed or
+    not, "-" for standard output; None: in place, or beside the script. several: more than one file,
+    which are summed up. names_left: calls that stay are a failure, and named.
     """
 
     command: str
@@ -55,13 +55,17 @@ class Done:
 
 @dataclass(slots=True)
 class Tally:
-    """How many files became what, and how many products are in those that change."""
+    """How many files became what, and how many products are in those that change.
+
+    left: calls that stay, in all files. alone: those in files that stay as they are.
+    """
 
     changed: int = 0
     same: int = 0
     skipped: int = 0
     products: int = 0
     left: int = 0
+    alone: int = 0
 
     def count(self, done: Done) -> None:
         """Add one file."""
@@ -74,28 +78,40 @@ class Tally:
             self.products += len(result.sites) - len(result.left)
         else:
             self.same += 1
+            self.alone += len(result.left)
 
     def line(self, task: Task) -> str:
         """The last line of a run: `2 files would be rewritten (5 products), 7 stay as they are`."""
         said = f"{_files(self.changed)} {'would be ' if task.shown else ''}{task.done}"
-        said += f" ({self.products} product{'s' * (self.products != 1)})" * (self.changed > 0)
+        said += f" ({_products(self.products)})" * (self.changed > 0)
         stay = f", {self.same} stay{'s as it is' if self.same == 1 else ' as they are'}"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{said}{stay}{skipped}"
+        return f"{said}{stay}{_alone(self.alone, task)}{skipped}"
 
 
 def _files(count: int) -> str:
     return f"{count} file{'s' * (count != 1)}"
 
 
+def _products(count: int) -> str:
+    return f"{count} product{'s' * (count != 1)}"
+
+
+def _alone(count: int, task: Task) -> str:
+    """What is said of products in files that stay as they are; of named ones, nothing more."""
+    if not count or task.names_left:
+        return ""
+    return f" ({_products(count)} left alone; see `mixpert sites`)"
+
+
 def carry_out(result: Rewritten, task: Task) -> Done:
-    """Show or write one file. Nothing is written where nothing changed."""
+    """Show or write one file. Where nothing changed, nothing is written but an output asked for."""
     if result.problem:
         return Done(result, problem=result.problem)
     if task.output == "-":
         return Done(result, result.after, "-")
-    if not result.changed:
-        said = "" if task.shown or task.several else f"{result.path}: {task.nothing}\n"
+    if not result.changed and task.output is None:
+        said = "" if task.shown or task.several else f"{result.path}: {_nothing(result, task)}\n"
         return Done(result, said.encode())
     if task.shown:
         would = f"{result.path}: would be {task.done}\n"
@@ -106,9 +122,14 @@ def carry_out(result: Rewritten, task: Task) -> Done:
         return Done(result, problem=str(error))
     except OSError as error:
         return Done(result, problem=f"{task.output or result.path}: cannot write: {error.strerror}")
-    count = len(result.sites) - len(result.left)
-    said = f"{target}: {count} product{'s' * (count != 1)} {task.done}\n"
-    return Done(result, said.encode(), str(target))
+    said = f"{_products(len(result.sites) - len(result.left))} {task.done}"
+    if not result.changed:
+        said = f"{_nothing(result, task)}; written as it is"
+    return Done(result, f"{target}: {said}\n".encode(), str(target))
+
+
+def _nothing(result: Rewritten, task: Task) -> str:
+    return f"{task.nothing}{_alone(len(result.left), task)}"
 
 
 def _place(result: Rewritten, task: Task) -> Path:
@@ -133,10 +154,12 @@ def _place(result: Rewritten, task: Task) -> Path:
 
 def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
     """Whether a file is the result, or what an earlier rewrite of the same module made of it."""
+    if text == result.after:
+        return True
+    if not result.sites or MARK.encode() not in result.after:
+        return False
     module = f'"{result.sites[0].id.partition(":")[0]}:'
-    return text == result.after or (
-        MARK.encode() in result.after and MARK.encode() in text and module.encode() in text
-    )
+    return MARK.encode() in text and module.encode() in text
 
 
 def _write(path: Path, text: bytes, mode_of: Path) -> Path:

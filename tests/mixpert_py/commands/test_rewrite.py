@@ -201,6 +201,36 @@ def test_no_site_at_all(script: Path, mixpert: Mixpert) -> None:
     assert os.listdir(script.parent) == ["net.py"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("print(1)\n", "no matrix product to rewrite"),
+        (
+            "c = a @ b, a @ c  # mixpert: off\r\n",
+            "no matrix product to rewrite (2 products left alone; see `mixpert sites`)",
+        ),
+    ],
+    ids=["none", "left alone"],
+)
+def test_an_output_is_written_where_nothing_changes(
+    script: Path, mixpert: Mixpert, text: str, said: str
+) -> None:
+    script.write_bytes(text.encode())
+    assert mixpert("rewrite", "net.py").out == f"net.py: {said}\n"
+    told = mixpert("rewrite", "net.py", "-o", "out.py")
+    assert (told.code, told.out) == (0, f"out.py: {said}; written as it is\n")
+    out = script.with_name("out.py")
+    assert out.read_bytes() == text.encode()
+    assert stat.S_IMODE(out.stat().st_mode) == 0o755
+    assert mixpert("rewrite", "net.py", "-o", "out.py").code == 0
+    out.write_text("precious = 1\n")
+    again = mixpert("rewrite", "net.py", "-o", "out.py")
+    assert again.code == 2
+    assert "out.py: exists and differs" in again.one_clear_line()
+    (record,) = json.loads(mixpert("rewrite", "net.py", "-o", "new.py", "--json").out)
+    assert (record["output"], record["changed"]) == ("new.py", False)
+
+
 def test_a_source_that_was_rewritten_in_place_is_not_overwritten(
     script: Path, mixpert: Mixpert
 ) -> None:
@@ -269,13 +299,15 @@ def test_a_tree_is_checked(tree: Path, mixpert: Mixpert, jobs: str) -> None:
     assert said.out.splitlines() == [
         "./a.py: would be rewritten",
         "./sub/b.py: would be rewritten",
-        "2 files would be rewritten (3 products), 2 stay as they are, 1 skipped",
+        "2 files would be rewritten (3 products), 2 stay as they are "
+        "(1 product left alone; see `mixpert sites`), 1 skipped",
     ]
     said = mixpert("rewrite", "--check", "-j", jobs, "sub")
     assert (said.code, said.err) == (1, "")
-    assert said.out.endswith("1 file would be rewritten (1 product), 2 stay as they are\n")
+    left = " (1 product left alone; see `mixpert sites`)\n"
+    assert said.out.endswith(f"1 file would be rewritten (1 product), 2 stay as they are{left}")
     said = mixpert("rewrite", "--check", "-j", jobs, "sub/left.py", "sub/plain.py")
-    assert (said.code, said.out) == (0, "0 files would be rewritten, 2 stay as they are\n")
+    assert (said.code, said.out) == (0, f"0 files would be rewritten, 2 stay as they are{left}")
 
 
 def test_a_trees_diff_is_a_patch(tree: Path, mixpert: Mixpert) -> None:
@@ -286,7 +318,8 @@ def test_a_trees_diff_is_a_patch(tree: Path, mixpert: Mixpert) -> None:
         "b/./a.py",
         "b/./sub/b.py",
     ]
-    assert said.err == "2 files would be rewritten (3 products), 2 stay as they are\n"
+    left = " (1 product left alone; see `mixpert sites`)\n"
+    assert said.err == f"2 files would be rewritten (3 products), 2 stay as they are{left}"
     assert mixpert("rewrite", "--diff", "--check", ".").code == 1
 
 
@@ -295,7 +328,8 @@ def test_a_tree_is_written_and_restored(tree: Path, mixpert: Mixpert) -> None:
     said = mixpert("rewrite", "-w", "-j", "2", ".")
     assert said.code == 2
     assert said.out.splitlines()[-1] == (
-        "2 files rewritten (3 products), 2 stay as they are, 1 skipped"
+        "2 files rewritten (3 products), 2 stay as they are "
+        "(1 product left alone; see `mixpert sites`), 1 skipped"
     )
     (tree / "broken.py").write_text("import mixpert_py as _mixpert\nx = (\n")
     said = mixpert("unrewrite", "-w", ".")

@@ -67,6 +67,12 @@ def test_what_it_wrote_of_an_older_file_differs(script: Path, mixpert: Mixpert) 
     )
 
 
+def test_an_output_is_written_where_nothing_changes(script: Path, mixpert: Mixpert) -> None:
+    said = mixpert("unrewrite", "net.py", "-o", "back.py")
+    assert (said.code, said.out) == (0, "back.py: no runtime call to restore; written as it is\n")
+    assert script.with_name("back.py").read_bytes() == SOURCE
+
+
 def test_diff_and_check_write_nothing(rewritten: Path, mixpert: Mixpert) -> None:
     before = rewritten.read_bytes()
     said = mixpert("unrewrite", "--diff", "net.py")
