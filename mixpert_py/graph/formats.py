@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mixpert_py import files
 from mixpert_py.errors import SourceError
-from mixpert_py.graph.graph import Edge, Graph, percent, printable, shown
+from mixpert_py.graph.graph import Edge, Graph, Operator, percent, printable, shown
 from mixpert_py.graph.svg import svg
 
 # Wide enough that rich never folds a line: an operator is one line, whatever the terminal.
@@ -44,12 +44,14 @@ def text(graphs: Sequence[Graph]) -> str:
 def as_json(graphs: Sequence[Graph]) -> str:
     """Operators and edges; a site id is unique within its path.
 
-    share, seen: None without a profile. static: whether the source shows the edge.
+    cell: None but in a notebook. share, seen: None without a profile. static: whether the source
+    shows the edge.
     """
     operators = [
         {
             "id": operator.id,
             "path": graph.path,
+            "cell": operator.cell,
             "line": operator.line,
             "column": operator.column,
             "function": operator.function,
@@ -86,7 +88,7 @@ def dot(graphs: Sequence[Graph]) -> str:
         lines += [f"  subgraph cluster_{cluster} {{", f"    label={_quoted(graph.path)};"]
         name = [f"n{next(names)}" for _ in graph.operators]
         for node, operator in zip(name, graph.operators, strict=True):
-            label = f"{_escaped(_place(operator.function, operator.line))}\\n"
+            label = f"{_escaped(_place(operator))}\\n"
             label += _escaped(shown(operator.expression))
             fill = ""
             if operator.share is not None:
@@ -148,7 +150,7 @@ def _table(graph: Graph) -> Table:
     for at, operator in enumerate(graph.operators):
         table.add_row(
             str(at + 1),
-            f"{operator.line}:{operator.column}",
+            f"{operator.place}:{operator.column}",
             Text(shown(operator.function)),
             Text(shown(operator.expression)),
             *([_bar(operator.share or 0.0)] * timed),
@@ -185,8 +187,8 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}"
 
 
-def _place(function: str, line: int) -> str:
-    return f"{shown(function)}:{line}"
+def _place(operator: Operator) -> str:
+    return f"{shown(operator.function)}:{operator.place}"
 
 
 def _quoted(value: str) -> str:

@@ -3,7 +3,7 @@
 Values are followed within a file, so a program of several files has one graph for each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, named
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.sources import source_files
+from mixpert_py.sources import notebook_file, source_files
 
 MAX_TEXT = 40
 
@@ -24,9 +26,10 @@ Edge = tuple[int, int]
 class Operator:
     """A product that is rewritten.
 
-    function: its qualified name, `<module>` outside of functions. line and column: 1-based.
-    expression: the source text in printable characters. share: of the time of all products in a
-    run, 0 … 1; None where no profile was given.
+    function: its qualified name, `<module>` outside of functions. line and column: 1-based; of a
+    notebook the line is counted in the code cell of number `cell`. expression: the source text in
+    printable characters. share: of the time of all products in a run, 0 … 1; None where no profile
+    was given.
     """
 
     id: str
@@ -35,6 +38,12 @@ class Operator:
     column: int
     expression: str
     share: float | None = None
+    cell: int | None = None
+
+    @property
+    def place(self) -> str:
+        """Its line: `7`, and in a notebook `cell_3:7`."""
+        return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -84,17 +93,16 @@ class Graph:
 
 
 def of_source(source: bytes, path: str, module: str) -> Graph:
-    """The graph of a source text. Raises SourceError, naming `path`, if it does not parse."""
+    """The graph of a source text, a notebook's where `path` is one.
+
+    Raises SourceError, naming `path`, if it does not parse.
+    """
     with named(path, module):
-        sites = [site for site in analyze(source, module) if site.reason is None]
-        flow = dependencies(source, module)
-    sites.sort(key=lambda site: (site.span[1], -site.span[0]))  # `a @ b` before `a @ b @ c`
-    position = {site.id: at for at, site in enumerate(sites)}
-    operators = tuple(
-        Operator(site.id, _function(site.id), site.line, site.column, printable(site.expression))
-        for site in sites
-    )
-    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
+        if path.endswith(source_files.NOTEBOOK):
+            made = notebook_file.follow_notebook(source, module)
+            return _graph(path, list(zip(made.sites, made.cells, strict=True)), made.flow)
+        sites = [(site, None) for site in analyze(source, module)]
+        return _graph(path, sites, dependencies(source, module))
 
 
 def of_files(paths: Iterable[str]) -> list[Graph]:
@@ -123,6 +131,26 @@ def _of_file(path: str) -> Graph:
         return of_source(source_files.read(path), path, config.module_name(Path(path)))
     except MixPertError as error:
         return Graph(path, problem=str(error))
+
+
+def _graph(path: str, sites: Sequence[tuple[CallSite, int | None]], flow: Dependencies) -> Graph:
+    """The graph of sites, each with its cell in a notebook."""
+    rewritten = [(site, cell) for site, cell in sites if site.reason is None]
+    # `a @ b` before `a @ b @ c`
+    rewritten.sort(key=lambda placed: (placed[0].span[1], -placed[0].span[0]))
+    position = {site.id: at for at, (site, _) in enumerate(rewritten)}
+    operators = tuple(
+        Operator(
+            site.id,
+            _function(site.id),
+            site.line,
+            site.column,
+            printable(site.expression),
+            cell=cell,
+        )
+        for site, cell in rewritten
+    )
+    return Graph(path, operators, tuple(sorted((position[p], position[s]) for p, s in flow.edges)))
 
 
 def _function(site: str) -> str:

@@ -79,7 +79,7 @@ def _widths(graph: Graph) -> list[float]:
 def _labels(graph: Graph) -> Iterator[tuple[str, str, str]]:
     """What each box says: the operator's place, its cycle and share, its expression."""
     for at, operator in enumerate(graph.operators):
-        place = f"{at + 1} {shown(operator.function)}:{operator.line}"
+        place = f"{at + 1} {shown(operator.function)}:{operator.place}"
         aside = [f"↻{graph.cycle_of[at]}"] if at in graph.cycle_of else []
         aside += [] if operator.share is None else [percent(operator.share)]
         yield place, " ".join(aside), shown(operator.expression)
@@ -150,7 +150,7 @@ def _whole(graph: Graph, at: int) -> str:
     """All that is known of an operator."""
     operator = graph.operators[at]
     lines = [
-        f"{at + 1} {operator.function}:{operator.line}:{operator.column}",
+        f"{at + 1} {operator.function}:{operator.place}:{operator.column}",
         operator.expression,
         operator.id,
     ]

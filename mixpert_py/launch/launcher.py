@@ -21,6 +21,7 @@ from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import tell_spawned_children
 from mixpert_py.runtime.in_force import InForce, set_default
 from mixpert_py.sources import in_memory
+from mixpert_py.sources.source_files import NOTEBOOK
 
 LOOK = 0.02  # seconds between two looks at a thread that is waited for
 
@@ -46,8 +47,10 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python path arguments…`. Raises SourceError if there is no such file."""
+    """`python path arguments…`. Raises SourceError if there is no such file, or a notebook."""
     source = read_source(Path(path))
+    if path.endswith(NOTEBOOK):
+        raise SourceError(f"{path}: a notebook, not a program; run its cells under %%mixpert")
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
         source,

@@ -9,8 +9,9 @@ from itertools import accumulate
 from mixpert_py.errors import SourceError
 from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.edit import Edit, splice
-from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
 from mixpert_py.passes.restoration import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
@@ -27,6 +28,15 @@ class Changed:
     source: bytes
     sites: tuple[CallSite, ...]
     cells: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How values flow between the products of a notebook, which are told as in `Changed`."""
+
+    sites: tuple[CallSite, ...]
+    cells: tuple[int, ...]
+    flow: Dependencies
 
 
 def rewrite_notebook(
@@ -57,6 +67,14 @@ def rewrite_notebook(
             *changes.get(at, (program.line(at),)),
         )
     return program.changed(program.edits(changes), sites, added)
+
+
+def follow_notebook(raw: bytes, module: str) -> Followed:
+    """How values flow through the cells in their order. Raises as `rewrite_notebook` does."""
+    program = _read(raw)
+    source = program.text.encode()
+    sites, cells = program.placed(analyze(source, module), False)
+    return Followed(sites, cells, dependencies(source, module))
 
 
 def restore_notebook(raw: bytes, module: str) -> Changed:
@@ -114,6 +132,12 @@ class _Program:
 
     def changed(self, edits: list[Edit], sites: Sequence[CallSite], added: bool) -> Changed:
         """The notebook after the edits. added: a line before the text, which the sites count."""
+        return Changed(splice(self.json, edits).encode(), *self.placed(sites, added))
+
+    def placed(
+        self, sites: Sequence[CallSite], added: bool
+    ) -> tuple[tuple[CallSite, ...], tuple[int, ...]]:
+        """The sites with lines counted in their cells, and the numbers of those cells."""
         starts = self.starts
         lines = [site.line - 1 - added for site in sites]
         cells = [bisect_right(starts, line) - 1 for line in lines]
@@ -121,8 +145,7 @@ class _Program:
             replace(site, line=line - starts[cell] + 1)
             for site, line, cell in zip(sites, lines, cells, strict=True)
         ]
-        numbers = tuple(self.cells[cell].number for cell in cells)
-        return Changed(splice(self.json, edits).encode(), tuple(placed), numbers)
+        return tuple(placed), tuple(self.cells[cell].number for cell in cells)
 
     def import_line(self, first: int) -> int:
         """Where the import goes: before the cell of the first changed line, `__future__` first."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mixpert_py.errors import SourceError
+from mixpert_py.plan import Plan, save
 from mixpert_py.sources.notebook_file import Changed, restore_notebook, rewrite_notebook
 from mixpert_py.sources.notebook_magics import plain
 from tests.mixpert_py.command import Mixpert
@@ -151,6 +152,38 @@ MAGICS = [
 @pytest.mark.parametrize(("cell", "expected"), [pytest.param(c, e, id=i) for i, c, e in MAGICS])
 def test_lines_of_ipython_are_hidden(cell: str, expected: str | None) -> None:
     assert plain(cell) == expected
+
+
+def test_the_graph_of_all_cells(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook()))
+    sites = json.loads(mixpert("sites", "--json", "nb.ipynb").out)
+    for path in ("nb.ipynb", "."):
+        said = mixpert("graph", path, "--format", "json")
+        graph = json.loads(said.out)
+        assert (said.code, said.err) == (0, "")
+        assert [one["id"] for one in graph["operators"]] == [site["id"] for site in sites]
+        assert [(one["cell"], one["line"]) for one in graph["operators"]] == [(2, 4), (4, 2)]
+        ((producer, consumer),) = [(one["producer"], one["consumer"]) for one in graph["edges"]]
+        assert [producer, consumer] == [site["id"] for site in sites]
+    assert " cell_2:4:12 " in mixpert("graph", "nb.ipynb").out
+    for form in ("dot", "svg"):
+        assert "cell_2:4" in mixpert("graph", "nb.ipynb", "--format", form).out
+    (tmp_path / "bad.ipynb").write_text("{")
+    said = mixpert("graph", ".")
+    assert said.code == 2
+    assert said.one_clear_line().startswith("mixpert: ./bad.ipynb: not a notebook")
+
+
+@pytest.mark.parametrize("command", ["run", "tune --error 1", "verify p.toml"])
+def test_a_notebook_is_no_program(tmp_path: Path, mixpert: Mixpert, command: str) -> None:
+    (tmp_path / "nb.ipynb").write_text(json.dumps(notebook()))
+    save(Plan(), tmp_path / "p.toml")
+    arguments = ["--error", "1"] if command.startswith("verify") else []
+    said = mixpert(*command.split(), *arguments, "nb.ipynb")
+    assert (said.code, said.out) == (2, "")
+    assert said.one_clear_line() == (
+        "mixpert: nb.ipynb: a notebook, not a program; run its cells under %%mixpert"
+    )
 
 
 def test_the_commands(tmp_path: Path, mixpert: Mixpert) -> None:
