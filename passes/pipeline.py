@@ -12,6 +12,7 @@ from mixpert_py.passes import dependency, imports
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.passes.edit import splice
+from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.reading import Reading, read
 from mixpert_py.passes.source import parse, preorder, refusing_depth
 from mixpert_py.passes.spellings import Spelling
@@ -39,6 +40,11 @@ def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, .
     large or too deep, or if Python would not accept it.
     """
     return tuple(product.site for product in _read(source, module, fuse).products)
+
+
+def pragmas(source: bytes, module: str, fuse: bool = False) -> Pragmas:
+    """What the comments of a file with products say. Raises SourceError as `analyze` does."""
+    return _read(source, module, fuse).comments
 
 
 def rewrite(

@@ -7,20 +7,27 @@
 import io
 import re
 import tokenize
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mixpert_py.passes.source import NEWLINE
 
 PRAGMA = re.compile(r"#\s*mixpert:\s*(?:(?P<off>off|off-file)|scheme=(?P<scheme>[\w-]+))\s*(?:#|$)")
+# What is meant for us, whoever can read it.
+ADDRESSED = re.compile(r"#\s*mixpert:", re.IGNORECASE)
+MAX_COMMENT = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Pragmas:
-    """What the comments of a file say. off: line numbers. schemes: a line's scheme."""
+    """What the comments of a file say. off: line numbers. schemes: a line's scheme.
+
+    unknown: a line's comment that begins as a pragma and is none, cut to MAX_COMMENT characters.
+    """
 
     off_file: bool
     off: frozenset[int]
     schemes: dict[int, str]
+    unknown: dict[int, str] = field(default_factory=dict)
 
     def reason(self, first: int, last: int) -> str | None:
         """Why a product on these lines is left alone, if it is."""
@@ -36,18 +43,21 @@ class Pragmas:
 def read(text: str) -> Pragmas:
     """The pragmas of a text that Python accepts."""
     pragmas = Pragmas(False, frozenset(), {})
-    if "mixpert:" not in text:
+    if not ADDRESSED.search(text):
         return pragmas
     off = set()
     off_file = False
     lines = io.StringIO(NEWLINE.sub("\n", text))
     for token in tokenize.generate_tokens(lines.readline):
-        if token.type != tokenize.COMMENT or not (found := PRAGMA.match(token.string)):
+        if token.type != tokenize.COMMENT or not ADDRESSED.match(token.string):
             continue
-        if found["scheme"]:
+        found = PRAGMA.match(token.string)
+        if found is None:
+            pragmas.unknown[token.start[0]] = token.string[:MAX_COMMENT]
+        elif found["scheme"]:
             pragmas.schemes[token.start[0]] = found["scheme"]
         elif found["off"] == "off":
             off.add(token.start[0])
         else:
             off_file = True
-    return Pragmas(off_file, frozenset(off), pragmas.schemes)
+    return Pragmas(off_file, frozenset(off), pragmas.schemes, pragmas.unknown)

@@ -11,6 +11,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.excerpt import excerpt
 from mixpert_py.passes.found import Found
 from mixpert_py.passes.names import Names
+from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.product import Product
 from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, COMPILING, Scope
 from mixpert_py.passes.source import (
@@ -49,13 +50,14 @@ ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 class Reading:
     """What is known about a file. The tree is shared: nobody changes it.
 
-    Without a product in the file the tree is empty.
+    Without a product in the file the tree is empty, and its comments are not read.
     """
 
     source: Source
     tree: ast.Module
     names: Names
     products: tuple[Product, ...]
+    comments: Pragmas
 
     @property
     def rewritten(self) -> tuple[Product, ...]:
@@ -78,12 +80,14 @@ def read(raw: bytes, module: str, fuse: bool = False) -> Reading:
     require_shallow(tree, module)
     with refusing_depth(module):
         known = names.read(tree)
-        return Reading(source, tree, known, _products(source, tree, known, fuse))
+        comments = pragma.read(source.text)
+        products = _products(source, tree, known, comments, fuse)
+        return Reading(source, tree, known, products, comments)
 
 
 def _without_products(source: Source) -> Reading:
     empty = ast.Module([], [])
-    return Reading(source, empty, names.read(empty), ())
+    return Reading(source, empty, names.read(empty), (), pragma.read(""))
 
 
 def _may_multiply(text: str) -> bool:
@@ -196,13 +200,14 @@ def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
     return arguments
 
 
-def _products(source: Source, tree: ast.Module, known: Names, fuse: bool) -> tuple[Product, ...]:
+def _products(
+    source: Source, tree: ast.Module, known: Names, comments: Pragmas, fuse: bool
+) -> tuple[Product, ...]:
     candidates = list(_candidates(source.text, tree, known, fuse))
     spans = [source.span(candidate.at) for candidate in candidates]
     if sum(end - start for start, end in spans) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
     order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
-    comments = pragma.read(source.text)
     lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
     candidates = [
         candidates[i].left(comments.reason(*on) or _unreadable(candidates[i].node, source))

@@ -74,7 +74,9 @@ def rewritten_tree(
 ) -> ast.Module:
     """The rewritten tree; runtime calls that stood in the source get schemes and blocks, too."""
     from mixpert_py.passes.pipeline import rewrite_tree
+    from mixpert_py.sources import comments
 
+    comments.require_known(source, module, fuse)
     tree = rewrite_tree(source, module, file, plan, scheme, fuse)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not _root(node).startswith(ALIAS):

@@ -15,6 +15,7 @@ from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
 from mixpert_py.passes.restoration import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
+from mixpert_py.sources import comments
 from mixpert_py.sources.notebook_cells import Cell, code_cells
 from mixpert_py.sources.notebook_edit import json_edits
 from mixpert_py.sources.notebook_magics import plain
@@ -52,6 +53,7 @@ def rewrite_notebook(
     added = not imports.is_imported(tree, name)
     head = f"import {imports.PACKAGE} as {name}\n" * added
     source = f"{head}{program.text}".encode()
+    program.require_known_comments(source, module, fuse, added)
     sites = analyze(source, module, fuse)
     new = rewrite(source, module, plan, scheme, fuse).decode().split("\n")[added:]
     old = program.text.split("\n")
@@ -146,6 +148,16 @@ class _Program:
             for site, line, cell in zip(sites, lines, cells, strict=True)
         ]
         return tuple(placed), tuple(self.cells[cell].number for cell in cells)
+
+    def require_known_comments(self, source: bytes, module: str, fuse: bool, added: bool) -> None:
+        """`comments.require_known`, the line counted in its cell. added: as in `changed`."""
+        wrong = comments.problem(source, module, fuse)
+        if wrong is not None:
+            line, said = wrong
+            line -= 1 + added
+            at = bisect_right(self.starts, line) - 1
+            place = f"cell {self.cells[at].number}: line {line - self.starts[at] + 1}"
+            raise SourceError(f"{module}: {place}: {said}")
 
     def import_line(self, first: int) -> int:
         """Where the import goes: before the cell of the first changed line, `__future__` first."""

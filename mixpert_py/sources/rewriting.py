@@ -14,7 +14,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.restoration import restore
 from mixpert_py.plan import Plan
-from mixpert_py.sources import notebook_file, pool, source_files
+from mixpert_py.sources import comments, notebook_file, pool, source_files
 from mixpert_py.sources.collector import collecting_seldom
 from mixpert_py.sources.source_files import SourceFile
 from mixpert_py.sources.time_limit import time_limit
@@ -103,11 +103,14 @@ def rewrite_source(
     scheme: str | None = None,
     fuse: bool = False,
 ) -> Rewritten:
-    """Rewrite a source text. Raises SourceError if it does not parse."""
+    """Rewrite a source text. Raises SourceError if it does not parse, or for a comment that
+    asks for what there is not.
+    """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):
             made = notebook_file.rewrite_notebook(source, module, plan, scheme, fuse)
             return Rewritten(file, made.sites, source, made.source, cells=made.cells)
+        comments.require_known(source, module, fuse)
         sites = analyze(source, module, fuse)
         return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
 

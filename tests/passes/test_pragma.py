@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.pipeline import analyze, pragmas, rewrite
 from mixpert_py.plan import Plan, Site
 
 # Text, and of each product whether it is rewritten.
@@ -25,6 +25,22 @@ def test_off(text: str, expected: list[bool]) -> None:
     assert [site.reason is None for site in sites] == expected
     assert all("mixpert: off" in site.reason for site in sites if site.reason)
     assert (rewrite(text.encode(), "m") == text.encode()) is not any(expected)
+
+
+UNKNOWN = [
+    ("word", "x = 1\na @ b  # mixpert: nonsense\n", {2: "# mixpert: nonsense"}),
+    ("case", "a @ b  # Mixpert: Off\n", {1: "# Mixpert: Off"}),
+    ("more", "a @ b  #mixpert:off, it is slow\n", {1: "#mixpert:off, it is slow"}),
+    ("long", f"a @ b  # mixpert: {'x' * 99}\n", {1: f"# mixpert: {'x' * 29}"}),
+    ("string", "x = '# mixpert: nonsense'; a @ b\n", {}),
+    ("in passing", "a @ b  # say mixpert: nonsense\na @ b  # mixpert is a name\n", {}),
+    ("known", "a @ b  # mixpert: off # slow\na @ b  # mixpert: scheme=new\n", {}),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [pytest.param(t, e, id=i) for i, t, e in UNKNOWN])
+def test_what_is_meant_for_us_and_unknown(text: str, expected: dict[int, str]) -> None:
+    assert pragmas(text.encode(), "m").unknown == expected
 
 
 def test_scheme() -> None:
