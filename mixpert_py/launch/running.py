@@ -49,10 +49,9 @@ def run(
     """Run a program and return the exit code that `python` would have given.
 
     hook: rewrites the modules of the program's project; installed already. Raises SourceError if
-    the program does not parse, PlanError for an unknown scheme or backend, DeviceError for an
-    absent device; what the program itself raises is printed as `python` prints it.
+    the program does not parse, PlanError for an unknown backend, DeviceError for an absent device;
+    what the program itself raises is printed as `python` prints it.
     """
-    config.check_scheme(scheme)
     require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
     force = InForce(
@@ -80,7 +79,10 @@ def run(
 
 
 def asked_for(plan: Plan | None, scheme: str | None) -> list[str]:
-    """The schemes, of those named, that take a tensor core or its emulation."""
+    """The schemes, of those named, that take a tensor core or its emulation. Raises PlanError for
+    an unknown one.
+    """
+    config.check_scheme(scheme)
     named = [scheme] if scheme else [site.scheme for site in plan.site] if plan else []
     return [name for name in dict.fromkeys(named) if name not in ANYWHERE]
 

@@ -174,6 +174,9 @@ def test_what_cannot_run_here_is_said_and_emulated_on_request(
     assert line.startswith("mixpert: int8x1: native here, since ")
     assert line.endswith("; --backend reference emulates")
     assert not mixpert("run", "--scheme", "float32", "s.py").err
+    unknown = mixpert("run", "--scheme", "int9", "s.py")
+    assert unknown.code == 2
+    assert len(unknown.err.splitlines()) == 1
     emulated = mixpert("run", "--scheme", "int8x1", "--backend", "reference", "s.py")
     assert (emulated.code, emulated.err) == (0, "")
     assert emulated.out != native.out
