@@ -15,7 +15,8 @@ def run(*checks: str, simulated: bool) -> str:
     """Runs files of checks, beside this one, with pytest; fails as it does. What pytest wrote."""
     if find_spec("numba_cuda") is None:
         pytest.skip("numba-cuda is not installed")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *checks]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
+    command = [sys.executable, "-m", "pytest", *options, *checks]
     environment = {
         **os.environ,
         "NUMBA_ENABLE_CUDASIM": "1" if simulated else "0",
