@@ -15,6 +15,7 @@ def run(*checks: str, simulated: bool) -> str:
     """Runs files of checks, beside this one, with pytest; fails as it does. What pytest wrote."""
     if find_spec("numba_cuda") is None:
         pytest.skip("numba-cuda is not installed")
+    # In place of the project's own options, of which some are a plugin's.
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib"]
     command = [sys.executable, "-m", "pytest", *options, *checks]
     environment = {
