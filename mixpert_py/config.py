@@ -24,6 +24,9 @@ _THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+# OpenBLAS's threads, once idle, spin on the cores that transfers need: 2**28 cycles, so 0.1 s after
+# each call of NumPy's. 2**20 of them outlast the gaps between the calls of one LAPACK routine.
+_IDLE_CYCLES = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -131,7 +134,16 @@ def child_environment(threads: int | None = None, gpu: str | None = None) -> dic
     """
     fixed = dict.fromkeys(_THREAD_VARIABLES, str(threads or blas_threads()))
     seen = {} if gpu is None else {_GPUS: gpu}
-    return {**os.environ, **fixed, **seen, "PYTHONUNBUFFERED": "1"}
+    return {**_IDLE_CYCLES, **os.environ, **fixed, **seen, "PYTHONUNBUFFERED": "1"}
+
+
+def let_idle_threads_sleep() -> None:
+    """Let BLAS's threads leave the cores soon after a call; to be called before NumPy is imported.
+
+    Does nothing where the user has said how long they are to wait.
+    """
+    for name, cycles in _IDLE_CYCLES.items():
+        os.environ.setdefault(name, cycles)
 
 
 def gpu_names(count: int) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ def run(
 ) -> int:
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
+
+    config.let_idle_threads_sleep()
     from mixpert_py.launch import launcher, running
     from mixpert_py.runtime.tracing.trace import Trace
 

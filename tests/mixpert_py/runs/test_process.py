@@ -81,3 +81,12 @@ def test_blas_threads_are_fixed() -> None:
     environment = config.child_environment()
     assert environment["OPENBLAS_NUM_THREADS"] == str(config.blas_threads())
     assert 1 <= config.blas_threads() <= (os.cpu_count() or 1)
+
+
+def test_idle_blas_threads_sleep_soon_unless_the_user_says_when(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    assert config.child_environment()["OPENBLAS_THREAD_TIMEOUT"] == "20"
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "26")
+    assert config.child_environment()["OPENBLAS_THREAD_TIMEOUT"] == "26"
