@@ -13,7 +13,6 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import (
     DTYPES,
     PRECISION,
-    Array,
     Call,
     Made,
     Wish,
@@ -133,7 +132,7 @@ def _unsuited(call: Call) -> Reason | None:
     for x in (a, b):
         if x.dtype not in emulation.TYPES:
             return DTYPES.get(x.dtype.kind, Reason.DTYPE)
-    if out is not None and not _takes(out, a, b):
+    if out is not None and not _takes(out, call):
         return Reason.OUT
     return None
 
@@ -177,12 +176,15 @@ def _dtypes(call: Call) -> tuple[str, str]:
     return name_of(call.a.dtype), name_of(call.b.dtype)
 
 
-def _takes(out: Any, a: Array, b: Array) -> bool:
-    """Whether `out` is what np.dot accepts, the strictest; anything else is native's to judge."""
-    if type(out) is not np.ndarray or not out.flags.carray or max(a.ndim, b.ndim) > 2:
+def _takes(out: Any, call: Call) -> bool:
+    """Whether the result can go there: to an array of its shape and type, which np.dot wants in C
+    order, np.matmul in any. Anything else is native's to judge.
+    """
+    if type(out) is not np.ndarray or out.ndim == 0:
         return False
-    shape = a.shape[:-1] + (b.shape[-1:] if b.ndim > 1 else ())
-    return shape != () and out.shape == shape and out.dtype == np.result_type(a, b)
+    writes = out.flags.behaved if call.native is np.matmul else out.flags.carray
+    a, b = call.a, call.b
+    return writes and out.shape == result_shape(a, b) and out.dtype == np.result_type(a, b)
 
 
 def _on_device(

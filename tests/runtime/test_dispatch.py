@@ -373,16 +373,45 @@ def test_float32_operands_need_no_float32_scheme() -> None:
     assert same(result, a @ a)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "out"), [("int8x6", np.zeros((4, 4), order="F")), ("float64", np.zeros((3, 3)))]
-)
-def test_out_of_another_kind_has_a_reason(scheme: str, out: Any) -> None:
+PLACES: dict[str, Callable[[], Any]] = {
+    "C order": lambda: np.zeros((4, 4)),
+    "Fortran": lambda: np.zeros((4, 4), order="F"),
+    "a block": lambda: np.zeros((8, 8))[2:6, 1:5],
+    "strides": lambda: np.zeros((8, 8))[::-2, ::2],
+    "misaligned": lambda: np.zeros(129, np.uint8)[1:].view(float).reshape(4, 4),
+    "float32": lambda: np.zeros((4, 4), np.float32),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_np_matmul_writes_to_any_array_of_the_results_shape_and_type(place: str) -> None:
+    a, b = np.random.default_rng(2).standard_normal((2, 4, 4))
+    out = PLACES[place]()
+    takes = place not in ("misaligned", "float32")
+    result, ran, reason = traced(a, b, "int8x3", "reference", out=out, native=np.matmul)
+    assert result is out
+    assert (ran, reason) == (("int8x3", None) if takes else ("native", Reason.OUT))
+    wanted = matmul(a, b, scheme="int8x3" if takes else "native", backend="reference")
+    np.testing.assert_array_equal(out, wanted.astype(out.dtype))
+
+
+@pytest.mark.parametrize("place", [name for name in PLACES if name != "C order"])
+def test_np_dot_wants_c_order(place: str) -> None:
     a = np.eye(4)
-    if out.shape == (4, 4):
-        assert traced(a, a, scheme, "reference", out=out, native=np.matmul)[2] is Reason.OUT
-    else:
-        with pytest.raises(ValueError, match="mismatch"):
-            traced(a, a, scheme, "reference", out=out, native=np.matmul)
+    with pytest.raises(ValueError, match="output array is not acceptable"):
+        traced(a, a, "int8x3", "reference", out=PLACES[place](), native=np.dot)
+
+
+def test_stacks_of_products_have_an_out() -> None:
+    a, out = np.random.default_rng(2).standard_normal((3, 4, 4)), np.zeros((6, 4, 4))[::2]
+    assert traced(a, a[0], "int8x3", "reference", out=out, native=np.matmul)[1:] == ("int8x3", None)
+    np.testing.assert_array_equal(out, matmul(a, a[0], scheme="int8x3", backend="reference"))
+
+
+def test_out_of_another_shape_is_numpys_to_refuse() -> None:
+    a = np.eye(4)
+    with pytest.raises(ValueError, match="mismatch"):
+        traced(a, a, "float64", "reference", out=np.zeros((3, 3)), native=np.matmul)
 
 
 def test_no_scheme_without_a_device_or_a_backend() -> None:

@@ -253,6 +253,12 @@ def test_the_result_is_written_where_it_belongs() -> None:
     wanted, out = moved(a, b), np.empty((300, 50), np.float32)
     assert moved(a, b, out=out) is out
     np.testing.assert_array_equal(out, wanted)
+    whole = np.full((310, 120), 7, np.float32)
+    block = whole[5:305, 10:110:2]
+    assert moved(a, b, out=block) is block
+    np.testing.assert_array_equal(block, wanted)
+    block[...] = 7
+    assert np.all(whole == 7)
     before = a.copy()
     result = moved(a, b, out=a)  # what is multiplied later is not written yet
     np.testing.assert_array_equal(a, before)

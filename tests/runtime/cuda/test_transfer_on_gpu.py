@@ -76,6 +76,19 @@ def test_sums(alpha: float, sum_of: Any, dtype: str) -> None:
     np.testing.assert_array_equal(c, wanted)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_out_in_a_block_of_any_layout(order: str) -> None:
+    a, b = normal(1500, 1100), normal(1100, 900, seed=1)
+    whole = ORDERS[order](np.full((1600, 2000), 7, np.float32))
+    out = whole[50:1550, 7:907]
+    made = transfer.make(a, b, SCHEME, out=out)
+    assert isinstance(made, Made)
+    assert made.value is out
+    np.testing.assert_array_equal(out, there(a, b))
+    out[...] = 7
+    assert np.all(whole == 7)
+
+
 def test_stacks() -> None:
     a, b = normal(9, 300, 400), normal(9, 500, 400, seed=1).swapaxes(1, 2)
     np.testing.assert_array_equal(moved(a, b), there(a, b))
