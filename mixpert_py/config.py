@@ -24,8 +24,8 @@ _THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-# OpenBLAS's threads, once idle, spin on the cores that transfers need: 2**28 cycles, so 0.1 s after
-# each call of NumPy's. 2**20 of them outlast the gaps between the calls of one LAPACK routine.
+# OpenBLAS's threads, once idle, spin on the cores that transfers need, for 2**28 cycles after each
+# call of NumPy's. 2**20 of them outlast the gaps between the calls of one LAPACK routine.
 _IDLE_CYCLES = {"OPENBLAS_THREAD_TIMEOUT": "20"}
 
 

@@ -33,7 +33,7 @@ def run(
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
 
-    config.let_idle_threads_sleep()
+    config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import launcher, running
     from mixpert_py.runtime.tracing.trace import Trace
 

@@ -402,10 +402,15 @@ def test_np_dot_wants_c_order(place: str) -> None:
         traced(a, a, "int8x3", "reference", out=PLACES[place](), native=np.dot)
 
 
-def test_stacks_of_products_have_an_out() -> None:
-    a, out = np.random.default_rng(2).standard_normal((3, 4, 4)), np.zeros((6, 4, 4))[::2]
-    assert traced(a, a[0], "int8x3", "reference", out=out, native=np.matmul)[1:] == ("int8x3", None)
-    np.testing.assert_array_equal(out, matmul(a, a[0], scheme="int8x3", backend="reference"))
+@pytest.mark.parametrize(("native", "step"), [(np.matmul, 2), (np.dot, 1)])
+@pytest.mark.parametrize("vector", [False, True])
+def test_stacks_of_products_have_an_out(native: Any, step: int, vector: bool) -> None:
+    stack = np.random.default_rng(2).standard_normal((3, 4, 4))
+    a, b = (stack[0, 0], stack) if vector else (stack, stack[0])
+    out = np.zeros((3 * step, *native(a, b).shape[1:]))[::step]
+    assert traced(a, b, "int8x3", "reference", out=out, native=native)[1:] == ("int8x3", None)
+    np.testing.assert_allclose(out, native(a, b), atol=1e-3)
+    np.testing.assert_array_equal(out, matmul(a, b, scheme="int8x3", backend="reference"))
 
 
 def test_out_of_another_shape_is_numpys_to_refuse() -> None:
