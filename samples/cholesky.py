@@ -16,34 +16,38 @@ def covariance(xp, points, noise, length):
     return kernel
 
 
+def factor_columns(xp, columns, factor, strip):
+    """Write the factor of columns, which begin at the diagonal, into zeros, by halves of the width.
+
+    The columns are overwritten. A corner is small and well conditioned: its inverse is as good as
+    substitution.
+    """
+    width = columns.shape[1]
+    if width <= strip:
+        corner = xp.linalg.cholesky(columns[:width])
+        factor[:width] = corner
+        xp.matmul(columns[width:], xp.linalg.inv(corner).T, out=factor[width:])
+        return
+    half = -(-width // (2 * strip)) * strip
+    factor_columns(xp, columns[:, :half], factor[:, :half], strip)
+    known, rest = factor[half:, :half], columns[half:, half:]
+    rest -= known @ known[: width - half].T
+    factor_columns(xp, rest, factor[half:, half:], strip)
+
+
 def factorize(xp, matrix, block, strip):
-    """L with L Lᵀ = matrix, right-looking: blocks of columns, factored strip by strip.
+    """L with L Lᵀ = matrix, left-looking: a block of columns at a time, less all that is known.
 
     Each block is from the diagonal down: what is above is neither read nor computed.
     """
     factor = xp.zeros(matrix.shape, matrix.dtype)
-    blocks = [factor[left:, left : left + block] for left in range(0, len(matrix), block)]
-    for at, a in enumerate(blocks):
-        a[...] = matrix[at * block :, at * block : (at + 1) * block]
-    for at, a in enumerate(blocks):
-        width = a.shape[1]
-        for start in range(0, width, strip):
-            stop = min(start + strip, width)
-            corner = xp.linalg.cholesky(a[start:stop, start:stop])
-            # A corner is small and well conditioned: its inverse is as good as substitution.
-            column = xp.matmul(a[stop:, start:stop], xp.linalg.inv(corner).T)
-            a[start:stop, start:stop] = corner
-            a[start:stop, stop:] = 0.0
-            a[stop:, start:stop] = column
-            a[stop:, stop:] -= column @ column[: width - stop].T
-
-        # Look-ahead: the block that is factored next comes first, then all the others.
-        panel = a[width:]
-        for ahead in blocks[at + 1 : at + 2]:
-            ahead -= panel @ panel[:block].T
-        for later in blocks[at + 2 :]:
-            panel = panel[block:]
-            later -= panel @ panel[:block].T
+    work = xp.empty((len(matrix), block), matrix.dtype)
+    for start in range(0, len(matrix), block):
+        columns = work[start:, : len(matrix) - start]
+        columns[...] = matrix[start:, start : start + block]
+        known = factor[start:, :start]
+        columns -= known @ known[:block].T
+        factor_columns(xp, columns, factor[start:, start : start + block], strip)
 
     return factor
 

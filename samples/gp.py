@@ -19,52 +19,51 @@ def mixtures(count, channels, noise, rng):
 
 def kernel(xp, x, y, out=None):
     """Covariance exp(−½ |x − y|²) of all rows of x and y, where |x − y|² = |x|² + |y|² − 2 x·y."""
-    near = xp.matmul(x, y.T)
+    near = xp.matmul(x, y.T, out=out)
     near -= 0.5 * (x**2).sum(axis=1)[:, None]
     near -= 0.5 * (y**2).sum(axis=1)
-    xp.minimum(near, 0.0, out=near)
-    return xp.exp(near, out=near if out is None else out)
+    return xp.exp(near, out=near)
 
 
 def lower_kernel(xp, x, band=2048):
-    """The same of all rows of x, from the diagonal down, band by band; the rest is never read."""
-    covariance = xp.zeros((len(x), len(x)), x.dtype)
+    """The same of all rows of x, from the diagonal down, band by band; the rest is not written."""
+    covariance = xp.empty((len(x), len(x)), x.dtype)
     for start in range(0, len(x), band):
         stop = start + band
         kernel(xp, x[start:stop], x[:stop], out=covariance[start:stop, :stop])
     return covariance
 
 
-def invert_factor(xp, matrix, inverse, corner=256):
-    """Write L⁻¹ of the Cholesky factor L of a matrix, which is overwritten, into zeros, by halves.
+def invert_factor(xp, matrix, corner=256):
+    """Make a matrix, read from the diagonal down, L⁻¹ of its Cholesky factor L, by halves.
 
     A corner is small and well conditioned: its inverse is as good as substitution.
     """
     if len(matrix) <= corner:
-        inverse[...] = xp.linalg.inv(xp.linalg.cholesky(matrix))
+        matrix[...] = xp.linalg.inv(xp.linalg.cholesky(matrix))
         return
     half = -(-len(matrix) // (2 * corner)) * corner
-    upper, lower = slice(half), slice(half, None)
-    first, last = inverse[upper, upper], inverse[lower, lower]
-    below, rest = inverse[lower, upper], matrix[lower, lower]
-    invert_factor(xp, matrix[upper, upper], first, corner)
-    across = matrix[lower, upper] @ first.T
-    rest -= across @ across.T
-    invert_factor(xp, rest, last, corner)
-    below -= last @ (across @ first)
+    first, below, last = matrix[:half, :half], matrix[half:, :half], matrix[half:, half:]
+    invert_factor(xp, first, corner)
+    across = below @ first.T
+    last -= across @ across.T
+    invert_factor(xp, last, corner)
+    xp.matmul(across, first, out=below)
+    xp.matmul(last, below, out=across)
+    xp.negative(across, out=below)
+    matrix[:half, half:] = 0.0
 
 
 def learn(xp, covariance, measured):
-    """Inverse Cholesky factor, weights of the known points, and log marginal likelihood.
+    """Weights of the known points, and log marginal likelihood.
 
-    The covariance, read from the diagonal down, is overwritten.
+    The covariance, read from the diagonal down, becomes its inverse Cholesky factor.
     """
-    inverse = xp.zeros(covariance.shape, covariance.dtype)
-    invert_factor(xp, covariance, inverse)
-    whitened = inverse @ measured
-    weights = inverse.T @ whitened
-    fit = 0.5 * float((whitened**2).sum()) - float(xp.log(xp.diagonal(inverse)).sum())
-    return inverse, weights, -fit - 0.5 * len(measured) * np.log(2.0 * np.pi)
+    invert_factor(xp, covariance)
+    whitened = covariance @ measured
+    weights = covariance.T @ whitened
+    fit = 0.5 * float((whitened**2).sum()) - float(xp.log(xp.diagonal(covariance)).sum())
+    return weights, -fit - 0.5 * len(measured) * np.log(2.0 * np.pi)
 
 
 def predict(xp, cross, inverse, weights):
@@ -105,9 +104,9 @@ def work(xp, options, spectra, truth, measured):
     n = options.size
     known, asked = spectra[:n], spectra[n:]
     covariance = lower_kernel(xp, known)
-    covariance[xp.diag_indices_from(covariance)] += options.noise**2
-    inverse, weights, likelihood = learn(xp, covariance, measured[:n])
-    return *predict(xp, kernel(xp, asked, known), inverse, weights), likelihood
+    covariance[xp.diag_indices_from(covariance)] = 1.0 + options.noise**2
+    weights, likelihood = learn(xp, covariance, measured[:n])
+    return *predict(xp, kernel(xp, asked, known), covariance, weights), likelihood
 
 
 def report(xp, options, mean, variance, likelihood, spectra, truth, measured):

@@ -68,7 +68,7 @@ APPS: Mapping[str, App] = {
             "relative residual",
             "--dtype float32 --size 96 --block 48 --strip 24",
             "--dtype float32 --size 40960 --block 2048 --strip 512",
-            host="--size 24576 --block 4096 --strip 512",
+            host="--size 36864 --block 4096 --strip 512",
         ),
         App(
             "hpl-ai",
@@ -117,7 +117,7 @@ APPS: Mapping[str, App] = {
             "--dtype float32 --length 0.3 --noise 3 --size 16384 --asked 32768",
             # The mean does not show what lowered products make of the variance.
             judged=2,
-            host="--length 0.3 --noise 3 --size 28672 --asked 4096",
+            host="--length 0.3 --noise 3 --size 32768 --asked 4096",
         ),
         App(
             "circuit",
