@@ -16,27 +16,26 @@ def covariance(xp, points, noise, length):
     return kernel
 
 
-def invert_factor(xp, matrix, corner):
-    """Make a matrix, read from the diagonal down, L⁻¹ of its Cholesky factor L, by halves.
+def factor_columns(xp, columns, factor, strip):
+    """Write the factor of columns, which begin at the diagonal, into zeros, by halves of the width.
 
-    A corner is small and well conditioned: its inverse is as good as substitution.
+    The columns are overwritten. A corner is small and well conditioned: its inverse is as good as
+    substitution.
     """
-    if len(matrix) <= corner:
-        matrix[...] = xp.linalg.inv(xp.linalg.cholesky(matrix))
+    width = columns.shape[1]
+    if width <= strip:
+        corner = xp.linalg.cholesky(columns[:width])
+        factor[:width] = corner
+        xp.matmul(columns[width:], xp.linalg.inv(corner).T, out=factor[width:])
         return
-    half = -(-len(matrix) // (2 * corner)) * corner
-    first, below, last = matrix[:half, :half], matrix[half:, :half], matrix[half:, half:]
-    invert_factor(xp, first, corner)
-    across = below @ first.T
-    last -= across @ across.T
-    invert_factor(xp, last, corner)
-    xp.matmul(across, first, out=below)
-    xp.matmul(last, below, out=across)
-    xp.negative(across, out=below)
-    matrix[:half, half:] = 0.0
+    half = -(-width // (2 * strip)) * strip
+    factor_columns(xp, columns[:, :half], factor[:, :half], strip)
+    known, rest = factor[half:, :half], columns[half:, half:]
+    rest -= known @ known[: width - half].T
+    factor_columns(xp, rest, factor[half:, half:], strip)
 
 
-def factorize(xp, matrix, block, corner):
+def factorize(xp, matrix, block, strip):
     """L with L Lᵀ = matrix, left-looking: a block of columns at a time, less all that is known.
 
     Each block is from the diagonal down: what is above is neither read nor computed.
@@ -48,10 +47,7 @@ def factorize(xp, matrix, block, corner):
         columns[...] = matrix[start:, start : start + block]
         known = factor[start:, :start]
         columns -= known @ known[:block].T
-        inverse = columns[:block].copy()
-        invert_factor(xp, inverse, corner)
-        found = xp.matmul(columns, inverse.T, out=factor[start:, start : start + block])
-        found[:block] = xp.tril(found[:block])
+        factor_columns(xp, columns, factor[start:, start : start + block], strip)
 
     return factor
 
@@ -69,7 +65,7 @@ def parsed(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=4608, help="number of points")
     parser.add_argument("--block", type=int, default=768, help="columns in a block")
-    parser.add_argument("--corner", type=int, default=192, help="columns in a corner")
+    parser.add_argument("--strip", type=int, default=192, help="columns in a strip")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument("--gpu", action="store_true", help="use CuPy in place of NumPy")
@@ -86,7 +82,7 @@ def problem(xp, options):
 
 
 def work(xp, options, matrix):
-    return (factorize(xp, matrix, options.block, options.corner),)
+    return (factorize(xp, matrix, options.block, options.strip),)
 
 
 def report(xp, options, factor, matrix):

@@ -44,7 +44,7 @@ def figure(output: str, label: str) -> float:
 CASES = [
     pytest.param(
         "cholesky.py",
-        ["--size", "500", "--block", "192", "--corner", "64"],
+        ["--size", "500", "--block", "192", "--strip", "64"],
         "relative residual",
         (0.0, 1e-12),
         id="cholesky",
@@ -203,7 +203,7 @@ def test_the_learnt_metric_beats_the_euclidean_one() -> None:
 
 @pytest.mark.parametrize("block", ["64", "100", "1000"])
 def test_cholesky_takes_blocks_that_do_not_divide_the_size(block: str) -> None:
-    output = printed("cholesky.py", "--size", "250", "--block", block, "--corner", "48")
+    output = printed("cholesky.py", "--size", "250", "--block", block, "--strip", "48")
     assert figure(output, "relative residual") < 1e-12
 
 

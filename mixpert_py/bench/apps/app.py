@@ -66,9 +66,9 @@ APPS: Mapping[str, App] = {
             "cholesky",
             "cholesky",
             "relative residual",
-            "--dtype float32 --size 96 --block 48 --corner 24",
-            "--dtype float32 --size 40960 --block 2048 --corner 512",
-            host="--size 36864 --block 4096 --corner 256",
+            "--dtype float32 --size 96 --block 48 --strip 24",
+            "--dtype float32 --size 40960 --block 2048 --strip 512",
+            host="--size 45056 --block 4096 --strip 256",
         ),
         App(
             "hpl-ai",
