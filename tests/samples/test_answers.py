@@ -32,8 +32,9 @@ class TestGaussianProcess:
         options = self.gp["parsed"](arguments.split())
         spectra, _, measured = self.gp["problem"](np, options)
         with precision(scheme):
-            kernel = self.gp["kernel"](np, spectra, spectra)
-        return kernel + options.noise**2 * np.eye(256), measured
+            covariance = self.gp["kernel"](np, spectra, spectra)
+        covariance[np.diag_indices(256)] = 1.0 + options.noise**2
+        return covariance, measured
 
     @pytest.mark.parametrize("scheme", ["int8x1", "int8x3"])
     def test_a_covariance_of_few_slices_is_not_definite(self, scheme: str) -> None:
@@ -53,14 +54,14 @@ class TestGaussianProcess:
         covariance, _ = self.covariance("native")
         covariance += np.eye(256)
         exact = np.linalg.inv(np.linalg.cholesky(covariance))
-        found = np.zeros_like(exact)
-        self.gp["invert_factor"](np, covariance, found, corner)
-        np.testing.assert_allclose(found, exact, atol=1e-12)
+        covariance[np.triu_indices(256, 1)] = np.nan  # what is above the diagonal is not read
+        self.gp["invert_factor"](np, covariance, corner)
+        np.testing.assert_allclose(covariance, exact, atol=1e-12)
 
     @pytest.mark.parametrize("scheme", ["int8x6", "int8x10"])
     def test_with_more_of_them_it_is(self, scheme: str) -> None:
-        _, _, likelihood = self.gp["learn"](np, *self.covariance(scheme))
-        _, _, native = self.gp["learn"](np, *self.covariance("native"))
+        _, likelihood = self.gp["learn"](np, *self.covariance(scheme))
+        _, native = self.gp["learn"](np, *self.covariance("native"))
         assert likelihood == pytest.approx(native, rel=1e-3)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from mixpert_py.bench import machine
 from mixpert_py.bench.apps import modes, process, run, tables, tuned
+from mixpert_py.bench.apps import runs as runs_module
 from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
 from mixpert_py.bench.apps.measure import Place, measure
@@ -182,7 +183,7 @@ class TestOne:
     def test_when_time_is_over_what_was_found_is_the_plan(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tuned, "MOST_SECONDS", 0.0)
+        monkeypatch.setattr(tuned, "MOST_SECONDS", -1.0)  # and the native run's second
         native = Measurement(1.0, 0.0, {"product:work/matmul~145133#0": 1.0})
         runs = Runs.of(app(), Sample.load(folder / "product.py").problem(np, ()), on_host)
         outcome, trials = tuned.search(runs, 1e-4, "reference", native)
@@ -311,6 +312,20 @@ def test_the_error_is_that_of_the_worst_value(folder: Path) -> None:
     runs = Runs(app(judged=2), problem, on_host, (np.full(4, 2.0), np.array(5.0)))
     assert runs.error((np.full(4, 2.5), np.array(5.5), np.ones(9))) == pytest.approx(0.25)
     assert runs.error((np.full(4, 2.5), np.array(7.5))) == pytest.approx(0.5)
+
+
+def test_the_error_of_a_large_value_is_that_of_its_bands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Sample.load(folder / "product.py").problem(np, ())
+    runs = Runs(app(), problem, on_host, (np.full((9, 4), 2.0),))
+    found = np.full((9, 4), 2.0)
+    found[8, 3] = 3.2
+    whole = runs.error((found,))
+    monkeypatch.setattr(runs_module, "BAND", 100)  # bytes: three rows
+    assert runs.error((found,)) == pytest.approx(whole) == pytest.approx(0.1)
+    found[4, 0] = np.nan
+    assert np.isnan(runs.error((found,)))
 
 
 def test_an_error_that_is_no_number(folder: Path) -> None:

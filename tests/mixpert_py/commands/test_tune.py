@@ -413,7 +413,7 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
     program = launcher.script(str(CHOLESKY), arguments)
     flow = dependencies(program.source, program.module)
     sites = {site.id: site.expression for site in analyze(program.source, program.module)}
-    raised = next(id for id, text in sites.items() if text == "panel @ panel[:block].T")  # ahead
+    raised = next(id for id, text in sites.items() if text == "known @ known[:block].T")
     successor = next(id for id, text in sites.items() if "inv(corner)" in text)
     assert (raised, successor) in flow.edges
     others = sites.keys() - {raised, successor}
