@@ -6,6 +6,7 @@ and helps.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -22,6 +23,33 @@ Work = Callable[[Stager, Iterator[Place]], None]
 # device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
 # with new ones for every product, memory would be allocated anew, and kept for dead streams.
 _idle: dict[int, list[Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Memory `value` that becomes the sum of a term and what comes: its parts are sums of parts.
+
+    term: of the value's shape, or the value itself. of: takes a part of the term and of what
+    comes, and `out`.
+    """
+
+    value: Array
+    term: Array
+    of: Callable[..., Any]
+
+    def __getitem__(self, place: Any) -> "Sum":
+        return Sum(self.value[place], self.term[place], self.of)
+
+
+def write(target: "Array | Sum", source: Array) -> None:
+    """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
+    that are made elsewhere.
+    """
+    if isinstance(target, Sum):
+        with np.errstate(all="ignore"):
+            target.of(target.term, source, out=target.value)
+    else:
+        np.copyto(target, source)
 
 
 class Moves:
@@ -62,16 +90,17 @@ class Moves:
 
         return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
 
-    def fetch(self, target: Array, x: Any, sum_of: np.ufunc | None = None) -> "Fetched":
-        """Begin to copy an array of the device, which is computed, to a NumPy array.
-
-        sum_of: np.add or np.subtract; the target becomes that of itself and x instead. Of overflow
-        and NaN nothing is said, as of products that were made elsewhere.
+    def fetch(self, target: Array | Sum, x: Any) -> "Fetched":
+        """Begin to copy an array of the device, which is computed, to a NumPy array, or into a sum
+        of its shape.
         """
-        if sum_of is None and target.flags.c_contiguous and result_memory.is_locked(target):
+        if (
+            not isinstance(target, Sum)
+            and target.flags.c_contiguous
+            and result_memory.is_locked(target)
+        ):
             x.get(stream=self._back, out=target, blocking=False)
             return Fetched(x, self._back.record().synchronize)
-        write = np.copyto if sum_of is None else partial(_summed, sum_of)
 
         def get(one: Stager, places: Iterator[Place]) -> None:
             one.get(target, x, write, places)
@@ -157,8 +186,3 @@ def _wait_for(them: Sequence[Any]) -> None:
     """Events, or streams."""
     for one in them:
         one.synchronize()
-
-
-def _summed(sum_of: np.ufunc, target: Array, source: Array) -> None:
-    with np.errstate(all="ignore"):
-        sum_of(target, source, out=target)

@@ -43,15 +43,15 @@ def strip_rows(a: Array, height: int) -> int:
     return max(RUN_BYTES // a.itemsize // height, 1) * height
 
 
-def height(xp: Any, value: Array, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
+def height(xp: Any, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
     """Rows of a panel. Raises WorkspaceError where even the lowest takes more than the limit."""
-    (m, k), n = a.shape, b.shape[1]
+    (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
     moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A
-    rows = panel_rows(m, max(k, n) if moves else n, value.itemsize)
+    rows = panel_rows(m, max(k, n) if moves else n, dtype.itemsize)
     if limit is None:
         return rows
     device = xp.cuda.runtime.getDevice()
-    while moved_bytes(rows, m, k, n, value.dtype, scheme, device) > limit:
+    while moved_bytes(rows, m, k, n, dtype, scheme, device) > limit:
         if rows == GRANULE:
             raise WorkspaceError
         rows = -(-rows // 2 // GRANULE) * GRANULE

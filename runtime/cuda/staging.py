@@ -56,10 +56,10 @@ class Stager:
             part.set(held, stream=self.stream)
             self.use()
 
-    def get(
-        self, target: Array, x: Any, write: Callable[..., None], places: Iterator[Place]
-    ) -> None:
-        """Copy parts of an array of the device to a NumPy array. write: as np.copyto."""
+    def get(self, target: Any, x: Any, write: Callable[..., None], places: Iterator[Place]) -> None:
+        """Copy parts of an array of the device to those of a NumPy array, or of what else `write`
+        takes, as np.copyto does.
+        """
         end = None
         for place in places:
             part = x[place]
@@ -73,7 +73,7 @@ class Stager:
             end()
 
     @staticmethod
-    def _arrive(event: Any, write: Callable[..., None], target: Array, held: Array) -> None:
+    def _arrive(event: Any, write: Callable[..., None], target: Any, held: Array) -> None:
         event.synchronize()
         write(target, held)
 

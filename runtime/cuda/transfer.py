@@ -23,7 +23,7 @@ from mixpert_py.runtime.cuda import limited, panels, resident, result_memory
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
-from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, moves, same
+from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, Sum, moves, same, write
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.faithful import settled
@@ -49,11 +49,11 @@ def make(
     """A·B of NumPy arrays, as np.matmul takes them, under a scheme, on the current device.
 
     Returns the reason where the device cannot make it. Waits for the device. out: an array of the
-    result's shape and type, which is written, and is the result, where that can be. addend: A·B is
-    added to its c, or subtracted, as it comes, where `Made.added` says so: c is a matrix of the
-    result's shape and type that shares no memory with a and b, alpha 1 or −1, beta 1. There is no
-    `out` then. traced: the time in which the device did not compute is told as that of the
-    transfer.
+    result's shape and type, which is written, and is the result, where that can be. addend: the
+    sum with its c is made as A·B comes, where `Made.added` says so: c is of the result's type, and
+    of its shape or broadcast to it, alpha and beta are 1, or one of them −1; in place, c shares no
+    memory with a and b. There is no `out` then. traced: the time in which the device did not
+    compute is told as that of the transfer.
     """
     xp = cuda_backend.cuda_kernels().xp
     start, busy = perf_counter(), Busy(xp) if traced else None
@@ -124,9 +124,8 @@ def _whole(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied. limit, busy: as `make` has them. sum_of: what the result's memory
-    becomes of itself and the product, np.add or np.subtract; None: it becomes the product.
-    resident: for which products B may stay on the device; empty: for none.
+    """How panels are multiplied. limit, busy: as `make` has them. resident: for which products B
+    may stay on the device; empty: for none.
     """
 
     xp: Any
@@ -135,7 +134,6 @@ class _How:
     busy: Busy | None
     limit: int | None
     resident: str
-    sum_of: np.ufunc | None = None
 
 
 def _by_panels(
@@ -154,23 +152,37 @@ def _by_panels(
     if name == "faithful":  # here, since to ask the device would be to wait for every panel
         scheme = settled(scheme, a, b)
     how = _How(xp, name, scheme, busy, limit, current().constant if limit is None else "")
-    if addend is not None:
-        adding = replace(how, sum_of=np.add if addend.alpha > 0 else np.subtract)
+    if addend is not None and addend.in_place:
         with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):
-            share = _whole_b(adding, addend.c, a, b)
+            share = _whole_b(how, Sum(addend.c, addend.c, _sum_of(addend)), a, b)
             if isinstance(share, Reason):
                 return share
             return Made(addend.c, name, partial(float, share), added=True)
+        addend = None
     value = out
     if value is None or any(shares(value, x) for x in (a, b)):
         value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
-    outliers = _into(how, value, a, b)
+    target: Array | Sum = value
+    if addend is not None:
+        target = Sum(value, np.broadcast_to(addend.c, value.shape), _sum_of(addend))
+    outliers = _into(how, target, a, b)
     if isinstance(outliers, Reason):
         return outliers
-    return Made(value, name, lambda: outliers)
+    return Made(value, name, lambda: outliers, added=addend is not None)
 
 
-def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
+def _sum_of(addend: Addend) -> Callable[..., Any]:
+    """Of c and the product, as `Sum` has it."""
+    if addend.beta < 0:
+        return _subtracted_from
+    return np.add if addend.alpha > 0 else np.subtract
+
+
+def _subtracted_from(c: Array, product: Array, out: Array) -> None:
+    np.subtract(product, c, out=out)
+
+
+def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
     for the device, or for the limit.
     """
@@ -192,9 +204,9 @@ def _into(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     return largest
 
 
-def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
+def _whole_b(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
-    height = panels.height(how.xp, value, a, b, how.scheme, how.limit)
+    height = panels.height(how.xp, a, b, how.scheme, how.limit)
     strip = height if how.limit is not None else panels.strip_rows(a, height)
     if strip > height:
         with suppress(how.xp.cuda.memory.OutOfMemoryError):
@@ -202,39 +214,41 @@ def _whole_b(how: _How, value: Array, a: Array, b: Array) -> float | Reason:
     return _moved(how, value, a, b, height, height)
 
 
-def _moved(how: _How, value: Array, a: Array, b: Array, height: int, strip: int) -> float | Reason:
+def _moved(
+    how: _How, value: Array | Sum, a: Array, b: Array, height: int, strip: int
+) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
     xp = how.xp
+    in_place = isinstance(value, Sum) and value.term is value.value
     found: float | Reason | None = None
     with moves(xp) as on_their_way:
         line = _Line(how, on_their_way)
         try:
             found = _in_turn(line, value, a, b, height, strip)
         except xp.cuda.memory.OutOfMemoryError:
-            if how.sum_of is None:
+            if not in_place:
                 raise
         line.end()
     if isinstance(found, float):
         return found
-    if how.sum_of is None or line.rows == 0:
+    if not in_place or line.rows == 0:
         return _refused(xp, Reason.MEMORY if found is None else found)
     # What is added cannot be taken back, nor added again.
-    rest = value[line.rows :]
-    how.sum_of(rest, np.matmul(a[line.rows :], b), out=rest)
+    write(value[line.rows :], np.matmul(a[line.rows :], b))
     return 0.0
 
 
 def _in_turn(
-    line: "_Line", value: Array, a: Array, b: Array, height: int, strip: int
+    line: "_Line", value: Array | Sum, a: Array, b: Array, height: int, strip: int
 ) -> float | Reason:
     """Panel after panel; the next strips of A are on their way while one is multiplied."""
-    how, moves = line.how, line.moves
+    how, moves, dtype = line.how, line.moves, np.result_type(a, b)
     alike = same(a, b, b) is not None
     strips = list(panels.places(len(a), len(a) if alike else strip))
-    right = resident.find(how.xp, how.resident, b, value.dtype) if how.resident else None
-    line.its = moves.send(b, value.dtype) if right is None else None
+    right = resident.find(how.xp, how.resident, b, dtype) if how.resident else None
+    line.its = moves.send(b, dtype) if right is None else None
     waiting = iter([] if alike else strips)
-    line.ours.extend(moves.send(a[rows], value.dtype) for rows in islice(waiting, panels.AHEAD))
+    line.ours.extend(moves.send(a[rows], dtype) for rows in islice(waiting, panels.AHEAD))
     if line.its is not None:
         right = line.its.arrived()
     with moves.stream, noted(how.busy):
@@ -249,7 +263,7 @@ def _in_turn(
             if refused is not None:
                 return refused
             if place.start == 0:  # the strip before is not in use any more
-                line.ours.extend(moves.send(a[more], value.dtype) for more in islice(waiting, 1))
+                line.ours.extend(moves.send(a[more], dtype) for more in islice(waiting, 1))
     line.settle()
     if how.resident and line.its is not None:  # now that it is there for every stream
         resident.keep(how.xp, how.resident, b, right)
@@ -278,13 +292,13 @@ class _Line:
         self._part = self.ours.popleft().arrived()
         return self._part
 
-    def multiply(self, left: Any, right: Any, ready: Ready, target: Array) -> Reason | None:
+    def multiply(self, left: Any, right: Any, ready: Ready, target: Array | Sum) -> Reason | None:
         """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
         if how.busy is not None and how.limit is not None:  # what is traced keeps packed panels
             self.settle()
         with stream:
-            result = how.xp.empty(target.shape, target.dtype)
+            result = how.xp.empty((len(left), right.shape[1]), left.dtype)
             with noted(how.busy):
                 made = device_product.make(
                     *(left, right, how.name),
@@ -306,14 +320,19 @@ class _Line:
             computed()
 
     def _fetch(
-        self, done: Any, left: Any, result: Any, target: Array, outliers: Callable[[], float]
+        self,
+        done: Any,
+        left: Any,
+        result: Any,
+        target: Array | Sum,
+        outliers: Callable[[], float],
     ) -> None:
         """left: in use until it is done."""
         done.synchronize()
         self.outliers = max(self.outliers, outliers())
         self.end()
-        self._coming = self.moves.fetch(target, result, self.how.sum_of)
-        self.rows += len(target)
+        self._coming = self.moves.fetch(target, result)
+        self.rows += len(left)
 
     def end(self) -> None:
         """Wait for what is coming."""

@@ -59,9 +59,9 @@ def fused(
     and errors as in `matmul`.
 
     CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
-    the product: `cuda.backend.multiply` says how that is rounded. Products of NumPy arrays that a
-    GPU makes are added as they come back. Shape and type are those of the operators, and so are the
-    places of NaN and Inf where nothing overflows on its way.
+    the product: `cuda.backend.multiply` says how that is rounded. Sums without factors of NumPy
+    arrays are made as a product that a GPU makes comes back. Shape and type are those of the
+    operators, and so are the places of NaN and Inf where nothing overflows on its way.
     """
     how = read(form)
     count = 2 if how.product_first or how.has_beta else 1  # arguments of the first term
@@ -119,25 +119,31 @@ def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Ad
     beta = _factor(beta, a.dtype.type) if len(other) == 2 else 1.0
     if alpha is None or not beta:  # the kernels do not read c, and its NaN, where beta is 0
         return None
+    return _signed(how, alpha, beta, c)
+
+
+def _signed(how: Form, alpha: float, beta: float, c: Any) -> Addend:
+    """The term, with the sign of the sum in the factor of what comes second."""
     if how.sign.startswith("-"):
         alpha, beta = (alpha, -beta) if how.product_first else (-alpha, beta)
-    return Addend(alpha, beta, c, in_place)
+    return Addend(alpha, beta, c, how.sign.endswith("="))
 
 
 def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
-    """The same of NumPy arrays, of which `c += a @ b` and `c -= a @ b` alone are made at once: by
-    the panels in which the product comes back, if it is made elsewhere.
+    """The same of NumPy arrays, of which sums without factors alone are made at once: from the
+    panels in which the product comes back, if it is made elsewhere.
     """
-    plain = how.sign.endswith("=") and not how.has_alpha and not how.has_beta
-    if not plain or not type(a) is type(b) is type(c) is ndarray or not a.ndim == b.ndim == 2:
+    if how.has_alpha or how.has_beta or not type(a) is type(b) is type(c) is ndarray:
         return None
-    if any(x.dtype.char not in "fdFD" for x in (a, b)) or not c.flags.writeable:
+    if not a.ndim == b.ndim == 2 or any(x.dtype.char not in "fdFD" for x in (a, b)):
         return None
-    if c.dtype != result_type(a, b) or not _fits(c, a, b, True):
+    in_place = how.sign.endswith("=")
+    if c.dtype != result_type(a, b) or not _fits(c, a, b, in_place):
         return None
-    if any(shares(c, x) for x in (a, b)):  # then all of the product has to be there before
+    # In place, all of a product that shares memory with c has to be there before.
+    if in_place and (not c.flags.writeable or any(shares(c, x) for x in (a, b))):
         return None
-    return Addend(-1.0 if how.sign.startswith("-") else 1.0, 1.0, c, True)
+    return _signed(how, 1.0, 1.0, c)
 
 
 def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:

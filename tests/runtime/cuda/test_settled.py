@@ -195,7 +195,10 @@ def test_several_devices_after_one_look(gpu: FakeGpu, monkeypatch: pytest.Monkey
     assert isinstance(found, Made)
     assert Pointer.copies
     assert gpu.looks == 1
-    np.testing.assert_array_equal(found.value.get(), by("fp16x3", a, b))
+    # BLAS, which emulates them here, may sum in another order where a matrix has other rows.
+    (_, first, _), (_, _, _) = gpu.launches
+    wanted = [by("fp16x3", part, b) for part in (a[:first], a[first:])]
+    np.testing.assert_array_equal(found.value.get(), np.concatenate(wanted))
 
 
 @pytest.mark.gpu

@@ -76,6 +76,22 @@ def test_sums(alpha: float, sum_of: Any, dtype: str) -> None:
     np.testing.assert_array_equal(c, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["f", "d", "F"])
+@pytest.mark.parametrize("shape", [(1500, 900), (900,), (1500, 1)], ids=str)
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0)])
+def test_sums_to_memory_of_their_own(
+    alpha: float, beta: float, shape: tuple[int, ...], dtype: str
+) -> None:
+    a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
+    c = normal(*shape, dtype=dtype, seed=2)
+    made = transfer.make(a, b, SCHEME, addend=Addend(alpha, beta, c))
+    assert isinstance(made, Made)
+    assert made.added
+    ab = there(a, b)
+    wanted = c + ab if alpha == beta else c - ab if alpha < 0 else ab - c
+    np.testing.assert_array_equal(made.value, wanted)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_out_in_a_block_of_any_layout(order: str) -> None:
     a, b = normal(1500, 1100), normal(1100, 900, seed=1)

@@ -1,4 +1,4 @@
-"""`c += a @ b` of NumPy arrays whose product a GPU makes: added panel by panel, exactly once."""
+"""Sums of NumPy arrays with a product that a GPU makes: panel by panel, in place exactly once."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import break_even, panels, transfer
+from mixpert_py.runtime.cuda import break_even, moves, panels, transfer
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.moves import Sum, write
 from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.fused import fused
@@ -106,21 +107,85 @@ def test_the_rewritten_statement(gpu: FakeGpu) -> None:
     np.testing.assert_allclose(c, wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "form", ["c+ab", "c-=alpha*ab", "beta*c-ab", "ab+beta*c", "alpha*ab+beta*c"]
-)
+@pytest.mark.parametrize("shape", [(M, 40), (40,), (M, 1), ()], ids=str)
+@pytest.mark.parametrize("dtype", ["f", "d", "F"])
+@pytest.mark.parametrize("form", ["c+ab", "c-ab", "ab+c", "ab-c"])
+def test_sums_to_memory_of_their_own(
+    gpu: FakeGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    dtype: str,
+    shape: tuple[int, ...],
+) -> None:
+    a, b, _ = operands(dtype)
+    c = np.array(normal(*shape, dtype=dtype, seed=2) if shape else 3, dtype)
+    made, before = transfer.make(a, b, "int8x6"), c.copy()
+    assert isinstance(made, Made)
+    ab, launches = made.value, len(gpu.launches)
+    wanted: Any = {"c+ab": c + ab, "c-ab": c - ab, "ab+c": ab + c, "ab-c": ab - c}[form]
+    written: list[Any] = []
+    monkeypatch.setattr(moves, "write", lambda to, x: written.append(to) or write(to, x))
+    with use(InForce(scheme="int8x6")):
+        found: Any = fused(*((a, b, c) if form[0] == "a" else (c, a, b)), form=form)
+    assert len(gpu.launches) == 2 * launches
+    assert {type(to) for to in written} == {Sum}
+    np.testing.assert_array_equal(found, wanted)
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(c, before)
+
+
+def test_a_term_that_is_a_factor_as_well(gpu: FakeGpu) -> None:
+    x = normal(M, M, dtype="d")
+    wanted = x - x @ x
+    with use(InForce(scheme="int8x6")):
+        found = fused(x, x, x, form="c-ab")
+    assert gpu.launches
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+@pytest.mark.parametrize("failure", ["memory", "kernel"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_sum_of_its_own_that_fails_on_its_way_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, failure: str, count: int
+) -> None:
+    as_it_is, calls = device_product.make, []
+
+    def make(*given: Any, **how: Any) -> Any:
+        calls.append(given)
+        if len(calls) != count + 1:
+            return as_it_is(*given, **how)
+        if failure == "memory":
+            raise OutOfMemoryError(1, 1)
+        return Reason.KERNEL
+
+    a, b, c = operands("d")
+    wanted = c - a @ b
+    monkeypatch.setattr(device_product, "make", make)
+    with use(InForce(scheme="int8x6")):
+        found = fused(c, a, b, form="c-ab")
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_a_term_of_another_type_is_the_operators_too() -> None:
+    a, b, _ = operands("f")
+    c = normal(40, dtype="d", seed=2)
+    with use(InForce(scheme="int8x6")):
+        found: Any = fused(a, b, c, form="ab+c")
+    assert found.dtype == "d"
+    np.testing.assert_allclose(found, a @ b + c, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["c-=alpha*ab", "beta*c-ab", "ab+beta*c", "alpha*ab+beta*c"])
 def test_other_sums_take_the_product(form: str) -> None:
     a, b, c = operands("d")
     before = c.copy()
     given: Any = {
-        "c+ab": (c, a, b),
         "c-=alpha*ab": (c, 0.5, (a, b)),
         "beta*c-ab": (2.0, c, a, b),
         "ab+beta*c": (a, b, 2.0, c),
         "alpha*ab+beta*c": (0.5, (a, b), 2.0, c),
     }[form]
     wanted: Any = {
-        "c+ab": c + a @ b,
         "c-=alpha*ab": c - 0.5 * (a @ b),
         "beta*c-ab": 2.0 * c - a @ b,
         "ab+beta*c": a @ b + 2.0 * c,
