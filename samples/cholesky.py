@@ -41,13 +41,11 @@ def factorize(xp, matrix, block, strip):
     Each block is from the diagonal down: what is above is neither read nor computed.
     """
     factor = xp.zeros(matrix.shape, matrix.dtype)
-    work = xp.empty((len(matrix), block), matrix.dtype)
     for start in range(0, len(matrix), block):
-        columns = work[start:, : len(matrix) - start]
-        columns[...] = matrix[start:, start : start + block]
+        stop = start + block
         known = factor[start:, :start]
-        columns -= known @ known[:block].T
-        factor_columns(xp, columns, factor[start:, start : start + block], strip)
+        columns = matrix[start:, start:stop] - known @ known[:block].T
+        factor_columns(xp, columns, factor[start:, start:stop], strip)
 
     return factor
 
