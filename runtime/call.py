@@ -30,9 +30,8 @@ PRECISION = {
 class Addend(NamedTuple):
     """What a product becomes a term of: alpha · A·B + beta · c.
 
-    alpha, beta: finite, of the result's precision; beta is not 0. c: an array, as the
-    operands are, of the result's type, of its shape or broadcast to it. in_place: the sum is
-    written to c.
+    alpha, beta: finite, of the result's precision; beta is not 0. c: an array where the operands
+    are, of the result's type, of its shape or broadcast to it. in_place: the sum is written to c.
     """
 
     alpha: float

@@ -27,10 +27,10 @@ _idle: dict[int, list[Any]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Memory `value` that becomes the sum of a term and what comes: its parts are sums of parts.
+    """Memory that becomes the sum of a term and of what comes, part by part.
 
-    term: of the value's shape, or the value itself. of: takes a part of the term and of what
-    comes, and `out`.
+    value, term: of one shape; in place they are the same array. of: makes the sum of a part of the
+    term and of what has come, and takes `out`, as np.subtract does.
     """
 
     value: Array
@@ -41,7 +41,7 @@ class Sum:
         return Sum(self.value[place], self.term[place], self.of)
 
 
-def write(target: "Array | Sum", source: Array) -> None:
+def write(target: Array | Sum, source: Array) -> None:
     """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
     that are made elsewhere.
     """
