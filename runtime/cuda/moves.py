@@ -6,7 +6,6 @@ and helps.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -16,40 +15,13 @@ import numpy as np
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.cuda import result_memory, staging
 from mixpert_py.runtime.cuda.copiers import Job
-from mixpert_py.runtime.cuda.staging import Place, Stager, lacking_memory, pieces, stager
+from mixpert_py.runtime.cuda.staging import Place, Stager, Sum, lacking_memory, pieces, stager
 
 Work = Callable[[Stager, Iterator[Place]], None]
 
 # device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
 # with new ones for every product, memory would be allocated anew, and kept for dead streams.
 _idle: dict[int, list[Any]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """Memory that becomes the sum of a term and of what comes, part by part.
-
-    value, term: of one shape; in place they are the same array. of: makes the sum of a part of the
-    term and of what has come, and takes `out`, as np.subtract does.
-    """
-
-    value: Array
-    term: Array
-    of: Callable[..., Any]
-
-    def __getitem__(self, place: Any) -> "Sum":
-        return Sum(self.value[place], self.term[place], self.of)
-
-
-def write(target: Array | Sum, source: Array) -> None:
-    """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
-    that are made elsewhere.
-    """
-    if isinstance(target, Sum):
-        with np.errstate(all="ignore"):
-            target.of(target.term, source, out=target.value)
-    else:
-        np.copyto(target, source)
 
 
 class Moves:
@@ -103,7 +75,7 @@ class Moves:
             return Fetched(x, self._back.record().synchronize)
 
         def get(one: Stager, places: Iterator[Place]) -> None:
-            one.get(target, x, write, places)
+            one.get(target, x, places)
 
         return Fetched(x, self._job(get, x.shape, x.dtype).end)
 

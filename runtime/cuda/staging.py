@@ -6,6 +6,7 @@ core's caches, filled and emptied in turn, cost the host's memory hardly more th
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -21,6 +22,38 @@ Place = tuple[Any, ...]
 
 # device → stagers that nobody uses now
 _idle: dict[int, list["Stager"]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Memory that becomes the sum of a term and of what comes, part by part.
+
+    value, term: of one shape; in place they are the same array. of: makes the sum of a part of the
+    term and of what has come, and takes `out`, as np.subtract does.
+    """
+
+    value: Array
+    term: Array
+    of: Callable[..., Any]
+
+    @property
+    def in_place(self) -> bool:
+        return self.term is self.value
+
+    def __getitem__(self, place: Any) -> "Sum":
+        value = self.value[place]
+        return Sum(value, value if self.in_place else self.term[place], self.of)
+
+
+def write(target: Array | Sum, source: Array) -> None:
+    """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
+    that are made elsewhere.
+    """
+    if isinstance(target, Sum):
+        with np.errstate(all="ignore"):
+            target.of(target.term, source, out=target.value)
+    else:
+        np.copyto(target, source)
 
 
 class Stager:
@@ -56,16 +89,14 @@ class Stager:
             part.set(held, stream=self.stream)
             self.use()
 
-    def get(self, target: Any, x: Any, write: Callable[..., None], places: Iterator[Place]) -> None:
-        """Copy parts of an array of the device to those of a NumPy array, or of what else `write`
-        takes, as np.copyto does.
-        """
+    def get(self, target: Array | Sum, x: Any, places: Iterator[Place]) -> None:
+        """Copy parts of an array of the device to a NumPy array, or into a sum."""
         end = None
         for place in places:
             part = x[place]
             held = self.slot(part.shape, part.dtype)
             part.get(stream=self.stream, out=held, blocking=False)
-            begun = partial(self._arrive, self.use(), write, target[place], held)
+            begun = partial(self._arrive, self.use(), target[place], held)
             if end is not None:
                 end()
             end = begun
@@ -73,7 +104,7 @@ class Stager:
             end()
 
     @staticmethod
-    def _arrive(event: Any, write: Callable[..., None], target: Any, held: Array) -> None:
+    def _arrive(event: Any, target: Array | Sum, held: Array) -> None:
         event.synchronize()
         write(target, held)
 

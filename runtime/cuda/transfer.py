@@ -23,9 +23,10 @@ from mixpert_py.runtime.cuda import limited, panels, resident, result_memory
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.backend import WorkspaceError
 from mixpert_py.runtime.cuda.busy import Busy, noted
-from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, Sum, moves, same, write
+from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
+from mixpert_py.runtime.cuda.staging import Sum, write
 from mixpert_py.runtime.faithful import settled
 from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.overlap import shares
@@ -219,7 +220,7 @@ def _moved(
 ) -> float | Reason:
     """Of A, `strip` rows are moved at once, and `height` are multiplied."""
     xp = how.xp
-    in_place = isinstance(value, Sum) and value.term is value.value
+    in_place = isinstance(value, Sum) and value.in_place
     found: float | Reason | None = None
     with moves(xp) as on_their_way:
         line = _Line(how, on_their_way)

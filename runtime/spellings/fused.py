@@ -41,6 +41,10 @@ class Form(NamedTuple):
     has_beta: bool
     sign: str
 
+    @property
+    def in_place(self) -> bool:
+        return self.sign.endswith("=")
+
 
 def fused(
     *operands: Any,
@@ -112,8 +116,7 @@ def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Ad
         return None
     if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2] or 0 in (a.size, b.size):
         return None
-    in_place = how.sign.endswith("=")
-    if c.data.device_id != a.data.device_id or not _fits(c, a, b, in_place):
+    if c.data.device_id != a.data.device_id or not _fits(c, a, b, how.in_place):
         return None
     alpha = _factor(alpha, a.dtype.type) if how.has_alpha else 1.0
     beta = _factor(beta, a.dtype.type) if len(other) == 2 else 1.0
@@ -126,7 +129,7 @@ def _signed(how: Form, alpha: float, beta: float, c: Any) -> Addend:
     """The term, with the sign of the sum in the factor of what comes second."""
     if how.sign.startswith("-"):
         alpha, beta = (alpha, -beta) if how.product_first else (-alpha, beta)
-    return Addend(alpha, beta, c, how.sign.endswith("="))
+    return Addend(alpha, beta, c, how.in_place)
 
 
 def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
@@ -137,11 +140,10 @@ def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
         return None
     if not a.ndim == b.ndim == 2 or any(x.dtype.char not in "fdFD" for x in (a, b)):
         return None
-    in_place = how.sign.endswith("=")
-    if c.dtype != result_type(a, b) or not _fits(c, a, b, in_place):
+    if c.dtype != result_type(a, b) or not _fits(c, a, b, how.in_place):
         return None
     # In place, all of a product that shares memory with c has to be there before.
-    if in_place and (not c.flags.writeable or any(shares(c, x) for x in (a, b))):
+    if how.in_place and (not c.flags.writeable or any(shares(c, x) for x in (a, b))):
         return None
     return _signed(how, 1.0, 1.0, c)
 

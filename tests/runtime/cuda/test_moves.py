@@ -11,8 +11,8 @@ import pytest
 
 from mixpert_py.runtime.cuda import copiers, result_memory, staging
 from mixpert_py.runtime.cuda import moves as moving
-from mixpert_py.runtime.cuda.moves import Sum, moves
-from mixpert_py.runtime.cuda.staging import pieces
+from mixpert_py.runtime.cuda.moves import moves
+from mixpert_py.runtime.cuda.staging import Sum, pieces
 from tests.runtime.cuda.fake import CUDARuntimeError, OutOfMemoryError, on_device
 from tests.runtime.cuda.fake.late import LateStream
 from tests.runtime.cuda.fake.stream import Stream

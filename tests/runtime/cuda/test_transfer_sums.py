@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import break_even, moves, panels, transfer
+from mixpert_py.runtime.cuda import break_even, panels, staging, transfer
 from mixpert_py.runtime.cuda import product as device_product
-from mixpert_py.runtime.cuda.moves import Sum, write
 from mixpert_py.runtime.cuda.panels import GRANULE
+from mixpert_py.runtime.cuda.staging import Sum, write
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.tracing.trace import Reason, Trace
@@ -124,7 +124,7 @@ def test_sums_to_memory_of_their_own(
     ab, launches = made.value, len(gpu.launches)
     wanted: Any = {"c+ab": c + ab, "c-ab": c - ab, "ab+c": ab + c, "ab-c": ab - c}[form]
     written: list[Any] = []
-    monkeypatch.setattr(moves, "write", lambda to, x: written.append(to) or write(to, x))
+    monkeypatch.setattr(staging, "write", lambda to, x: written.append(to) or write(to, x))
     with use(InForce(scheme="int8x6")):
         found: Any = fused(*((a, b, c) if form[0] == "a" else (c, a, b)), form=form)
     assert len(gpu.launches) == 2 * launches
@@ -145,7 +145,7 @@ def test_a_term_that_is_a_factor_as_well(gpu: FakeGpu) -> None:
 
 @pytest.mark.parametrize("failure", ["memory", "kernel"])
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_a_sum_of_its_own_that_fails_on_its_way_is_made_again(
+def test_a_sum_of_its_own_that_fails_on_its_way_is_the_operators(
     monkeypatch: pytest.MonkeyPatch, failure: str, count: int
 ) -> None:
     as_it_is, calls = device_product.make, []
