@@ -169,7 +169,8 @@ def _moves(call: Call, shape: Shape, scheme: str) -> bool:
 
 def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
     figures = break_even.figures(device)
-    return break_even.moving_saves(call.a, call.b, shape, scheme, figures)
+    added = call.addend is not None
+    return break_even.moving_saves(call.a, call.b, shape, scheme, figures, added=added)
 
 
 def _dtypes(call: Call) -> tuple[str, str]:

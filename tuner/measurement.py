@@ -12,8 +12,9 @@ class Measurement:
     seconds: the whole program; site_seconds: site id → time in that product, all calls together.
     Both may be cost units of a device model: the search only compares them with each other.
     A site that did not run is absent. not_taken: sites none of whose calls took the planned scheme
-    (dtype, size or device did not suit it): their times say nothing about it. errors: observed
-    value → its own error, of which `error` is what counts.
+    (dtype, size or device did not suit it): their times say nothing about it. outliers: site id →
+    largest share of its operands that left the slices. errors: observed value → its own error, of
+    which `error` is what counts.
     """
 
     seconds: float
@@ -21,6 +22,7 @@ class Measurement:
     site_seconds: Mapping[str, float]
     problem: str | None = None
     not_taken: frozenset[str] = frozenset()
+    outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -28,6 +28,7 @@ def middle(runs: Sequence[Measurement]) -> Measurement:
         error=largest(run.error for run in runs),
         site_seconds={site: median(times) for site, times in _times(runs).items()},
         not_taken=frozenset().union(*(run.not_taken for run in runs)) - taken,
+        outliers=largest_of_each(run.outliers for run in runs),
         errors=largest_of_each(run.errors for run in runs),
     )
 
@@ -38,7 +39,7 @@ def largest(errors: Iterable[float]) -> float:
 
 
 def largest_of_each(runs: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The largest error of every value in several runs."""
+    """The largest error, or share, of every name in several runs."""
     found: dict[str, float] = {}
     for errors in runs:
         for name, error in errors.items():

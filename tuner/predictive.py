@@ -77,7 +77,7 @@ class _Search:
         measured = trial.measurement
         if measured.problem is None:
             self.propagation.learn(trial.plan, measured.error)
-            self.times.learn(trial.plan, measured.site_seconds)
+            self.times.learn(trial.plan, measured)
 
     def next_plan(self) -> Plan | None:
         """What to run next; None if nothing promises to be worth it."""

@@ -43,4 +43,7 @@ class Run:
     @property
     def measurement(self) -> Measurement:
         """A judged run as the tuner wants it, whatever schemes it took."""
-        return Measurement(self.seconds, self.error, self.site_seconds, errors=self.errors)
+        outliers = {site: trace.outliers for site, trace in self.result.sites.items()}
+        return Measurement(
+            self.seconds, self.error, self.site_seconds, outliers=outliers, errors=self.errors
+        )

@@ -78,6 +78,7 @@ class SiteResult(msgspec.Struct, frozen=True):
     spread: float = 0.0
     cancellation: float = 1.0
     fed_by: dict[str, int] = {}
+    outliers: float = 0.0
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -222,4 +223,5 @@ def site_result(record: SiteTrace) -> SiteResult:
         record.spread,
         record.cancellation,
         dict(record.fed_by),
+        record.outliers,
     )

@@ -19,12 +19,13 @@ STARTING = 3.0  # seconds until CuPy is imported and CUDA has begun
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
 STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
+SUMMED = 4e9  # bytes/s of a sum's result on the host, where the product takes fresh pages
 
 Dims = tuple[int, ...]
 
 
-class Faster(Protocol):
-    """Whether a scheme beats the native product on a device, on which both operands are.
+class Times(Protocol):
+    """Seconds that a scheme, and the native product, take on a device, on which both operands are.
 
     a, b: shapes. wide: of float64, or complex128. packed: elements that are packed already.
     products: how many real ones it takes, 2 or 4 where operands are complex.
@@ -32,7 +33,7 @@ class Faster(Protocol):
 
     def __call__(
         self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
-    ) -> bool: ...
+    ) -> tuple[float, float]: ...
 
 
 # Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
@@ -58,7 +59,14 @@ class Figures:
     staging: float
     latency: float
     host: float
-    faster: Faster
+    times: Times
+
+    def faster(
+        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> bool:
+        """Whether a scheme beats the native product. Arguments as in Times."""
+        ours, native = self.times(scheme, a, b, wide, packed, products)
+        return ours < native
 
 
 @cache
@@ -72,21 +80,21 @@ def figures(device: str) -> Figures:
         model.transfer.staged or STAGING,
         LATENCY,
         model.host.float32 or HOST,
-        partial(_is_faster, device),
+        partial(_times, device),
     )
 
 
 @lru_cache(maxsize=4096)
-def _is_faster(
+def _times(
     device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
-) -> bool:
+) -> tuple[float, float]:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.cuda.product import steps
     from mixpert_py.runtime.model import prediction
 
     a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
     if 0 in (*a, *b):
-        return False
+        return 0.0, 0.0
     m, k, n = *a[-2:], b[-1]
     times = _kernel_times(device)
     vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
@@ -98,7 +106,7 @@ def _is_faster(
         ours += prediction.joining(times, m, n, batch, products, wide=wide)
         product += (products + 1) * host
     # What keeps the host longer than the device is as slow as the host.
-    return max(ours, product) < max(native, host)
+    return max(ours, product), max(native, host)
 
 
 @cache
@@ -135,20 +143,31 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
     return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
 
 
-def moving_saves(a: Array, b: Array, shape: Shape, scheme: str, known: Figures) -> float:
+def moving_saves(
+    a: Array, b: Array, shape: Shape, scheme: str, known: Figures, *, added: bool = False
+) -> float:
     """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
     included, than on the host; 0 where they are not.
 
-    The device's own time is left out: it computes while others are moved, and is faster.
+    It computes while others are moved. added: the product is added to something on its way back;
+    on the host it is written to memory of its own, and read.
     """
     m, k, n = shape
-    dtypes = name_of(a.dtype), name_of(b.dtype)
+    if not k:
+        return 0.0
+    dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
     wide, products = is_wide(*dtypes), real_products(*dtypes)
-    moved = (a.size + b.size + m * n) * np.result_type(a, b).itemsize  # all go as the result's type
-    there = moved / known.staging + known.latency
+    result = m * n * itemsize
+    moved = (a.size + b.size) * itemsize + result  # all go as the result's type
     here = 2 * m * n * k * products / known.host * (2 if wide else 1)
-    saved = max(here - there * SAFETY, 0.0)
-    return saved if saved and known.faster(scheme, a.shape, b.shape, wide, 0, products) else 0.0
+    if added:
+        moved += result
+        here += result / SUMMED
+    there = moved / known.staging + known.latency
+    if here <= there * SAFETY:
+        return 0.0
+    ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
+    return max(here - max(there, ours) * SAFETY, 0.0)
 
 
 class Start:

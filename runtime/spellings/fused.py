@@ -8,15 +8,16 @@ import operator
 import re
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import numpy
 from numpy import errstate, finfo, ndarray, result_type
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.call import Addend, Call, Wish, broadcast, matmul_shape, result_shape
 from mixpert_py.runtime.dispatch import MOVES, planned
-from mixpert_py.runtime.in_force import passes
+from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.overlap import shares
 
 PRODUCT = r"(alpha\*)?ab"
@@ -29,6 +30,7 @@ SUMS: dict[str, Callable[[Any, Any], Any]] = {
     "+=": operator.iadd,
     "-=": operator.isub,
 }
+UFUNCS: dict[str, Callable[..., Any]] = {"+": numpy.add, "-": numpy.subtract}
 
 INTEGERS = 24  # bits: any float type has these integers as they are
 
@@ -75,6 +77,7 @@ def fused(
     addend = None if type(a) is ndarray else _addend(how, product[0], a, b, other)
     term_first = not how.product_first and addend is None
     term = _other(other) if term_first else None
+    add = SUMS[how.sign]
     if (
         scheme is None
         and backend is None
@@ -90,12 +93,20 @@ def fused(
         value, made = planned(call, Wish(scheme, block, backend, site))
         if made is not None and made.added:
             return value
+        if made is None and type(a) is ndarray and _takes_sum(addend):
+            add = partial(UFUNCS[how.sign], out=value)
     if how.has_alpha:
         value = product[0] * value
     if not term_first:
         term = _other(other)
-    add = SUMS[how.sign]
     return add(value, term) if how.product_first else add(term, value)
+
+
+def _takes_sum(addend: Addend | None) -> bool:
+    """Whether the memory of a native product, of NumPy arrays, takes the sum. A trace may keep the
+    product; else nobody else has it. Python's own operators, too, use such memory again.
+    """
+    return addend is not None and not addend.in_place and current().trace is None
 
 
 def _other(term: tuple[Any, ...]) -> Any:

@@ -241,7 +241,7 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
 
 
 def test_moving_counts_four_products() -> None:
-    known = break_even.Figures(8e9, 0.0, 1e12, lambda *_: True)
+    known = break_even.Figures(8e9, 0.0, 1e12, lambda *_: (0.0, 1.0))
     real, both = (np.broadcast_to(np.zeros((), t), (500, 500)) for t in "fF")
     shape = (500, 500, 500)
     assert not break_even.moving_saves(real, real, shape, "int8x6", known)

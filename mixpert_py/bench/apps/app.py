@@ -68,7 +68,7 @@ APPS: Mapping[str, App] = {
             "relative residual",
             "--dtype float32 --size 96 --block 48 --strip 24",
             "--dtype float32 --size 40960 --block 2048 --strip 512",
-            host="--size 45056 --block 4096 --strip 256",
+            host="--size 49152 --block 4096 --strip 256",
         ),
         App(
             "hpl-ai",

@@ -17,7 +17,7 @@ from mixpert_py.bench.apps.timer import DeviceTimer, on_host
 from mixpert_py.bench.parent import end_with_parent
 from mixpert_py.runs import process as child
 
-LIMIT, HOST_LIMIT = 200.0, 420.0  # seconds that one may take
+LIMIT, HOST_LIMIT = 200.0, 480.0  # seconds that one may take
 
 
 def apart(wish: dict[str, Any], limit: float) -> Record:

@@ -62,6 +62,7 @@ class Trials:
             self.runs.error(values),
             {site: found.seconds for site, found in sites.items()},
             not_taken=frozenset(not_taken),
+            outliers={site: found.outliers for site, found in sites.items()},
         )
 
 

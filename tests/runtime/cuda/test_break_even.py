@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (model_of, figures, break_even._is_faster, break_even._kernel_times):
+    for cached in (model_of, figures, break_even._times, break_even._kernel_times):
         cached.cache_clear()
 
 
@@ -168,9 +168,41 @@ def test_operands_are_moved_as_the_results_type(order: int) -> None:
         assert (moving_saves(a, b, (2048,) * 3, "int8x6", known) > 0) is pays
 
 
-def test_what_does_not_pay_on_the_device_is_not_moved() -> None:
+def test_what_takes_the_device_as_long_is_not_moved() -> None:
     a = np.broadcast_to(np.float32(0), (16384, 16384))
     assert moving_saves(a, a, (16384,) * 3, "int8x6", pays_from(1e15)) == 0.0
+
+
+def test_what_the_vendor_multiplies_faster_may_be_worth_moving() -> None:
+    """The way there is what it takes longest for."""
+    m, k = 44800, 512
+    a, b = (np.broadcast_to(np.float64(0), shape) for shape in ((m, k), (k, k)))
+    assert not is_faster("int8x10", m, k, k, wide=True)
+    assert moving_saves(a, b, (m, k, k), "int8x10", figures(H200)) > 10e-3
+
+
+@pytest.mark.parametrize("scheme", ["int8x6", "int8x10"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sum_pays_earlier_than_a_product(scheme: str, dtype: type) -> None:
+    """On the host its product is written to memory of its own."""
+    known = figures(H200)
+
+    def pays(m: int, k: int, *, added: bool) -> bool:
+        a, b = (np.broadcast_to(dtype(0), shape) for shape in ((m, k), (k, k)))
+        return moving_saves(a, b, (m, k, k), scheme, known, added=added) > 0.0
+
+    assert pays(44800, 256, added=True)
+    assert not pays(44800, 256, added=False)
+    assert not pays(44800, 16, added=True)
+    assert not pays(1000, 256, added=True)
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("shape", [(40000, 0, 4096), (0, 4096, 4096), (40000, 4096, 0)])
+def test_nothing_is_not_moved(shape: tuple[int, int, int], added: bool) -> None:
+    m, k, n = shape
+    a, b = np.empty((m, k)), np.empty((k, n))
+    assert moving_saves(a, b, shape, "int8x6", figures(H200), added=added) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`fused` does what the sum does that it was written for, and multiplies by the scheme."""
 
 import copy
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -98,6 +99,48 @@ def test_the_product_takes_the_scheme(form: str, shape: tuple[int, ...]) -> None
     assert (type(result), result.shape, result.dtype) == (type(wanted), wanted.shape, wanted.dtype)
     assert 0 < np.abs(result - wanted).max() < 1e-2
     assert (result is given[0]) == ("=" in form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(4, 6), (6,), (4, 1), (1, 1), (3, 4, 6), ()])
+@pytest.mark.parametrize("dtypes", ["ddd", "fff", "dfd", "ffd", "DDD", "dde"])
+def test_a_native_product_is_added_as_the_operator_would(
+    form: str, shape: tuple[int, ...], dtypes: str
+) -> None:
+    """Warnings included: some of these products overflow."""
+    rng = np.random.default_rng(0)
+    a, b, c = (
+        (np.sqrt(np.finfo(dtype).max) * rng.standard_normal(size)).astype(dtype)
+        for size, dtype in zip([(4, 5), (5, 6), shape], dtypes, strict=True)
+    )
+    given = arguments(form, a, b, c, 0.5, -2.0)
+    theirs, ours = copy.deepcopy(given), copy.deepcopy(given)
+    wanted = outcome(FORMS[form], *theirs)
+    found = outcome(partial(fused, form=form, scheme="native"), *ours)
+    assert same(found[0], wanted[0])
+    assert found[1] == wanted[1]
+    for ours_now, theirs_now in zip(ours, theirs, strict=True):
+        np.testing.assert_equal(ours_now, theirs_now)
+
+
+@pytest.mark.parametrize("form", ["ab+c", "ab-c", "c+ab", "c-ab"])
+def test_a_sum_takes_the_memory_of_a_native_product(form: str) -> None:
+    a, b, c = np.ones((1000, 8)), np.ones((8, 1000)), np.ones((1000, 1000))
+    given = arguments(form, a, b, c, 1.0, 1.0)
+    tracemalloc.start()
+    fused(*given, form=form, scheme="native")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert c.nbytes <= peak < 1.5 * c.nbytes
+
+
+@pytest.mark.parametrize("form", ["ab+c", "c-ab"])
+def test_a_trace_keeps_the_product_and_not_the_sum(form: str) -> None:
+    a, b, c = np.ones((4, 5)), np.ones((5, 6)), np.ones((4, 6))
+    trace = Trace(keep=[SITE])
+    with use(InForce(trace=trace)):
+        fused(*arguments(form, a, b, c, 1.0, 1.0), form=form, scheme="native", site=SITE)
+    np.testing.assert_array_equal(trace.results[SITE], a @ b)
 
 
 def test_a_sum_in_place_is_seen_by_every_alias() -> None:

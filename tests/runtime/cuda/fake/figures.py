@@ -14,9 +14,12 @@ def pays_from(
 ) -> Figures:
     """Figures by which products of at least that size are faster, and no thinner."""
 
-    def faster(scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1) -> bool:
+    def times(
+        scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> tuple[float, float]:
         m, k, n = math.prod(a[:-1]), a[-1], b[-1] if len(b) > 1 else 1
         area = m * k + math.prod(b) + m * n - packed
-        return m * k * n >= volume and m * k * n >= thickness * area
+        is_faster = m * k * n >= volume and m * k * n >= thickness * area
+        return (0.0 if is_faster else math.inf), 1.0
 
-    return Figures(staging, latency, host, faster)
+    return Figures(staging, latency, host, times)
