@@ -9,8 +9,8 @@ from mixpert_py.tuner.operator import Operator
 
 SAVED_BY_A_RUNG = 1 / 3  # of an operator's time, where nothing better is known
 # Outliers from which a rung may take longer than the one above it, in which they may stay. What
-# leaves the slices is multiplied by itself: 5 % of a Cholesky factor's rows in int8x8, at K = 24576,
-# made products of NumPy arrays take an H200 1.7 times as long.
+# leaves the slices is multiplied by itself: 5 % of a Cholesky factor's rows in int8x8 made products
+# of NumPy arrays, with K = 24576, take an H200 1.7 times as long.
 OUTLIERS = 0.01
 
 
