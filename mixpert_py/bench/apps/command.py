@@ -22,7 +22,9 @@ import click
 )
 @click.option("--samples", default="samples", show_default=True, metavar="FOLDER")
 @click.option(
-    "--seconds", default=450.0, show_default=True, help="After so many nothing runs any more."
+    "--seconds",
+    type=float,
+    help="After so many nothing runs any more. Default: 450; with --host 900.",
 )
 @click.option("--json", "json_path", metavar="FILE", help="Brought up to date by each of them.")
 @click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
@@ -33,7 +35,7 @@ def bench_apps(
     host: bool,
     backend: str,
     samples: str,
-    seconds: float,
+    seconds: float | None,
     json_path: str | None,
     save: bool,
 ) -> int:
@@ -44,6 +46,7 @@ def bench_apps(
     from mixpert_py.bench.apps import run
 
     allowed = (1e-5 if host else 1e-4) if budget is None else budget
+    seconds = (900.0 if host else 450.0) if seconds is None else seconds
     wish = run.Wish(size, allowed, samples, None if backend == "cuda" else backend, host)
     path = machine.RESULTS / run.NAME if save else Path(json_path) if json_path else None
     return run.run(wish, only, path, seconds)
