@@ -10,6 +10,7 @@ from mixpert_py.runtime.cuda import break_even, panels, staging, transfer
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.cuda.staging import Sum, write
+from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.tracing.trace import Reason, Trace
@@ -236,4 +237,21 @@ def test_another_type_is_the_operators() -> None:
     with use(InForce(scheme="int8x6")):
         fused(c, a, b, form="c+=ab")
     assert c.dtype == "d"
+    np.testing.assert_allclose(c, wanted, atol=1e-4)
+
+
+def test_a_sum_is_moved_where_its_product_alone_would_not_be(
+    monkeypatch: pytest.MonkeyPatch, gpu: FakeGpu
+) -> None:
+    """On the host it is the sum that takes long."""
+    known = pays_from(1, staging=4 * break_even.SUMMED)
+    monkeypatch.setattr(break_even, "figures", lambda name: known)
+    a, b, c = normal(M, 2), normal(2, M), normal(M, M)
+    wanted = c - a @ b
+    with use(InForce(scheme="int8x6")):
+        alone = matmul(a, b)
+        assert not gpu.launches
+        fused(c, a, b, form="c-=ab")
+        assert gpu.launches
+    np.testing.assert_array_equal(alone, a @ b)
     np.testing.assert_allclose(c, wanted, atol=1e-4)
