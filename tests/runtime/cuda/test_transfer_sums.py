@@ -246,6 +246,7 @@ def test_a_sum_is_moved_where_its_product_alone_would_not_be(
     """On the host it is the sum that takes long."""
     known = pays_from(1, staging=4 * break_even.SUMMED)
     monkeypatch.setattr(break_even, "figures", lambda name: known)
+    monkeypatch.setattr(break_even, "FRESH", 1)
     a, b, c = normal(M, 2), normal(2, M), normal(M, M)
     wanted = c - a @ b
     with use(InForce(scheme="int8x6")):
