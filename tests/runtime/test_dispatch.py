@@ -1,178 +1,23 @@
 """Dispatch: every call means what the native one means, and says why it took no scheme."""
 
-import operator
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from time import sleep
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import dispatch
 from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.route import FLOAT32_PAYS
 from mixpert_py.runtime.tracing.trace import Reason, Trace
-
-SITE = "m:f/matmul~aa#0"
-
-
-@pytest.fixture(autouse=True)
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows is of machines without one."""
-    absent = device.Absent(Reason.NO_TENSOR_CORE, "there is no GPU")
-    monkeypatch.setattr(device, "may_be_here", lambda: False)
-    monkeypatch.setattr(device, "find", lambda number=None: absent)
-
-
-class Matrix:
-    """A user's class with a product of its own, on both sides."""
-
-    def __matmul__(self, other: object) -> str:
-        return "left"
-
-    def __rmatmul__(self, other: object) -> str:
-        return "right"
-
-    def dot(self, other: object, weight: object = None) -> tuple[str, object]:
-        return "dot", weight
-
-
-class Refuses:
-    """A class that NumPy may not touch, in a module without a name."""
-
-    __array_ufunc__ = None
-    __module__ = None  # type: ignore[assignment]
-
-
-class Ufunc:
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return ufunc.__name__, len(inputs), sorted(kwargs)
-
-
-class Function:
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return func.__name__, len(args), sorted(kwargs)
-
-
-class Raises:
-    def __matmul__(self, other: object) -> None:
-        raise KeyError("from __matmul__")
-
-    def dot(self, other: object) -> None:
-        raise KeyError("from dot")
-
-
-class Tagged(np.ndarray[Any, Any]):
-    """A subclass without anything of its own."""
-
-
-def _operands() -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-
-    def normal(*shape: int, dtype: Any = float) -> Any:
-        return rng.standard_normal(shape).astype(dtype)
-
-    square = normal(4, 4)
-    read_only = normal(4, 4)
-    read_only.flags.writeable = False
-    return {
-        "()": np.array(2.5),
-        "(4)": normal(4),
-        "(3)": normal(3),
-        "(4, 4)": square,
-        "(3, 4)": normal(3, 4),
-        "(4, 1)": normal(4, 1),
-        "(2, 4, 4)": normal(2, 4, 4),
-        "(5, 4, 4)": normal(5, 4, 4),
-        "(5, 1, 4, 3)": normal(5, 1, 4, 3),
-        "(0)": np.empty(0),
-        "(0, 4)": np.empty((0, 4)),
-        "(4, 0)": np.empty((4, 0)),
-        "(0, 0)": np.empty((0, 0)),
-        "(2, 0, 4)": np.empty((2, 0, 4)),
-        "float32": normal(4, 4, dtype=np.float32),
-        "float32 vector": normal(4, dtype=np.float32),
-        "float16": normal(4, 4, dtype=np.float16),
-        "longdouble": normal(4, 4, dtype=np.longdouble),
-        "complex": normal(4, 4) + 1j,
-        "int": rng.integers(-9, 9, (4, 4)),
-        "uint8": rng.integers(0, 9, (4, 4)).astype(np.uint8),
-        "bool": rng.integers(0, 2, (4, 4)) == 1,
-        "object": normal(4, 4).astype(object),
-        "swapped": square.astype(square.dtype.newbyteorder()),
-        "structured": np.zeros((4, 4), [("x", float)]),
-        "datetime": np.zeros((4, 4), "datetime64[s]"),
-        "string": np.full((4, 4), "a"),
-        "transposed": normal(4, 4).T,
-        "reversed": normal(4, 4)[::-1, ::-1],
-        "every other": normal(8, 8)[::2, ::2],
-        "stride 0": np.broadcast_to(normal(4), (4, 4)),
-        "read-only": read_only,
-        "NaN": np.where(np.eye(4) > 0, np.nan, square),
-        "Inf": np.where(np.eye(4) > 0, np.inf, square),
-        "matrix": np.matrix(normal(4, 4)),
-        "masked": np.ma.masked_less(normal(4, 4), 0),
-        "subclass": normal(4, 4).view(Tagged),
-        "csr": sparse.csr_array(np.eye(4)),
-        "csr matrix": sparse.csr_matrix(np.eye(4)),
-        "float": 2.0,
-        "float64 scalar": np.float64(2),
-        "list": [[1.0, 0.0, 0.0, 0.0]] * 4,
-        "None": None,
-        "str": "text",
-        "user's class": Matrix(),
-        "refuses": Refuses(),
-        "ufunc": Ufunc(),
-        "function": Function(),
-        "raises": Raises(),
-    }
-
-
-OPERANDS = _operands()
-
-Product = Callable[..., Any]
-SPELLINGS: dict[str, tuple[Product, Product]] = {
-    "@": (operator.matmul, matmul),
-    "np.matmul": (np.matmul, lambda *a, **k: matmul(*a, native=np.matmul, **k)),
-    "np.dot": (np.dot, lambda *a, **k: dot(*a, native=np.dot, **k)),
-    "x.dot": (lambda a, *b, **k: a.dot(*b, **k), dot_method),
-}
-
-
-def outcome(product: Product, *operands: Any) -> tuple[Any, list[str]]:
-    """What a product returned or raised, and the warnings it gave."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            result = product(*operands)
-        except Exception as error:
-            result = type(error), str(error)
-    return result, [str(warning.message) for warning in caught]
-
-
-def dense(x: Any) -> Any:
-    return x.toarray() if sparse.issparse(x) else x
-
-
-def same(result: Any, native: Any) -> bool:
-    if type(result) is not type(native):
-        return False
-    if isinstance(native, (np.ndarray, np.generic)) or sparse.issparse(native):
-        if (result.dtype, result.shape) != (native.dtype, native.shape):
-            return False
-        one, other = np.asarray(dense(result)), np.asarray(dense(native))
-        if one.dtype == object:
-            return all(same(x, y) for x, y in zip(one.flat, other.flat, strict=True))
-        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-    return bool(result == native or (result != result and native != native))
+from tests.runtime.operands import OPERANDS, SITE, SPELLINGS, Matrix, outcome, same, traced
+from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
 @pytest.fixture(params=["nothing", "a trace", "native", "no tensor core", "too small"])
@@ -242,75 +87,10 @@ def test_the_table_reaches_the_schemes() -> None:
     }
 
 
-@pytest.mark.parametrize("spelling", ["np.matmul", "np.dot", "x.dot"])
-@pytest.mark.parametrize("by", ["position", "keyword"])
-@pytest.mark.parametrize("scheme", [None, "int8x6"])
-def test_out_is_native(spelling: str, by: str, scheme: str | None) -> None:
-    native, ours = SPELLINGS[spelling]
-    a = np.arange(16.0).reshape(4, 4)
-    read_only = np.zeros((4, 4))
-    read_only.flags.writeable = False
-    outs: dict[str, Callable[[], Any]] = {
-        "fits": lambda: np.full((4, 4), 7.0),
-        "Fortran": lambda: np.zeros((4, 4), order="F"),
-        "strided": lambda: np.zeros((8, 8))[::2, ::2],
-        "float32": lambda: np.zeros((4, 4), np.float32),
-        "int": lambda: np.zeros((4, 4), int),
-        "shape": lambda: np.zeros((3, 3)),
-        "dimensions": lambda: np.zeros((1, 4, 4)),
-        "read-only": lambda: read_only,
-        "subclass": lambda: np.zeros((4, 4)).view(Tagged),
-        "tuple": lambda: (np.zeros((4, 4)),),
-        "number": lambda: 5,
-    }
-    for name, make in outs.items():
-        theirs, mine = make(), make()
-        if by == "position":
-            wanted, _ = outcome(native, a, a, theirs)
-        else:
-            wanted, _ = outcome(partial(native, out=theirs), a, a)
-        with use(InForce(scheme=scheme, backend="reference")):
-            if by == "position":
-                result, _ = outcome(ours, a, a, mine)
-            else:
-                result, _ = outcome(partial(ours, out=mine), a, a)
-        if isinstance(wanted, np.ndarray):
-            assert result is (mine[0] if isinstance(mine, tuple) else mine), name
-            np.testing.assert_allclose(result, wanted, rtol=1e-5)
-        else:
-            assert same(result, wanted), name
-
-
-@pytest.mark.parametrize("spelling", ["np.matmul", "np.dot", "x.dot"])
-@pytest.mark.parametrize("operand", [0, 1])
-def test_out_may_be_an_operand(spelling: str, operand: int) -> None:
-    native, ours = SPELLINGS[spelling]
-    pair = np.random.default_rng(3).standard_normal((2, 5, 5))
-    wanted = native(*pair)
-    for scheme in ("native", "int8x6"):
-        a, b = pair.copy()
-        out = (a, b)[operand]
-        with precision(scheme, backend="reference"):
-            assert ours(a, b, out) is out
-        np.testing.assert_allclose(out, wanted, atol=1e-5)
-
-
-def test_out_of_no_dimension_is_native() -> None:
-    v, out = np.ones(3), np.zeros(())
-    with precision("int8x6", backend="reference"):
-        assert matmul(v, v, out=out) is out
-        assert type(dot(v, v, out=out)) is np.float64
-
-
 def test_a_users_method_gets_its_arguments_as_written() -> None:
     assert dot_method(Matrix(), 1, 2) == ("dot", 2)
     with precision("int8x6"):
         assert dot_method(Matrix(), 1, 2) == ("dot", 2)
-
-
-def test_an_operator_with_out_becomes_a_function() -> None:
-    a, out = np.eye(2), np.zeros((2, 2))
-    assert matmul(a, a, out=out) is matmul(a, a, out) is out
 
 
 @pytest.mark.parametrize("operand", [np.eye(4), [[1]], None])
@@ -328,16 +108,6 @@ def test_cuda_in_force_is_an_error_at_every_call() -> None:
         for _ in range(2):
             with pytest.raises(DeviceError):
                 matmul(np.eye(2), np.eye(2), site=SITE)
-
-
-def traced(a: Any, b: Any, scheme: str, backend: str | None = None, **given: Any) -> Any:
-    """The result of one product, the scheme that ran, and the reason if it was not `scheme`."""
-    trace = Trace()
-    with use(InForce(scheme=scheme, backend=backend, trace=trace)):
-        result = matmul(a, b, site=SITE, **given)
-    record = trace.sites[SITE]
-    assert record.calls == record.schemes.total() == 1
-    return result, *record.schemes, *(record.reasons or [None])
 
 
 @pytest.mark.parametrize(
@@ -371,52 +141,6 @@ def test_float32_operands_need_no_float32_scheme() -> None:
     result, ran, reason = traced(a, a, "float32")
     assert (ran, reason) == ("float32", None)
     assert same(result, a @ a)
-
-
-PLACES: dict[str, Callable[[], Any]] = {
-    "C order": lambda: np.zeros((4, 4)),
-    "Fortran": lambda: np.zeros((4, 4), order="F"),
-    "a block": lambda: np.zeros((8, 8))[2:6, 1:5],
-    "strides": lambda: np.zeros((8, 8))[::-2, ::2],
-    "misaligned": lambda: np.zeros(129, np.uint8)[1:].view(float).reshape(4, 4),
-    "float32": lambda: np.zeros((4, 4), np.float32),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_np_matmul_writes_to_any_array_of_the_results_shape_and_type(place: str) -> None:
-    a, b = np.random.default_rng(2).standard_normal((2, 4, 4))
-    out = PLACES[place]()
-    takes = place not in ("misaligned", "float32")
-    result, ran, reason = traced(a, b, "int8x3", "reference", out=out, native=np.matmul)
-    assert result is out
-    assert (ran, reason) == (("int8x3", None) if takes else ("native", Reason.OUT))
-    wanted = matmul(a, b, scheme="int8x3" if takes else "native", backend="reference")
-    np.testing.assert_array_equal(out, wanted.astype(out.dtype))
-
-
-@pytest.mark.parametrize("place", [name for name in PLACES if name != "C order"])
-def test_np_dot_wants_c_order(place: str) -> None:
-    a = np.eye(4)
-    with pytest.raises(ValueError, match="output array is not acceptable"):
-        traced(a, a, "int8x3", "reference", out=PLACES[place](), native=np.dot)
-
-
-@pytest.mark.parametrize(("native", "step"), [(np.matmul, 2), (np.dot, 1)])
-@pytest.mark.parametrize("vector", [False, True])
-def test_stacks_of_products_have_an_out(native: Any, step: int, vector: bool) -> None:
-    stack = np.random.default_rng(2).standard_normal((3, 4, 4))
-    a, b = (stack[0, 0], stack) if vector else (stack, stack[0])
-    out = np.zeros((3 * step, *native(a, b).shape[1:]))[::step]
-    assert traced(a, b, "int8x3", "reference", out=out, native=native)[1:] == ("int8x3", None)
-    np.testing.assert_allclose(out, native(a, b), atol=1e-3)
-    np.testing.assert_array_equal(out, matmul(a, b, scheme="int8x3", backend="reference"))
-
-
-def test_out_of_another_shape_is_numpys_to_refuse() -> None:
-    a = np.eye(4)
-    with pytest.raises(ValueError, match="mismatch"):
-        traced(a, a, "float64", "reference", out=np.zeros((3, 3)), native=np.matmul)
 
 
 def test_no_scheme_without_a_device_or_a_backend() -> None:

@@ -14,130 +14,10 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
-from mixpert_py.errors import BudgetError, ProgramError
-from mixpert_py.launch import launcher
-from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.plan import Plan
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.tuner import search
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning.clock import Cost
-from mixpert_py.tuning.comparison import Comparison
-from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
-from tests.mixpert_py.command import IMPORTABLE, ROOT, Mixpert
-from tests.mixpert_py.tuning.tuned_program import tuned_program
-
-CHAIN = """\
-import numpy as np
-rng = np.random.default_rng(0)
-a = rng.standard_normal((300, 300))
-b = a @ a
-c = b.dot(a)
-"""
-
-
-def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
-    """An injected clock: float32 takes half of a native product's time."""
-    work = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
-    return work / 2 if scheme == "float32" else float(work)
-
-
-def float32_is_slower(site: str, trace: SiteResult, scheme: str) -> float:
-    """An injected clock: the casts cost more than float32 saves."""
-    return 1 / float32_is_faster(site, trace, scheme)
-
-
-def tuned(path: Path, budget: float, cost: Cost | None, existing: Plan | None = None) -> Tuned:
-    return tuned_program(
-        launcher.script(str(path)), Wish(Limits(Limit(budget))), existing=existing, cost=cost
-    )
-
-
-@pytest.fixture
-def chain(tmp_path: Path) -> Path:
-    path = tmp_path / "chain.py"
-    path.write_text(CHAIN)
-    return path
-
-
-@pytest.fixture(scope="module")
-def lowered(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
-    """The chain, tuned to a wide budget."""
-    path = tmp_path_factory.mktemp("lowered") / "chain.py"
-    path.write_text(CHAIN)
-    return tuned(path, 1e-4, float32_is_faster)
-
-
-def schemes(found: Tuned) -> list[str]:
-    """Schemes in the order of the source."""
-    lines = {verdict.operator.id: verdict.operator.line for verdict in found.outcome.verdicts}
-    chosen = found.plan.schemes()
-    return [chosen[site] for site in sorted(chosen, key=lines.__getitem__)]
-
-
-def test_everything_is_lowered_within_a_wide_budget(chain: Path, lowered: Tuned) -> None:
-    found = lowered
-    assert schemes(found) == ["float32", "float32"]
-    assert 0 < found.verification.error <= 1e-4
-    assert {value.name for value in found.plan.criterion} == {"b", "c"}
-    assert max(value.achieved for value in found.plan.criterion) == found.verification.error
-    rerun = tuned(chain, 1e-4, float32_is_faster)
-    assert rerun.plan.schemes() == found.plan.schemes()
-
-
-def test_a_tiny_budget_keeps_everything_native(chain: Path) -> None:
-    found = tuned(chain, 1e-15, float32_is_faster)
-    assert schemes(found) == ["native", "native"]
-    assert not found.outcome.lowered
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.OVER_BUDGET}
-    assert len(found.outcome.trials) == 3, "each was probed"
-    assert found.verification.error == 0
-
-
-def test_what_is_slower_stays_native(chain: Path) -> None:
-    found = tuned(chain, 1e-4, float32_is_slower)
-    assert schemes(found) == ["native", "native"]
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_FASTER}
-
-
-def test_a_locked_site_keeps_its_scheme(chain: Path, lowered: Tuned) -> None:
-    first = lowered.plan.site[0]
-    locked = plan.loads(
-        plan.dumps(Plan(site=[plan.Site(id=first.id, scheme="native", locked=True)]))
-    )
-    found = tuned(chain, 1e-4, float32_is_faster, existing=locked)
-    assert found.plan.schemes()[first.id] == "native"
-    assert sorted(schemes(found)) == ["float32", "native"]
-    assert {site.id: site.locked for site in found.plan.site}[first.id]
-
-
-CHOLESKY = ROOT / "samples" / "cholesky.py"
-
-
-def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
-    chain: Path, lowered: Tuned
-) -> None:
-    plan.save(lowered.plan, chain.with_name("chain.mixpert.toml"))
-    again = tuned(chain, 1e-15, float32_is_faster)
-    assert schemes(again) == ["native", "native"]
-    # Had the old plan been in force, float32 would have shown no error against "native".
-    assert all(trial.measurement.error > 1e-9 for trial in again.outcome.trials[1:])
-
-
-def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
-    found = tuned_program(
-        launcher.script(str(chain)), Wish(Limits(Limit(1e-5)), backend="reference")
-    )
-    assert found.predicted
-    assert set(schemes(found)) <= {"int8x6", "int8x8", "int8x10"}
-    assert found.outcome.best.seconds < found.outcome.start.seconds / 3
-    for verdict in found.outcome.verdicts:
-        assert {"int8x10", "int8x1"} < verdict.operator.local_errors.keys()
+from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.tuning.chain import CHAIN
+from tests.mixpert_py.tuning.chain import chain as chain
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -149,11 +29,6 @@ def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: M
     found = json.loads(done.out)
     assert set(found["schemes"].values()) <= {"int8x6", "int8x8", "int8x10"}
     assert found["error"] <= 1e-5
-
-
-def test_the_searches_are_the_tuners() -> None:
-    assert tuple(search.SEARCHES) == SEARCHES
-    assert next(iter(search.SEARCHES)) == search.DEFAULT
 
 
 AMPLIFIED = """\
@@ -185,54 +60,6 @@ def test_a_plan_holds_on_the_hold_out_too(tmp_path: Path, mixpert: Mixpert) -> N
         said = mixpert("tune", "--error", "1e-3", *options, str(path), "1")
         assert said.code == 2
         assert "hold-out" in said.err
-
-
-def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:
-    trials = 0
-
-    def on_run(purpose: str) -> None:
-        nonlocal trials
-        trials += purpose == "trial"
-        if trials == 2:
-            raise KeyboardInterrupt
-
-    wish = Wish(Limits(Limit(1e-4)), search="greedy", hold_out=())
-    found = tuned_program(launcher.script(str(chain)), wish, None, on_run, float32_is_faster)
-    assert found.outcome.interrupted
-    assert found.outcome.lowered
-    assert found.hold_out is None
-
-
-def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300), dtype=np.float32)"))
-    found = tuned(chain, 1e-15, float32_is_faster)
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.START_OVER_BUDGET}
-    assert 1e-8 < found.outcome.start.error < 1e-5
-
-
-def test_noisy_programs_are_refused_by_name(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("default_rng(0)", "default_rng()"))
-    with pytest.raises(BudgetError, match=r"'[abc]' differs by .* between native runs"):
-        tuned(chain, 1e-3, float32_is_faster)
-
-
-def test_observed_values_are_what_is_compared(chain: Path) -> None:
-    # c is noise; only what is observed counts.
-    chain.write_text(
-        f"{CHAIN}import mixpert_py\nmixpert_py.observe('first', b)\n"
-        "c[:] = np.random.default_rng().random(c.shape)\n"
-    )
-    found = tuned(chain, 1e-4, float32_is_faster)
-    assert found.verification.worst == "first"
-    assert found.plan.criterion[0].name == "first"
-
-
-def test_the_last_results_are_compared_where_no_variable_is_left(chain: Path) -> None:
-    body = "".join(f"    {line}\n" for line in CHAIN.splitlines()[1:])
-    chain.write_text(f"import numpy as np\ndef main():\n{body}main()\n")
-    found = tuned(chain, 1e-4, float32_is_faster)
-    assert found.verification.worst.startswith("chain:main/dot~")
-    assert found.verification.error > 0
 
 
 CLI_BAD = [
@@ -401,49 +228,6 @@ def test_a_file_can_be_compared(chain: Path, mixpert: Mixpert) -> None:
     assert made.criterion[0].name == "c.npy"
 
 
-def test_program_errors_are_typed(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text("a @ b\n")
-    with pytest.raises(ProgramError, match="NameError"):
-        tuned(tmp_path / "s.py", 1.0, None)
-
-
-def test_the_predecessor_rule_acts_on_a_real_program() -> None:
-    """Cholesky, real errors, an injected clock: a cheap predecessor is raised for its successor."""
-    arguments = ("--size", "520", "--block", "256", "--strip", "128")
-    program = launcher.script(str(CHOLESKY), arguments)
-    flow = dependencies(program.source, program.module)
-    sites = {site.id: site.expression for site in analyze(program.source, program.module)}
-    raised = next(id for id, text in sites.items() if text == "known @ known[:block].T")
-    successor = next(id for id, text in sites.items() if "inv(corner)" in text)
-    assert (raised, successor) in flow.edges
-    others = sites.keys() - {raised, successor}
-
-    comparison = Comparison(Judge(Limits(Limit(1.0))), names=flow.names)
-    experiment = Experiment(program, comparison)
-    reference = experiment.native().values
-    one = max(experiment.measure({s: "float32"}, reference).error for s in (raised, successor))
-    both = experiment.measure({raised: "float32", successor: "float32"}, reference).error
-    assert 0 < one < both < 1e-5
-
-    times = {raised: {"native": 3.0, "float32": 1.0}, successor: {"native": 2.5, "float32": 0.2}}
-
-    def cost(site: str, trace: SiteResult, scheme: str) -> float:
-        return times.get(site, {}).get(scheme, 0.0)
-
-    existing = Plan(site=[plan.Site(id=site, scheme="native", locked=True) for site in others])
-    wish = Wish(Limits(Limit((one + both) / 2)), search="greedy")
-    found = tuned_program(program, wish, existing, cost=cost)
-    reasons = {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
-    assert reasons[raised] is Reason.RAISED
-    assert found.plan.schemes()[raised] == "native"
-    assert found.plan.schemes()[successor] == "float32"
-    assert found.verification.error <= wish.limits.budget
-
-    wide = tuned_program(program, Wish(Limits(Limit(1e-5))), existing, cost=cost)
-    assert wide.plan.schemes()[raised] == wide.plan.schemes()[successor] == "float32"
-    assert wide.verification.error <= 1e-5
-
-
 SLEEPER = """\
 import os, sys, time
 import numpy as np
@@ -483,39 +267,6 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path, sleeps_from: int) -> None:
         os.kill(int((tmp_path / "pid").read_text()), 0)
     # Nothing was lowered yet, and what runs natively needs no plan.
     assert not (tmp_path / "s.mixpert.toml").exists()
-
-
-def test_locks_and_other_modules_entries_survive(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("b = a @ a", "def square(x):\n    return x @ x\nb = square(a)"))
-    (site,) = (s for s in analyze(chain.read_bytes(), "chain") if s.expression == "x @ x")
-    renamed = site.id.replace("square", "old_name")
-    others = ["chain:gone/matmul~ffff#0", "other:f/matmul~ffff#0"]
-    existing = Plan(
-        site=[
-            plan.Site(id=renamed, scheme="native", locked=True),
-            plan.Site(id=others[0], scheme="float32", locked=True),
-            plan.Site(id=others[1], scheme="float32"),
-            plan.Site(id="chain:gone/matmul~eeee#0", scheme="float32"),
-        ]
-    )
-    found = tuned(chain, 1e-4, float32_is_faster, existing=existing)
-    entries = {entry.id: entry for entry in found.plan.site}
-    assert entries[site.id].locked
-    assert entries[site.id].scheme == "native"
-    assert entries.keys() == {site.id, *others, *(s for s in entries if "/dot~" in s)}
-
-
-def test_complex_products_are_lowered(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)) * (1 + 1j)"))
-    found = tuned(chain, 1e-4, float32_is_faster)
-    assert schemes(found) == ["float32", "float32"]
-
-
-def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)).astype(np.longdouble)"))
-    found = tuned(chain, 1e-4, float32_is_faster)
-    assert schemes(found) == ["native", "native"]
-    assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}
 
 
 def test_a_product_that_is_never_called(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -563,21 +314,6 @@ def test_a_time_limit_is_positive(chain: Path, mixpert: Mixpert, limit: str) -> 
     said = mixpert("tune", "--error", "1", "--time-limit", limit, "chain.py")
     assert said.code == 2
     assert "--time-limit" in said.err
-
-
-def test_shapes_that_vary_are_noise(chain: Path) -> None:
-    chain.write_text(f"{CHAIN}import time\nb = b[: time.perf_counter_ns() % 97]\n")
-    with pytest.raises(BudgetError, match="native runs differ: b: shape"):
-        tuned(chain, 1e-4, float32_is_faster)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_childs_values_are_not_the_programs(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text(
-        f"{CHAIN}import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n"
-    )
-    with pytest.raises(ProgramError, match="left before its end"):
-        tuned(tmp_path / "s.py", 1e-4, None)
 
 
 def test_a_negative_error_is_refused(chain: Path, mixpert: Mixpert) -> None:

@@ -59,9 +59,6 @@ def achieved(found: Tuned) -> dict[str, float]:
     return {value.name: value.achieved for value in found.plan.criterion}
 
 
-# ---- budgets of their own ----
-
-
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(("strict", "kept"), [("logits", "matmul"), ("loss", "dot")])
 def test_each_value_has_its_own_budget(strict: str, kept: str) -> None:
@@ -194,9 +191,6 @@ def test_what_could_not_be_compared_is_as_far_off_as_can_be() -> None:
     assert (x.achieved, x.holdout, y.achieved, y.holdout) == (inf, inf, 1e-5, None)
 
 
-# ---- the reference ----
-
-
 def test_errors_may_be_measured_against_the_program_as_it_is(program: Path) -> None:
     program.write_text(APART.replace("(160, 160))", "(160, 160), dtype=np.float32)"))
     exact, native = tuned(ALL), tuned(ALL, reference="native")
@@ -204,9 +198,6 @@ def test_errors_may_be_measured_against_the_program_as_it_is(program: Path) -> N
     assert native.outcome.start.error == 0
     assert {value.reference for value in exact.plan.criterion} == {"float64"}
     assert {value.reference for value in native.plan.criterion} == {"native"}
-
-
-# ---- files ----
 
 
 def test_every_array_of_an_npz_file_is_a_value(program: Path) -> None:
@@ -245,9 +236,6 @@ def test_a_file_that_holds_no_numbers(
     said = mixpert("tune", "--error", "1", "--compare", name, "s.py")
     assert said.code == 2
     assert word in said.one_clear_line()
-
-
-# ---- stdout ----
 
 
 def test_the_numbers_that_are_printed(program: Path) -> None:
@@ -292,9 +280,6 @@ def test_a_flood_under_a_plan_rejects_that_plan_only(program: Path) -> None:
     assert schemes(found) == {"matmul": "float32", "dot": "native"}
 
 
-# ---- sinks ----
-
-
 def test_sinks_are_compared_when_asked_for(program: Path) -> None:
     program.write_text(f"{APART}import mixpert_py\nmixpert_py.observe('one', 1.0)\n")
     assert achieved(tuned(ALL)).keys() == {"one"}
@@ -307,9 +292,6 @@ def test_sinks_are_compared_when_asked_for(program: Path) -> None:
     program.write_text(APART.replace("rng.standard_normal((160, 160))", "np.eye(9, dtype=int)"))
     with pytest.raises(ProgramError, match="has no numeric value for sinks"):
         tuned(ALL, "sinks")
-
-
-# ---- trials ----
 
 
 class Resumed:

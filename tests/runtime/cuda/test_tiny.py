@@ -296,9 +296,6 @@ def test_words_of_a_launch() -> None:
     assert plan(largest, b, 1 << 31, (1024, 64, 4), True)[1] < 1 << 31
 
 
-# ---- on a GPU ---------------------------------------------------------------------------------
-
-
 def emulated(a: Any, b: Any, **given: Any) -> Any:
     """By the kernel, however few they are."""
     trace = Trace()

@@ -13,7 +13,7 @@ from mixpert_py.errors import PlanError
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.tracing.trace import Reason, Trace
-from tests.runtime.test_dispatch import OPERANDS, outcome, same
+from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 

@@ -11,7 +11,7 @@ import pytest
 from mixpert_py.runtime.in_force import InForce, precision, use
 from mixpert_py.runtime.spellings.in_place import imatmul, target
 from mixpert_py.runtime.tracing.trace import Reason, Trace
-from tests.runtime.test_dispatch import OPERANDS, outcome, same
+from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 

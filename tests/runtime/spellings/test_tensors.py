@@ -12,7 +12,7 @@ from mixpert_py.runtime.spellings.tensors import torch_matmul
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.test_foreign import Tensor, tensor
 from tests.runtime.cuda.test_foreign import torch as torch
-from tests.runtime.test_dispatch import OPERANDS, outcome, same
+from tests.runtime.operands import OPERANDS, outcome, same
 
 SITE = "m:f/mm~aa#0"
 

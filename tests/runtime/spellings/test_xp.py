@@ -12,7 +12,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.xp import xp_product
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.test_dispatch import OPERANDS, outcome, same
+from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
 

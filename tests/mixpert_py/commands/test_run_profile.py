@@ -1,0 +1,112 @@
+"""`mixpert run --profile` and `--strict`: what ran, of all threads and children."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.commands.run_program import PRODUCT
+
+
+def test_the_profile_names_calls_schemes_and_reasons(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(f"{PRODUCT}small = b[:3, :3].dot(b[:3, :3])\n")
+    said = mixpert("run", "--scheme", "float32", "--profile", "--json", "p.json", "s.py")
+    assert said.code == 0
+    assert said.out.count("\n") == 1
+    for word in ("a @ a", "float32", "800 × 800 × 800", "too small (1)"):
+        assert word in said.err
+    first, second = json.loads((tmp_path / "p.json").read_text())
+    assert first["schemes"] == {"float32": 1}
+    assert first["line"] == 4
+    assert second["reasons"] == {"too small": 1}
+
+
+def test_strict_turns_a_fallback_into_an_exit_code(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(PRODUCT.replace("arange(640000.0)", "arange(640000)"))
+    said = mixpert("run", "--strict", "--scheme", "float32", "s.py")
+    assert said.code == 0, said
+    (tmp_path / "s.py").write_text(PRODUCT.replace(" / 1e6", ".astype(int)"))
+    said = mixpert("run", "--strict", "--scheme", "float32", "s.py")
+    assert said.code == 1
+    assert said.one_clear_line().endswith("s.py:4: a @ a: ran native: integer dtype (1 call)")
+    assert mixpert("run", "--strict", "s.py").code == 0
+
+
+SILENT_ENDS = [
+    ("thread", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.3), f(a)))"
+     ".start()\n", 2),
+    ("fork", "import os, sys\nif os.fork() == 0:\n    f(a); sys.exit()\nos.wait()\n", 1),
+    ("hidden stderr", "import io, sys\nsys.stderr = io.StringIO()\n", 1),
+    ("other folder", "import os, tempfile\nos.chdir(tempfile.mkdtemp())\n", 1),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize(
+    ("text", "calls"), [row[1:] for row in SILENT_ENDS], ids=[row[0] for row in SILENT_ENDS]
+)
+def test_the_profile_is_the_programs_and_printed_once(
+    tmp_path: Path, mixpert: Mixpert, text: str, calls: int
+) -> None:
+    (tmp_path / "s.py").write_text(
+        f"import numpy as np\na = np.ones((8, 8))\ndef f(x):\n    return x @ x\nf(a)\n{text}"
+    )
+    said = mixpert("run", "--profile", "--json", "p.json", "s.py")
+    assert said.code == 0
+    assert said.err.count("x @ x") == 1
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == calls
+
+
+def test_an_unwritable_profile_is_found_before_the_program_runs(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "s.py").write_text("print('ran')\n")
+    said = mixpert("run", "--json", "no/where.json", "s.py")
+    assert said.code == 2
+    assert "no/where.json" in said.one_clear_line()
+    assert said.out == ""
+
+
+def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(
+        "import numpy as np, mixpert_py\n"
+        "a = np.random.default_rng(0).standard_normal((8, 300))\n"
+        "a[3] = 110 / 256 / 127  # second digits are large, one entry is the norm\n"
+        "a[3, 0] = 1\n"
+        "with mixpert_py.precision('int8x6', backend='reference'):\n    a @ a.T\n"
+    )
+    said = mixpert("run", "--profile", "--json", "p.json", "s.py")
+    assert "12 %" in said.err
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["outliers"] == 1 / 8
+
+
+def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "p.py").write_text(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "from threading import Thread\nimport numpy as np\n\n"
+        "pool = ThreadPoolExecutor(1)\npool.submit(int).result()\n\n"
+        "def work(depth):\n    time.sleep(0.1)\n    np.eye(2) @ np.eye(2)\n    if depth > 0:\n"
+        "        Thread(target=work, args=(depth - 1,)).start()\n"
+        "    elif depth == 0:\n        pool.submit(work, -1)\n\n"
+        "Thread(target=work, args=(2,)).start()\n"
+    )
+    assert mixpert("run", "--json", "p.json", "p.py").code == 0
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == 4
+
+
+def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "p.py").write_text(
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\nimport numpy as np\n\n"
+        "def work(i):\n    time.sleep(0.2)\n    product = np.eye(2) @ np.eye(2)\n"
+        "    print(f'{i} {product.sum()}\\n', end='')  # in one piece\n\n"
+        "pool = ThreadPoolExecutor(2)\nfor i in range(3):\n    pool.submit(work, i)\n"
+    )
+    said = mixpert("run", "--json", "p.json", "p.py")
+    assert (said.code, sorted(said.out.split())) == (0, ["0", "1", "2", *["2.0"] * 3])
+    (record,) = json.loads((tmp_path / "p.json").read_text())
+    assert record["calls"] == 3

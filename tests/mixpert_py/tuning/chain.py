@@ -1,0 +1,41 @@
+"""A program of two products, and a clock that is injected."""
+
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.launch import launcher
+from mixpert_py.plan import Plan
+from mixpert_py.runs.worker import SiteResult
+from mixpert_py.tuning.clock import Cost
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+CHAIN = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((300, 300))
+b = a @ a
+c = b.dot(a)
+"""
+
+
+def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
+    """An injected clock: float32 takes half of a native product's time."""
+    work = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+    return work / 2 if scheme == "float32" else float(work)
+
+
+def tuned(path: Path, budget: float, cost: Cost | None, existing: Plan | None = None) -> Tuned:
+    return tuned_program(
+        launcher.script(str(path)), Wish(Limits(Limit(budget))), existing=existing, cost=cost
+    )
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    path = tmp_path / "chain.py"
+    path.write_text(CHAIN)
+    return path

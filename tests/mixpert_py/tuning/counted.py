@@ -1,0 +1,72 @@
+"""A program that counts its runs, and what a tuning of it leaves."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.launch import launcher
+from mixpert_py.runs.worker import Result, SiteResult
+from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.tuning import Tuned
+from mixpert_py.tuning.wish import Wish
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+
+# Counts its runs, so that one that is made twice is seen: beside itself, for it runs in copies of
+# its working folder.
+PROGRAM = """\
+import os, numpy as np
+with open(os.path.join(os.path.dirname(__file__), "runs"), "a") as file:
+    file.write(".")
+rng = np.random.default_rng(0)
+a = rng.standard_normal((48, 48))
+b = a @ a
+c = b.dot(a)
+"""
+
+
+OPTIONS = ("--error", "1e-5", "--backend", "reference")
+
+
+MANY_RUNS = ("--search", "greedy")
+
+
+FILES = {"s.py", "s.mixpert.toml", "s.mixpert.trials.db", "runs", "temporary"}
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "s.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def runs(program: Path) -> int:
+    counted = program.with_name("runs")
+    return counted.stat().st_size if counted.exists() else 0
+
+
+def database(program: Path) -> Path:
+    return program.with_name("s.mixpert.trials.db")
+
+
+def table(program: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(database(program))) as connection:
+        return connection.execute(query).fetchall()
+
+
+def tuned(
+    trials: Trials, on_run: Callable[[str], None] = lambda purpose: None, budget: float = 1e-5
+) -> Tuned:
+    wish = Wish(Limits(Limit(budget)), backend="reference")
+    return tuned_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
+
+
+SITE = SiteResult(2, 0.1 + 0.2, [(3, 4, 5, 2)], {"native": 2}, {}, {"float64": 2}, {"int8x1": None})
+
+
+RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])

@@ -1,0 +1,258 @@
+"""The file that keeps runs: what comes back, what is refused, and what a file that fails costs."""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mixpert_py import plan
+from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.runs.run import Run
+from mixpert_py.tuning import trial_store
+from mixpert_py.tuning.trial_store import MOST_TUNINGS, SCHEMA, Store
+from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
+from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.tuning.counted import (
+    OPTIONS,
+    RESULT,
+    database,
+    runs,
+    table,
+    tuned,
+)
+from tests.mixpert_py.tuning.counted import program as program
+
+VALUES = {
+    "file": np.arange(6.0).reshape(2, 3),
+    "a/b \\ \udc80": np.float32([np.nan, -0.0, np.inf]),
+    "scalar": np.array(1 + 2j),
+    "empty": np.zeros((0, 3), np.int8),
+    "long": np.array([1], np.longdouble) / 3,
+}
+RUN = Run(RESULT, VALUES)
+
+
+def test_a_failed_trial_is_a_result_and_a_failed_native_run_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    trials = Trials(path)
+    trials.begin({})
+    trials.keep_failure("native run", {}, "it comes before any run that was made")
+    assert not path.exists()
+    trials.keep("native run", {}, RUN)
+    trials.keep_failure("native run", {}, "no memory")
+    trials.keep_failure(TRIAL, {"x": "int8x1"}, "no number: \udc80")
+    again = Trials(path, resume=True)
+    again.begin({})
+    assert again.take("native run", {}) is not None
+    assert again.take("native run", {}) is None
+    with pytest.raises(ProgramError, match="no number"):
+        again.take(TRIAL, {"x": "int8x1"})
+    assert again.take(TRIAL, {"x": "int8x1"}) is None
+
+
+def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    trials = Trials(path)
+    trials.begin({"arguments": ["\udcff"]})
+    trials.keep("native run", {}, RUN)
+    trials.keep(TRIAL, {"x": "int8x1", "a": "native"}, Run(RESULT, {}, 1e-7, "file"))
+    trials.keep(TRIAL, {"x": "int8x2"}, Run(RESULT, {}, float("inf")))
+    again = Trials(path, resume=True)
+    again.begin({"arguments": ["\udcff"]})
+    native = again.take("native run", {})
+    assert native is not None
+    assert native.result == RESULT
+    assert list(native.values) == list(VALUES)
+    for name, value in VALUES.items():
+        assert native.values[name].dtype == value.dtype
+        np.testing.assert_array_equal(native.values[name], value)
+    judged = again.take(TRIAL, {"a": "native", "x": "int8x1"})
+    assert judged == Run(RESULT, {}, 1e-7, "file")
+    assert again.take(TRIAL, {"x": "int8x2"}) == Run(RESULT, {}, float("inf"))
+
+
+def test_values_that_are_too_large_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mixpert_py.tuning.trials.MOST_BYTES", 100)
+    trials = Trials(tmp_path / "t.db")
+    trials.begin({})
+    trials.keep("native run", {}, Run(RESULT, {"x": np.zeros(13)}))
+    trials.keep("native run", {}, Run(RESULT, {"x": np.zeros(12)}))
+    again = Trials(tmp_path / "t.db", resume=True)
+    again.begin({})
+    taken = again.take("native run", {})
+    assert taken is not None
+    assert taken.values["x"].size == 12
+    assert again.take("native run", {}) is None
+
+
+def test_old_tunings_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    for number in range(MOST_TUNINGS + 5):
+        trials = Trials(path)
+        trials.begin({"finished": number})
+        trials.keep("native run", {}, Run(RESULT, {"x": np.full(9, number)}))
+        trials.end({"number": number}, finished=True)
+    for number in range(MOST_TUNINGS + 5):
+        trials = Trials(path)
+        trials.begin({"unfinished": number})
+        trials.keep("native run", {}, Run(RESULT, {"x": np.full(9, number)}))
+    with closing(sqlite3.connect(path)) as connection:
+        for name, count in (("tuning", 2), ("run", 2), ("content", 1)):
+            (found,) = connection.execute(f"SELECT count(*) FROM {name}").fetchone()
+            assert found == count * MOST_TUNINGS
+    assert latest(tmp_path / "t.mixpert.toml") == {"number": MOST_TUNINGS + 4}
+
+
+def test_where_trials_are_kept(tmp_path: Path) -> None:
+    assert beside(Path("a/mlp.mixpert.toml")) == Path("a/mlp.mixpert.trials.db")
+    assert beside(Path("plan")) == Path("plan.trials.db")
+    assert beside(Path("/dev/stdout")) is None
+    assert latest(tmp_path / "none.mixpert.toml") is None
+    assert latest(Path("/dev/stdout")) is None
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE tuning (mine)")
+
+
+def newer(path: Path) -> None:
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+
+
+def text(path: Path) -> None:
+    path.write_text("what the user wrote\n" * 99)
+
+
+def cut(path: Path) -> None:
+    Store(path).close()
+    os.truncate(path, 5000)
+
+
+@pytest.mark.parametrize("make", [foreign, newer, text, cut], ids=lambda make: make.__name__)
+def test_what_is_not_ours_is_refused_and_left(
+    make: Callable[[Path], None], program: Path, mixpert: Mixpert
+) -> None:
+    make(database(program))
+    before = database(program).read_bytes()
+    said = mixpert("tune", *OPTIONS, "s.py")
+    assert said.code == 2
+    assert "s.mixpert.trials.db: " in said.one_clear_line()
+    assert database(program).read_bytes() == before
+    assert runs(program) == 0
+    with pytest.raises(MixPertError, match=r"s\.mixpert\.trials\.db: "):
+        latest(program.with_name("s.mixpert.toml"))
+
+
+def test_an_empty_file_is_ours(program: Path) -> None:
+    database(program).touch()
+    assert latest(program.with_name("s.mixpert.toml")) is None
+    tuned(Trials(database(program)))
+    assert table(program, "SELECT count(*) FROM tuning") == [(1,)]
+
+
+FAILURES = [
+    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    sqlite3.OperationalError("database or disk is full"),
+    sqlite3.OperationalError("attempt to write a readonly database"),
+    sqlite3.DatabaseError("database disk image is malformed"),
+]
+
+
+@pytest.mark.parametrize("step", ["__init__", "begin", "add", "end"])
+@pytest.mark.parametrize("failure", FAILURES, ids=str)
+def test_a_file_that_fails_costs_one_line_and_no_run(
+    step: str, failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    trials = Trials(tmp_path / "t.db", say=said.append)
+    trials.begin({})
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(Store, step, fail)
+    trials.keep("native run", {}, RUN)
+    trials.keep("native run", {}, RUN)
+    trials.end({}, finished=True)
+    assert len(said) == 1
+    assert said[0] == f"{tmp_path / 't.db'}: runs are not kept from here on: {failure}"
+
+
+def test_a_full_disk_leaves_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    trials = Trials(tmp_path / "t.db", say=said.append)
+    trials.begin({})
+    trials.keep("native run", {}, RUN)
+    connect = sqlite3.connect
+
+    def small(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)  # type: ignore[call-overload]
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite's least: what is there already
+        return connection  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(trial_store.sqlite3, "connect", small)
+    noise = np.random.default_rng(0).random(10**5)
+    trials.keep("native run", {}, Run(RESULT, {"x": noise}))
+    assert said == [f"{tmp_path / 't.db'}: runs are not kept from here on: "
+                    "database or disk is full"]  # fmt: skip
+    monkeypatch.undo()
+    again = Trials(tmp_path / "t.db", resume=True)
+    again.begin({})
+    assert again.take("native run", {}) is not None
+    assert again.take("native run", {}) is None
+
+
+def test_a_place_that_cannot_be_written_costs_the_record_only(
+    program: Path, mixpert: Mixpert
+) -> None:
+    database(program).mkdir()
+    said = mixpert("tune", *OPTIONS, "s.py")
+    assert said.code == 0
+    assert "runs are not kept from here on: unable to open" in said.one_clear_line()
+    assert plan.load(program.with_name("s.mixpert.toml")).site
+
+
+def test_a_file_that_is_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    first = Trials(path)
+    first.begin({})
+    first.keep("native run", {}, RUN)
+    path.chmod(0o444)
+    if os.access(path, os.W_OK):
+        pytest.skip("root may write everything")
+    said: list[str] = []
+    trials = Trials(path, resume=True, say=said.append)
+    trials.begin({})
+    assert trials.take("native run", {}) is not None
+    trials.keep("native run", {}, RUN)
+    assert "readonly" in said[1]
+
+
+def test_damaged_contents_are_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    trials = Trials(path)
+    trials.begin({})
+    for _ in range(2):
+        trials.keep("native run", {}, RUN)
+    trials.keep(TRIAL, {}, Run(RESULT, {}, 1e-7, "file"))
+    with closing(sqlite3.connect(path)) as connection:
+        (npz,) = connection.execute("SELECT npz FROM content").fetchone()
+        middle = len(npz) // 2
+        damaged = npz[:middle] + bytes(9) + npz[middle + 9 :]
+        connection.execute("UPDATE content SET npz = ?", (damaged,))
+        connection.execute("UPDATE run SET result = '{' WHERE purpose = 'trial'")
+        connection.commit()
+    again = Trials(path, resume=True)
+    again.begin({})
+    assert again.take("native run", {}) is None
+    assert again.take(TRIAL, {}) is None

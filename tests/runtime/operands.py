@@ -1,0 +1,171 @@
+"""Operands of every kind that a product may meet, and what becomes of them."""
+
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from mixpert_py.runtime.dispatch import dot, dot_method, matmul
+from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.tracing.trace import Trace
+
+SITE = "m:f/matmul~aa#0"
+
+
+class Matrix:
+    """A user's class with a product of its own, on both sides."""
+
+    def __matmul__(self, other: object) -> str:
+        return "left"
+
+    def __rmatmul__(self, other: object) -> str:
+        return "right"
+
+    def dot(self, other: object, weight: object = None) -> tuple[str, object]:
+        return "dot", weight
+
+
+class Refuses:
+    """A class that NumPy may not touch, in a module without a name."""
+
+    __array_ufunc__ = None
+    __module__ = None  # type: ignore[assignment]
+
+
+class Ufunc:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return ufunc.__name__, len(inputs), sorted(kwargs)
+
+
+class Function:
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return func.__name__, len(args), sorted(kwargs)
+
+
+class Raises:
+    def __matmul__(self, other: object) -> None:
+        raise KeyError("from __matmul__")
+
+    def dot(self, other: object) -> None:
+        raise KeyError("from dot")
+
+
+class Tagged(np.ndarray[Any, Any]):
+    """A subclass without anything of its own."""
+
+
+def _operands() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+
+    def normal(*shape: int, dtype: Any = float) -> Any:
+        return rng.standard_normal(shape).astype(dtype)
+
+    square = normal(4, 4)
+    read_only = normal(4, 4)
+    read_only.flags.writeable = False
+    return {
+        "()": np.array(2.5),
+        "(4)": normal(4),
+        "(3)": normal(3),
+        "(4, 4)": square,
+        "(3, 4)": normal(3, 4),
+        "(4, 1)": normal(4, 1),
+        "(2, 4, 4)": normal(2, 4, 4),
+        "(5, 4, 4)": normal(5, 4, 4),
+        "(5, 1, 4, 3)": normal(5, 1, 4, 3),
+        "(0)": np.empty(0),
+        "(0, 4)": np.empty((0, 4)),
+        "(4, 0)": np.empty((4, 0)),
+        "(0, 0)": np.empty((0, 0)),
+        "(2, 0, 4)": np.empty((2, 0, 4)),
+        "float32": normal(4, 4, dtype=np.float32),
+        "float32 vector": normal(4, dtype=np.float32),
+        "float16": normal(4, 4, dtype=np.float16),
+        "longdouble": normal(4, 4, dtype=np.longdouble),
+        "complex": normal(4, 4) + 1j,
+        "int": rng.integers(-9, 9, (4, 4)),
+        "uint8": rng.integers(0, 9, (4, 4)).astype(np.uint8),
+        "bool": rng.integers(0, 2, (4, 4)) == 1,
+        "object": normal(4, 4).astype(object),
+        "swapped": square.astype(square.dtype.newbyteorder()),
+        "structured": np.zeros((4, 4), [("x", float)]),
+        "datetime": np.zeros((4, 4), "datetime64[s]"),
+        "string": np.full((4, 4), "a"),
+        "transposed": normal(4, 4).T,
+        "reversed": normal(4, 4)[::-1, ::-1],
+        "every other": normal(8, 8)[::2, ::2],
+        "stride 0": np.broadcast_to(normal(4), (4, 4)),
+        "read-only": read_only,
+        "NaN": np.where(np.eye(4) > 0, np.nan, square),
+        "Inf": np.where(np.eye(4) > 0, np.inf, square),
+        "matrix": np.matrix(normal(4, 4)),
+        "masked": np.ma.masked_less(normal(4, 4), 0),
+        "subclass": normal(4, 4).view(Tagged),
+        "csr": sparse.csr_array(np.eye(4)),
+        "csr matrix": sparse.csr_matrix(np.eye(4)),
+        "float": 2.0,
+        "float64 scalar": np.float64(2),
+        "list": [[1.0, 0.0, 0.0, 0.0]] * 4,
+        "None": None,
+        "str": "text",
+        "user's class": Matrix(),
+        "refuses": Refuses(),
+        "ufunc": Ufunc(),
+        "function": Function(),
+        "raises": Raises(),
+    }
+
+
+OPERANDS = _operands()
+
+
+Product = Callable[..., Any]
+
+
+SPELLINGS: dict[str, tuple[Product, Product]] = {
+    "@": (operator.matmul, matmul),
+    "np.matmul": (np.matmul, lambda *a, **k: matmul(*a, native=np.matmul, **k)),
+    "np.dot": (np.dot, lambda *a, **k: dot(*a, native=np.dot, **k)),
+    "x.dot": (lambda a, *b, **k: a.dot(*b, **k), dot_method),
+}
+
+
+def outcome(product: Product, *operands: Any) -> tuple[Any, list[str]]:
+    """What a product returned or raised, and the warnings it gave."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            result = product(*operands)
+        except Exception as error:
+            result = type(error), str(error)
+    return result, [str(warning.message) for warning in caught]
+
+
+def dense(x: Any) -> Any:
+    return x.toarray() if sparse.issparse(x) else x
+
+
+def same(result: Any, native: Any) -> bool:
+    if type(result) is not type(native):
+        return False
+    if isinstance(native, (np.ndarray, np.generic)) or sparse.issparse(native):
+        if (result.dtype, result.shape) != (native.dtype, native.shape):
+            return False
+        one, other = np.asarray(dense(result)), np.asarray(dense(native))
+        if one.dtype == object:
+            return all(same(x, y) for x, y in zip(one.flat, other.flat, strict=True))
+        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+    return bool(result == native or (result != result and native != native))
+
+
+def traced(a: Any, b: Any, scheme: str, backend: str | None = None, **given: Any) -> Any:
+    """The result of one product, the scheme that ran, and the reason if it was not `scheme`."""
+    trace = Trace()
+    with use(InForce(scheme=scheme, backend=backend, trace=trace)):
+        result = matmul(a, b, site=SITE, **given)
+    record = trace.sites[SITE]
+    assert record.calls == record.schemes.total() == 1
+    return result, *record.schemes, *(record.reasons or [None])
