@@ -120,11 +120,7 @@ def _operands() -> dict[str, Any]:
 
 
 OPERANDS = _operands()
-
-
 Product = Callable[..., Any]
-
-
 SPELLINGS: dict[str, tuple[Product, Product]] = {
     "@": (operator.matmul, matmul),
     "np.matmul": (np.matmul, lambda *a, **k: matmul(*a, native=np.matmul, **k)),

@@ -26,15 +26,12 @@ a = rng.standard_normal((48, 48))
 b = a @ a
 c = b.dot(a)
 """
-
-
 OPTIONS = ("--error", "1e-5", "--backend", "reference")
-
-
 MANY_RUNS = ("--search", "greedy")
-
-
 FILES = {"s.py", "s.mixpert.toml", "s.mixpert.trials.db", "runs", "temporary"}
+
+SITE = SiteResult(2, 0.1 + 0.2, [(3, 4, 5, 2)], {"native": 2}, {}, {"float64": 2}, {"int8x1": None})
+RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])
 
 
 @pytest.fixture
@@ -64,9 +61,3 @@ def tuned(
 ) -> Tuned:
     wish = Wish(Limits(Limit(budget)), backend="reference")
     return tuned_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
-
-
-SITE = SiteResult(2, 0.1 + 0.2, [(3, 4, 5, 2)], {"native": 2}, {}, {"float64": 2}, {"int8x1": None})
-
-
-RESULT = Result(1 / 3, {"s:f/matmul~0a#0": SITE}, {}, [])
