@@ -199,6 +199,7 @@ def tune(
                 tuned = None if prepared is None else tuning.tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
                 return _interrupted(trials.has_runs)
+        del prepared  # now, while nothing interrupts it, its warm processes end
         if tuned is None:
             click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
             if as_json:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py import config
+from mixpert_py import __main__, config
 from mixpert_py.interrupts import SIGNALS, Interrupt, held
 from mixpert_py.runs import process
 
@@ -18,6 +18,22 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
 def interrupt_me(number: int = signal.SIGINT) -> None:
     signal.raise_signal(signal.Signals(number))
+
+
+def test_one_that_comes_while_the_command_line_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Importing:
+        def find_spec(self, name: str, path: object, target: object = None) -> None:
+            if name == "mixpert_py.cli":
+                interrupt_me()
+
+    monkeypatch.delitem(sys.modules, "mixpert_py.cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Importing(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "mixpert: interrupted\n")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
