@@ -52,24 +52,25 @@ class Forked:
     def __init__(self, server: socket.socket, stdout: IO[bytes]) -> None:
         self.stdout: IO[bytes] | None = stdout
         self._server = server
-        self._code: int | None = None
-        self.pid = self._answer(PATIENCE)
+        self._code = bytearray(ANSWER)
+        self.pid = self._answer(bytearray(ANSWER), PATIENCE)
 
     def wait(self, timeout: float | None = None) -> int:
         """As in `process.Child`. Raises EOFError if the server is gone."""
-        if self._code is None:
-            try:
-                self._code = self._answer(timeout)
-            except TimeoutError:
-                raise subprocess.TimeoutExpired("", timeout or 0.0) from None
-        return self._code
+        try:
+            return self._answer(self._code, timeout)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired("", timeout or 0.0) from None
 
-    def _answer(self, timeout: float | None) -> int:
-        self._server.settimeout(timeout)
-        answer = self._server.recv(ANSWER)
-        if not answer:
-            raise EOFError
-        return int(answer)
+    def _answer(self, said: bytearray, timeout: float | None) -> int:
+        """The next answer, which is kept in `said`, zeros until then: of a result, Ctrl-C could
+        leave nothing, and the next one would be waited for in vain.
+        """
+        if not any(said):
+            self._server.settimeout(timeout)
+            if not self._server.recv_into(said):
+                raise EOFError
+        return int(said.rstrip(b"\0"))
 
 
 def _end(tuner: socket.socket, server: "subprocess.Popen[bytes]") -> None:
