@@ -155,14 +155,12 @@ def moving_saves(
     a large one is written to fresh memory on the host, and read.
     """
     m, k, n = shape
-    if not k:
-        return 0.0
     dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
     wide, products = is_wide(*dtypes), real_products(*dtypes)
     result = m * n * itemsize
     moved = (a.size + b.size) * itemsize + result  # all go as the result's type
     here = 2 * m * n * k * products / known.host * (2 if wide else 1)
-    if added and result >= FRESH:
+    if added and k and result >= FRESH:
         moved += result
         here += result / SUMMED
     there = moved / known.staging + known.latency

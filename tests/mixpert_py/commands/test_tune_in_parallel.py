@@ -25,8 +25,8 @@ from mixpert_py.tuning.wish import Wish
 from tests.every_check import some
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.runs.test_process import alive
-from tests.mixpert_py.runs.test_workers import FAULTS, PROGRAM, float32_is_faster
-from tests.mixpert_py.tuning.tuned_program import tuned_program
+from tests.mixpert_py.runs.test_workers import FAULTS, PROGRAM
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="reads processes from /proc")
 

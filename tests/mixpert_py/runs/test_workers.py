@@ -10,7 +10,6 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.runs import fork_server
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
@@ -19,7 +18,7 @@ from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.wish import Wish
 from tests.every_check import some
 from tests.mixpert_py.runs.test_process import alive
-from tests.mixpert_py.tuning.tuned_program import tuned_program
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="forks")
 
@@ -71,11 +70,6 @@ FAULTS = {
     "reads": ("input()", "ended with exit code 1"),
     "says a lot": ("raise ValueError('x' * 10_000_000)", "ended with exit code 1"),
 }
-
-
-def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
-    """An injected clock."""
-    return 1.0 if scheme == "float32" else 2.0
 
 
 @pytest.fixture(params=["forked", "new"])

@@ -1,4 +1,4 @@
-"""A program of two products, and a clock that is injected."""
+"""A program of two products, and a tuning of it."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.plan import Plan
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuning.clock import Cost
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.tuning import Tuned
@@ -20,12 +19,6 @@ a = rng.standard_normal((300, 300))
 b = a @ a
 c = b.dot(a)
 """
-
-
-def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
-    """An injected clock: float32 takes half of a native product's time."""
-    work = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
-    return work / 2 if scheme == "float32" else float(work)
 
 
 def tuned(path: Path, budget: float, cost: Cost | None, existing: Plan | None = None) -> Tuned:

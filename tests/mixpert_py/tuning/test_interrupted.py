@@ -16,14 +16,7 @@ from mixpert_py import plan
 from mixpert_py.tuning.trials import Trials, latest
 from tests.every_check import EVERY_CHECK
 from tests.mixpert_py.command import IMPORTABLE
-from tests.mixpert_py.tuning.counted import (
-    FILES,
-    MANY_RUNS,
-    OPTIONS,
-    runs,
-    table,
-    tuned,
-)
+from tests.mixpert_py.tuning.counted import FILES, MANY_RUNS, OPTIONS, runs, table, tuned
 from tests.mixpert_py.tuning.counted import program as program
 
 # Each of the processes that it forks is ready at once, and they keep their runs at the same time.

@@ -10,7 +10,6 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch import launcher
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuner.reason import Reason
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.trials import Trials
@@ -18,7 +17,7 @@ from mixpert_py.tuning.tuned_plan import criteria
 from mixpert_py.tuning.tuning import Tuned
 from mixpert_py.tuning.wish import Wish
 from tests.mixpert_py.command import Mixpert
-from tests.mixpert_py.tuning.tuned_program import tuned_program
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 # Two products that nothing joins: each shows in a value of its own.
 APART = """\
@@ -29,10 +28,6 @@ logits = a @ a
 loss = a.dot(a.T)
 """
 ALL = Limits(Limit(1e-4))
-
-
-def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
-    return 1.0 if scheme == "float32" else 2.0
 
 
 @pytest.fixture

@@ -17,14 +17,7 @@ from mixpert_py.tuning import trial_store
 from mixpert_py.tuning.trial_store import MOST_TUNINGS, SCHEMA, Store
 from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
 from tests.mixpert_py.command import Mixpert
-from tests.mixpert_py.tuning.counted import (
-    OPTIONS,
-    RESULT,
-    database,
-    runs,
-    table,
-    tuned,
-)
+from tests.mixpert_py.tuning.counted import OPTIONS, RESULT, database, runs, table, tuned
 from tests.mixpert_py.tuning.counted import program as program
 
 VALUES = {

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.tuning.trials import TRIAL, Trials, latest
-from tests.mixpert_py.tuning.counted import (
-    PROGRAM,
-    database,
-    runs,
-    table,
-    tuned,
-)
+from tests.mixpert_py.tuning.counted import PROGRAM, database, runs, table, tuned
 from tests.mixpert_py.tuning.counted import program as program
 
 

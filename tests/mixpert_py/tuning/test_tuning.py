@@ -21,9 +21,9 @@ from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.tuning import Tuned
 from mixpert_py.tuning.wish import Wish
 from tests.mixpert_py.command import ROOT
-from tests.mixpert_py.tuning.chain import CHAIN, float32_is_faster, tuned
+from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain
-from tests.mixpert_py.tuning.tuned_program import tuned_program
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 
 def float32_is_slower(site: str, trace: SiteResult, scheme: str) -> float:
