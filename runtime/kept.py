@@ -8,7 +8,7 @@ from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.call import PRECISION, Call, Wish, name_of
 from mixpert_py.runtime.cuda import foreign
 from mixpert_py.runtime.in_force import Choice, current
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.runtime.tracing.trace import Reason
 
 Side = Literal["left", "right"]
@@ -66,12 +66,9 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
     lent = foreign.lend(place, b, b)
     if isinstance(lent, Reason) or 0 in b.shape:
         return Kept(b, name, side)
-    from mixpert_py.runtime.cuda.product import pack_one, steps
+    from mixpert_py.runtime.cuda.product import pack_one
 
-    # `faithful` as for a product with a single row, or column: large ones would make do with less.
-    shape = lent.a.shape
-    left, right = (shape, (shape[-1], 1)) if side == "left" else ((1, shape[-2]), shape)
-    chosen = steps(name, None, left, right)
+    chosen = emulation_of(name)
     with lent.scope() if lent.scope is not None else nullcontext():
         packed = pack_one(lent.a, chosen, side)
     return Kept(b, name, side, None if isinstance(packed, Reason) else packed)

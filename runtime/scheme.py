@@ -50,7 +50,9 @@ class Scheme:
 
     error: Frobenius error on normal float32 data at K = 1024, as the reference backend makes it.
     promotion: stretch of K that floating-point slices are multiplied over before the partial sum
-    enters the FP32 accumulator; integer slices are promoted once per exponent block.
+    enters the FP32 accumulator; integer slices are promoted once per exponent block. deferred: only
+    the accumulator of weight 0 is promoted so; the other, whose weight makes small what tensor
+    cores cut off from it, is added to the total once, after all of K.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Scheme:
     terms: tuple[Term, ...]
     error: float
     promotion: int = 256
+    deferred: bool = False
 
     kind = "emulation"
 
@@ -137,10 +140,12 @@ class Scheme:
         sums = self.accumulators()
         pieces = math.ceil(k / block) * math.ceil(block / stretch)
         bounds = {}
-        for _, runs in sums:
+        for weight, runs in sums:
             additions = pieces if self.exact else len(runs) * math.ceil(k / chunk)
             for run in runs:
                 chain = 0 if self.exact else run.length * chunk
+                if self.deferred and weight < 0:
+                    chain = run.length * chunk * math.ceil(k / chunk)
                 # Two more: the cast to the result's type, and the addition of outliers.
                 count = chain + additions + len(sums) + self.fitted + 2
                 steps = count * (unit if self.exact else UNIT32)

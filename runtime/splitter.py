@@ -104,7 +104,9 @@ class FloatSlices:
     """Floating-point slices: each rounds what those before it left, times 2^step.
 
     Slice p has the value s_p · 2^(−step · p). scaled: every row of A (column of B) is first brought
-    to just below 2^15 by a power of two; that changes no digit and lets nothing leave the range.
+    to just below 2^`highest` by a power of two; that changes no digit and lets nothing leave the
+    range. span: a row of k whose smallest entry but zero is less than 2^-(span + ⌊log2 k⌋) times
+    its largest leaves the slices, which may not hold it; None: no row does for that reason.
     """
 
     element: Element
@@ -112,6 +114,8 @@ class FloatSlices:
     rounding: Literal["nearest", "zero"] = "nearest"
     step: int = 0
     scaled: bool = False
+    highest: int = 15
+    span: int | None = None
 
     @property
     def range(self) -> float:

@@ -129,6 +129,129 @@ def constant(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
     return xp.full((m, k), float(rng.uniform(1, 2))), xp.full((k, n), float(rng.uniform(1, 2)))
 
 
+def log_normal(width: float) -> Family:
+    """exp(width · randn) times normal numbers: prices, counts, concentrations."""
+
+    def family(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+        a, b = normal(rng, m, k, n)
+        return namespace(rng).exp(width * a), b
+
+    return family
+
+
+def softmax(sharpness: float) -> Family:
+    """Rows of softmax(sharpness · scores) times normal values: attention."""
+
+    def family(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+        scores, values = normal(rng, m, k, n)
+        weights = namespace(rng).exp(sharpness * scores)
+        return weights / weights.sum(axis=1, keepdims=True), values
+
+    return family
+
+
+def rbf_kernel(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """exp(−|x − y|² / 2ℓ²) of points in the unit cube, ℓ = 0.05, times normal numbers."""
+    points = rng.random((3, max(m, k)))
+    squares = sum((x[:m, None] - x[:k]) ** 2 for x in points)
+    return namespace(rng).exp(squares / (-2 * 0.05**2)), rng.standard_normal((k, n))
+
+
+def sparse(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """Log-normal numbers in 1 % of both operands, zeros elsewhere: TF-IDF."""
+    xp = namespace(rng)
+    a, b = (
+        (rng.random(shape) < 0.01) * xp.exp(rng.standard_normal(shape))
+        for shape in ((m, k), (k, n))
+    )
+    return a, b
+
+
+def states(orders: float) -> Family:
+    """(D G D⁻¹)(D P D), P a covariance, D in 10^±orders: a filter's states in mixed units."""
+
+    def family(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+        units = 10.0 ** rng.uniform(-orders, orders, max(m, k, n))
+        observed = rng.standard_normal((max(k, n), max(k, n, 1)))
+        covariance = observed[:k] @ observed[:n].T / max(k, n, 1)
+        step = rng.standard_normal((m, k))
+        return units[:m, None] * step / units[:k], units[:k, None] * covariance * units[:n]
+
+    return family
+
+
+def features(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """(X D)(D⁻¹ W), D in 10^±3: an unnormalised design matrix and its weights."""
+    a, b = normal(rng, m, k, n)
+    units = 10.0 ** rng.uniform(-3, 3, k)
+    return a * units, b / units[:, None]
+
+
+def graded(along: int) -> Family:
+    """Rows and columns of A, and columns of B, fall to 2^-50; the rows of B go to 2^along.
+
+    along = −50: what is small meets what is small; 50: all terms count alike.
+    """
+
+    def family(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+        xp = namespace(rng)
+        a, b = normal(rng, m, k, n)
+        i, p, j = (xp.arange(length) / max(length - 1, 1) for length in (m, k, n))
+        a *= 2.0 ** (-50 * i[:, None]) * 2.0 ** (-50 * p)
+        return a, b * 2.0 ** (along * p[:, None]) * 2.0 ** (-50 * j)
+
+    return family
+
+
+def arrow(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """The first row, the first column and the diagonal of both operands; zeros elsewhere."""
+    return _masked(rng, m, k, n, lambda i, j: (i == j) | (i == 0) | (j == 0))
+
+
+def banded(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """The diagonal and four beside it on either side, of both operands; zeros elsewhere."""
+    return _masked(rng, m, k, n, lambda i, j: abs(i - j) <= 4)
+
+
+def low_rank(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """Both operands of rank 8."""
+    (left, a), (b, right) = normal(rng, m, 8, k), normal(rng, k, 8, n)
+    return left @ a, b @ right
+
+
+def subnormal_rich(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """Two thirds of A and one third of B are subnormal; what they meet is mostly near 2^60."""
+    a, b = normal(rng, m, k, n)
+    tiny = rng.random((k, n)) < 0.5
+    return a * 2.0**-126, namespace(rng).where(tiny, b * 2.0**-126, b * 2.0**60)
+
+
+def permuted(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """A normal matrix times a permutation: at most one 1 in every row and column, the rest 0."""
+    order = rng.random(max(k, n)).argsort()[:n]
+    ones = order == namespace(rng).arange(k)[:, None]
+    return rng.standard_normal((m, k)), ones.astype(np.float64)
+
+
+def huge_entry(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """One entry 2^127, which meets zeros in every other column; all others are near 2^-20."""
+    a, b = (x * 2.0**-20 for x in normal(rng, m, k, n))
+    if m and k:
+        row, column = int(rng.integers(0, m)), int(rng.integers(0, k))
+        a[row, column] = 2.0**127
+        b[column, 1::2] = 0
+    return a, b
+
+
+def _masked(
+    rng: Source, m: int, k: int, n: int, kept: Callable[[Array, Array], Array]
+) -> tuple[Array, Array]:
+    """Normal numbers at the places (i, j) that are kept, zeros elsewhere."""
+    i, p, j = (namespace(rng).arange(length) for length in (m, k, n))
+    a, b = normal(rng, m, k, n)
+    return a * kept(i[:, None], p), b * kept(p[:, None], j)
+
+
 FAMILIES: dict[str, Family] = {
     "normal": normal,
     "uniform [0, 1)": uniform_positive,
@@ -148,4 +271,27 @@ FAMILIES: dict[str, Family] = {
     "integers": integers,
     "ties": ties,
     "constant": constant,
+}
+
+# Operands that people have, on which the default is held to the vendor's product.
+EVERYDAY: dict[str, Family] = {
+    "log-normal 1": log_normal(1),
+    "log-normal 2": log_normal(2),
+    "spread 0.5": spread(0.5),
+    "spread 2": spread(2),
+    "softmax 1": softmax(1),
+    "softmax 4": softmax(4),
+    "RBF kernel": rbf_kernel,
+    "sparse 1 %": sparse,
+    "states 1e±1": states(1),
+    "states 1e±3": states(3),
+    "features 1e±3": features,
+    "graded": graded(-50),
+    "graded against": graded(50),
+    "arrow": arrow,
+    "low-rank": low_rank,
+    "banded": banded,
+    "subnormal-rich": subnormal_rich,
+    "permuted": permuted,
+    "huge entry": huge_entry,
 }

@@ -24,11 +24,8 @@ class Judgement:
     grade: str
 
     def record(self) -> dict[str, Any]:
-        """As JSON holds it, which knows no infinity: that is a word there."""
-        return {
-            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in asdict(self).items()
-        }
+        """As JSON holds it."""
+        return in_json(asdict(self))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,9 +49,9 @@ def judge(exact: Exact, value: Array) -> Judgement:
     """A product (m, n), float32 or float64, against the same in float64."""
     own = wide(value)
     error, size = abs(own - exact.product), abs(exact.product)
-    norm = _norm(size)
+    whole = norm(size)
     return Judgement(
-        _norm(error) / norm if norm else (math.inf if error.any() else 0.0),
+        norm(error) / whole if whole else (math.inf if error.any() else 0.0),
         largest(error),
         largest(_ratio(error, size + abs(own))),
         float(_ratio(error, size).mean()) if error.size else 0.0,
@@ -77,12 +74,21 @@ def grades(exact: Exact, value: Array) -> str:
     earned = {
         "A": bool((error <= limit * exact.absolute).all()),
         "B": bool((error <= limit * rows[:, None] * columns).all()),
-        "C": _norm(error) <= limit * _norm(a) * _norm(b),
+        "C": norm(error) <= limit * norm(a) * norm(b),
     }
     return "".join(grade for grade, holds in earned.items() if holds)
 
 
-def _norm(x: Array) -> float:
+def in_json(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures as JSON holds them, which knows no infinity: that is a word there."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in figures.items()
+    }
+
+
+def norm(x: Array) -> float:
+    """The Frobenius norm of a float64 array whose squares neither overflow nor underflow."""
     return math.sqrt(float((x * x).sum()))
 
 

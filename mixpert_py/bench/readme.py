@@ -24,6 +24,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "papers": papers.part,
     "host": lambda docs: host.part(),
     "targets": lambda docs: gemm.targets_part(),
+    "families": lambda docs: gemm.families_part(),
     "model": lambda docs: predictions.part(),
     "soak": lambda docs: soak.part(),
     "scaling": lambda docs: scaling.part(),

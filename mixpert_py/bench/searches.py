@@ -27,7 +27,7 @@ BUDGETS = (-7.5, -2.0)  # decimal exponents that trials draw theirs from
 # Where every plan is run as well.
 ENUMERATED = ("cholesky", "mlp")
 OPERATORS = 4
-LEVELS = ("native", "int8x8", "int8x6", "int8x3", "int8x1")
+LEVELS = ("native", "int8x10", "int8x6", "int8x3", "int8x1")
 LOOSE = 1.0  # the budget of what is measured once for all
 
 

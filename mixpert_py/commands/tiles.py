@@ -67,14 +67,13 @@ def explained(
     Raises PlanError for an unknown scheme, DeviceError for a device without kernels.
     """
     from mixpert_py.errors import PlanError
-    from mixpert_py.runtime.cuda.product import steps
     from mixpert_py.runtime.cuda.tile import candidates, cut
     from mixpert_py.runtime.model import prediction, tile_choice
-    from mixpert_py.runtime.schemes import get
+    from mixpert_py.runtime.schemes import emulation_of, get
 
     if get(name).kind != "emulation" and name != "faithful":
         raise PlanError(f"scheme {name!r} is no emulation: it has no kernel of ours")
-    scheme = steps(name, None, (m, k), (k, n))
+    scheme = emulation_of(name)
     whole = prediction.product(times, scheme, m, k, n, batch, wide=wide)
     depth = prediction.depth_of(scheme, k)
     wanted = tile_choice.Wanted(scheme, m, n, batch, depth, wide)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.call import is_wide, real_products
 from mixpert_py.runtime.cuda.break_even import figures
-from mixpert_py.runtime.cuda.product import steps
 from mixpert_py.runtime.model import prediction
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.schemes import emulation_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class DeviceCost:
         a, b = (m, k), (k, n)
         if not figures(self.device).faster(scheme, a, b, wide, 0, products):
             return native
-        emulation = steps(scheme, None, a, b)
+        emulation = emulation_of(scheme)
         made = prediction.product(self.times, emulation, m, k, n, products, wide=wide).seconds
         if products == 1:
             return made

@@ -1,14 +1,13 @@
 """A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
 
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it (a trace, a certificate, a guarantee, whether operands suit a scheme) reads it
-back.
+know something of it (a trace, a certificate, a guarantee) reads it back.
 """
 
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,6 @@ from mixpert_py.runtime.scheme import Scheme
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
-Settle = Callable[[Scheme, float, float], Scheme]
 
 # (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
 # GEMM has added to c cannot be taken back when the kernel after it does not compile.
@@ -39,8 +37,8 @@ class Kernels:
     """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
-    complex arrays are taken apart and put together. needs: see `workspace.needs`. crests: see
-    `packing.crest`. tiny: see `tiny.multiply_tiny`.
+    complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
+    `tiny.multiply_tiny`. left_out: see `packing.left_out`.
     """
 
     xp: Any
@@ -51,20 +49,16 @@ class Kernels:
     small: Callable[..., tuple[Packed, Packed] | None]
     complex: Way
     needs: Callable[..., int]
-    crests: Callable[..., Callable[[], tuple[float, float]]]
     tiny: Callable[..., None]
+    left_out: Callable[..., Callable[[], float]]
 
 
 class WorkspaceError(Exception):
     """A product needs more memory than it may take, and cannot be made in smaller parts."""
 
 
-class SettledError(Exception):
-    """What is known now of the operands asks for another scheme."""
-
-    def __init__(self, scheme: Scheme) -> None:
-        super().__init__(scheme.name)
-        self.scheme = scheme
+class SpreadError(Exception):
+    """Too many rows left the slices: multiplied one by one, they would take too long."""
 
 
 class Product(NamedTuple):
@@ -91,12 +85,12 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.cuda.tiny import multiply_tiny
     from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
-    from mixpert_py.runtime.packing.crest import crests
+    from mixpert_py.runtime.packing.left_out import left_out
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
     ours = pack, pack_one, gemm, repair, multiply_if_small
-    return Kernels(cupy, *ours, way, needs, crests, multiply_tiny)
+    return Kernels(cupy, *ours, way, needs, multiply_tiny, left_out)
 
 
 def multiply(
@@ -112,8 +106,7 @@ def multiply(
     rule: OutlierRule = "loss",
     measure: bool = False,
     limit: int | None = None,
-    settle: Settle | None = None,
-    ahead: bool = False,
+    share: float = 1.0,
 ) -> Product:
     """C = A·B as the scheme computes it, on the current device and stream.
 
@@ -125,10 +118,9 @@ def multiply(
     Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
     where a kernel does not compile.
 
-    settle: told the mean squares of the crest factors of A's rows and B's columns, see `crest`, it
-    gives the scheme again, or another: then SettledError is raised, and c is as it was. This waits
-    for the device, while operands are packed; or, `ahead`, while it multiplies, into out too, but
-    not into c.
+    share: of A's rows, or B's columns, that may leave the slices. If it is less than 1 the host
+    waits until operands are packed, while the device multiplies, and SpreadError is raised where
+    more do; c is as it was then, but not out.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -153,8 +145,7 @@ def multiply(
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
     addend = addend or ALONE
-    ahead = ahead and not addend.in_place
-    step = _Step(kernels, scheme, rule, measure, stream, used, addend, limit, settle, ahead)
+    step = _Step(kernels, scheme, rule, measure, stream, used, addend, limit, share)
     made: tuple[Packed | None, Packed | None, bool] = None, None, False
     if result.size and k == 0:
         result.fill(0)
@@ -190,7 +181,7 @@ class _Step(NamedTuple):
 
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
     addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it. limit: as in `multiply`, of what is taken at a time. settle, ahead: as there.
+    is in it. limit: as in `multiply`, of what is taken at a time. share: as there.
     """
 
     kernels: Kernels
@@ -201,8 +192,7 @@ class _Step(NamedTuple):
     used: list[Any] | None
     addend: Addend
     limit: int | None
-    settle: Settle | None
-    ahead: bool
+    share: float
 
     def make(
         self,
@@ -268,11 +258,7 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend, _, settle, ahead = self
-        look: Callable[[], None] | None = None
-        if settle is not None:
-            told = kernels.crests(by_rows(a), by_columns(b))
-            look = partial(_require, scheme, settle, told)
+        kernels, scheme, rule, measure, stream, used, addend, _, share = self
         given = {"rule": rule, "measure": measure, "stream": stream}
         if left is None and right is None:
             x, y = by_rows(a), by_columns(b)
@@ -288,9 +274,9 @@ class _Step(NamedTuple):
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
-        if look is not None and not ahead:
-            look()
-            look = None
+        told = kernels.left_out(left, right) if share < 1.0 else None
+        if told is not None and addend.in_place and told() > share:
+            raise SpreadError
         if used is not None:
             used.append((left, right, None if addend.in_place else addend.c))
         for rows, columns, out, other in _launches(left, right, c, addend.c, batch):
@@ -300,20 +286,13 @@ class _Step(NamedTuple):
             )
             if used is not None and work is not None:
                 used.append(work)
-            if look is not None:
-                look()
-                look = None
+            if told is not None and told() > share:
+                raise SpreadError
+            told = None
             kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
         return left, right, addend.c is not None
-
-
-def _require(scheme: Scheme, settle: Settle, told: Callable[[], tuple[float, float]]) -> None:
-    """Wait for what is told; raise SettledError where that asks for another scheme."""
-    found = settle(scheme, *told())
-    if found is not scheme:
-        raise SettledError(found)
 
 
 def _launches(

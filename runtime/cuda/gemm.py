@@ -177,9 +177,17 @@ def constants(
         ("IN_REGISTERS", _in_registers(scheme)),
         ("GROUPED", int(is_grouped(scheme))),
         ("PROMOTE", int(tile.promote)),
+        ("DEFERRED", _steps_deferred(scheme)),  # on Hopper; 0: nothing is
         ("INTERVAL", interval if tile.promote else 2),  # in half steps
         ("WIDE", int(wide)),
     )
+
+
+def _steps_deferred(scheme: Scheme) -> int:
+    """Steps after which the accumulator of weight 0 is promoted, where the other waits."""
+    if not scheme.deferred:
+        return 0
+    return max(1, scheme.promotion * ITEMSIZES[scheme.element.name] // STEP)
 
 
 def _in_registers(scheme: Scheme) -> int:

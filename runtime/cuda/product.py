@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,26 +14,24 @@ from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import tiny
-from mixpert_py.runtime.cuda.backend import Kernels, Product, SettledError, WorkspaceError
+from mixpert_py.runtime.cuda.backend import Kernels, Product, SpreadError, WorkspaceError
 from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.faithful import choose, depends, settle
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.wide_range import WIDE_RANGE
 from mixpert_py.runtime.tracing.trace import Reason
 
 T = TypeVar("T")
 
+# Multiplications from which `faithful` asks how many rows have left the slices, and the share that
+# may: these are multiplied one by one, at a fifth of the speed of the native product. The device
+# multiplies meanwhile, and the host waits until operands are packed.
+ASKS = 1 << 36
+SHARE = 1 / 256
+
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
-# Multiplications from which `faithful` looks at its operands first. To wait for that takes 30 µs on
-# one machine, and 130 on another: 6 % of such a product at most.
-LOOKS = 1 << 38
-# Where K is so long that rows ruled by a few entries lose more in three slices than an FP32 product
-# does, or leave them and are multiplied by themselves, it looks at smaller products too. The device
-# multiplies meanwhile, and does not wait; where that was in vain, it has taken a fifth of a native
-# product's time.
-LONG, LOOKS_AT_LONG = 3000, 1 << 35
 
 # (device, scheme) → what was said when it did not compile: asking again would take as long.
 _refused: dict[tuple[int, str], str] = {}
@@ -63,8 +61,8 @@ def make(
     b are real, have two dimensions or more, and nothing is empty. traced: the share of outliers can
     be asked for; a guarantee and a certificate wait for the device. limit: bytes that may be
     taken of the device by packed operands, and while they are multiplied, see `workspace`. known:
-    what `name` stands for, where the caller knows. Else large products of `faithful` wait until
-    the device has looked at the operands, but in the capture of a graph, where nothing can wait.
+    the emulation that `name` stands for, where it is not the usual one. Large products of
+    `faithful`, outside graphs, wait until it is known whether the slices hold the operands.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -74,9 +72,7 @@ def make(
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if name == "float64":
         return attempt(a, name, lambda: Made(_in_float64(kernels.xp, a, b, out), name))
-    if ready is not None:
-        known = ready.scheme
-    scheme = known or steps(name, block, rows.shape, columns.shape)
+    scheme = known or (emulation_of(name, block) if ready is None else ready.scheme)
     if is_complex(a, b):
 
         def real_product(x: Any, y: Any) -> Made | Reason:
@@ -88,7 +84,6 @@ def make(
                 certificate=certificate,
                 traced=traced,
                 limit=limit,
-                known=known,
             )
 
         where = None if out is None else as_matrices(out, a, b)
@@ -108,11 +103,11 @@ def make(
         found = attempt(a, scheme.name, lambda: componentwise(kernels.xp, rows, columns, name))
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
-        scheme = known = found
-        name, rule = found.name, "none"
+        scheme, name = found, found.name
+        rule = "none" if found.exact else "loss"
 
-    unsettled = known is None and name == "faithful" and depends(scheme) and looks(rows, columns)
-    settled: Scheme | None = None
+    asks = name == "faithful" and multiplications(rows, columns) >= ASKS
+    share = SHARE if asks and ready is None and not _captures(kernels.xp) else 1.0
 
     def multiplied(addend: Addend | None) -> Product | Reason:
         return attempt(
@@ -130,8 +125,7 @@ def make(
                 rule=rule,
                 measure=certificate,
                 limit=limit,
-                settle=settle if unsettled and not _captures(kernels.xp) else None,
-                ahead=multiplications(rows, columns) < LOOKS,
+                share=share,
             ),
         )
 
@@ -139,9 +133,9 @@ def make(
         product = multiplied(addend)
         if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
             product = multiplied(None)
-    except SettledError as error:
-        settled = error.scheme
-    if settled is not None:  # not in the handler, which holds what was packed
+    except SpreadError:
+        product = Reason.SPREAD
+    if product is Reason.SPREAD and scheme is not WIDE_RANGE:  # what was packed is free again
         return make(
             *(a, b, name, block),
             out=out,
@@ -149,7 +143,7 @@ def make(
             certificate=certificate,
             traced=traced,
             limit=limit,
-            known=settled,
+            known=WIDE_RANGE,
         )
     if isinstance(product, Reason):
         return product
@@ -189,44 +183,9 @@ def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
     return attempt(x, scheme.name, packed)
 
 
-def settled(name: str, a: Any, b: Any, shapes: tuple[Any, Any] | None = None) -> Scheme | None:
-    """What `faithful` is for two real matrices, or stacks of them, of the current device: as `make`
-    would find, whatever their size. None of other schemes and arrays. Waits for the device.
-
-    shapes: of the operands that these are parts of.
-    """
-    if (
-        name != "faithful"
-        or is_complex(a, b)
-        or min(a.ndim, b.ndim) < 2
-        or 0 in (*a.shape, *b.shape)
-    ):
-        return None
-    scheme = steps(name, None, *(shapes or (a.shape, b.shape)))
-    if not depends(scheme):
-        return scheme
-    told = cuda_backend.cuda_kernels().crests(by_rows(matrices(a)), by_columns(matrices(b)))
-    return settle(scheme, *told())
-
-
-def looks(a: Any, b: Any) -> bool:
-    """Whether a product of these matrices, or stacks of them, is large enough for a look."""
-    return multiplications(a, b) >= (LOOKS_AT_LONG if a.shape[-1] > LONG else LOOKS)
-
-
 def multiplications(a: Any, b: Any) -> int:
     """Of a product of these matrices, or stacks of them."""
     return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
-
-
-@lru_cache(maxsize=4096)
-def steps(name: str, block: int | None, a: tuple[int, ...], b: tuple[int, ...]) -> Scheme:
-    """The emulation that a scheme's name stands for, where operands have these shapes."""
-    entry = get(name)
-    if isinstance(entry, Scheme):
-        return entry.with_block(block)
-    nothing = np.float32(0)  # `choose` goes by shapes alone
-    return choose(np.broadcast_to(nothing, a), np.broadcast_to(nothing, b), "cublas")
 
 
 def attempt(x: Any, name: str, work: Callable[[], T]) -> T | Reason:

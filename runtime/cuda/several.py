@@ -83,8 +83,6 @@ def _divided(
     value = xp.empty((a.shape[0], b.shape[1]), dtype) if out is None or is_apart else out
     shares = [slice(at * height, (at + 1) * height) for at in range(len(numbers) - 1)]
     shares.append(slice(len(shares) * height, None))
-    # Once for all: a device that waits for it keeps the next one waiting.
-    asked = {**asked, "known": product.settled(name, a, b)}
     lefts, right = [_dense(xp, a[rows]) for rows in shares], _dense(xp, b)
     here = xp.cuda.get_current_stream()
     begin = here.record()

@@ -5,7 +5,6 @@ What CuPy raises passes through: ImportError where cuBLAS is missing, its OutOfM
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | N
     if lent.a.dtype not in TYPES or lent.b.dtype not in TYPES:
         return {}
     with nullcontext() if lent.scope is None else lent.scope():
-        return _errors(*sampled(lent.a, lent.b), (lent.a.shape, lent.b.shape), schemes)
+        return _errors(*sampled(lent.a, lent.b), schemes)
 
 
 def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | None:
@@ -51,16 +50,14 @@ def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | No
         return None
     import cupy
 
-    return _errors(cupy.asarray(some), cupy.asarray(others), (a.shape, b.shape), schemes)
+    return _errors(cupy.asarray(some), cupy.asarray(others), schemes)
 
 
-def _errors(
-    a: Any, b: Any, whole: tuple[Any, Any], schemes: Sequence[str]
-) -> dict[str, float] | None:
-    """Of a · b. whole: the shapes of what these were sampled from, by which `faithful` goes."""
+def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
+    """Of a · b."""
     import cupy
 
-    from mixpert_py.runtime.cuda.product import attempt, make, settled
+    from mixpert_py.runtime.cuda.product import make
 
     exact = cupy.matmul(widened(a), widened(b)).get()
     errors = {}
@@ -70,8 +67,7 @@ def _errors(
             if get(scheme).kind in ("native", "cast"):
                 result = emulate(a.get(), b.get(), scheme)
             else:
-                known = attempt(a, scheme, partial(settled, scheme, a, b, whole))
-                made = known if isinstance(known, Reason) else make(a, b, scheme, known=known)
+                made = make(a, b, scheme)
                 if isinstance(made, Reason):
                     return None
                 result = made.value.get()

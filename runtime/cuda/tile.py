@@ -140,8 +140,8 @@ def _values(scheme: Scheme, promote: bool, wide: bool, family: Family) -> int:
     """Values held for each element of a tile: accumulators, and totals beside them.
 
     Totals of integers are as wide as the result. On Hopper floating-point accumulators are promoted
-    one after the other, so that one is enough; the portable kernel promotes blocks of half a step a
-    fragment at a time, and needs none for a whole tile.
+    one after the other, so that one is enough, unless one is deferred; the portable kernel promotes
+    blocks of half a step a fragment at a time, and needs none for a whole tile.
     """
     groups = len(scheme.accumulators())
     if not promote:
@@ -149,4 +149,4 @@ def _values(scheme: Scheme, promote: bool, wide: bool, family: Family) -> int:
     total = 2 if wide and scheme.exact else 1
     if family is PORTABLE:
         return 2 * total + 1 if is_grouped(scheme) else groups + 2 * total
-    return 1 + total if not scheme.exact else groups + total
+    return 1 + total + scheme.deferred if not scheme.exact else groups + total

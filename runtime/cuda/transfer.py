@@ -27,11 +27,11 @@ from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.cuda.parts import two
 from mixpert_py.runtime.cuda.product import Ready
 from mixpert_py.runtime.cuda.staging import Sum, write
-from mixpert_py.runtime.faithful import settled
 from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason
 
 
@@ -149,9 +149,7 @@ def _by_panels(
     limit: int | None,
 ) -> Made | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
-    scheme = device_product.steps(name, block, a.shape, b.shape)
-    if name == "faithful":  # here, since to ask the device would be to wait for every panel
-        scheme = settled(scheme, a, b)
+    scheme = emulation_of(name, block)
     how = _How(xp, name, scheme, busy, limit, current().constant if limit is None else "")
     if addend is not None and addend.in_place:
         with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):

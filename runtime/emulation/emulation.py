@@ -8,8 +8,7 @@ from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.call import PRECISION, Array, Made, Native, is_wide, result_shape
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason
 
 if TYPE_CHECKING:
@@ -128,21 +127,20 @@ def _reference(
 
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
         return made if isinstance(made, Reason) else made.into(_shaped(made.value, a, b))
-    scheme = _steps(name, block, rows, columns)
+    scheme = emulation_of(name, block)
     if guarantee is not None:
         found = componentwise(np, rows, columns, name)
         if found is None:
             return Reason.SPREAD
         scheme, name = found, found.name
-    rule: OutlierRule = "loss" if guarantee is None else "none"
+    rule: OutlierRule = "none" if guarantee is not None and scheme.exact else "loss"
     stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     rows = np.broadcast_to(rows, stack + rows.shape[-2:])
     columns = np.broadcast_to(columns, stack + columns.shape[-2:])
     value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
     outliers, certificates = 0.0, []
     for index in np.ndindex(*stack):
-        one = _settled(name, scheme, rows[index], columns[index])
-        product = multiply(rows[index], columns[index], one, rule=rule, like=like)
+        product = multiply(rows[index], columns[index], scheme, rule=rule, like=like)
         value[index] = product.value
         outliers += product.outliers.fraction
         certificates.append(product.certificate)
@@ -161,18 +159,3 @@ def _shaped(value: Array, a: Array, b: Array) -> Any:
         return value  # not a view: it owns its memory, as NumPy's does
     result = value.reshape(shape)
     return result if result.ndim else result[()]
-
-
-def _steps(name: str, block: int | None, rows: Array, columns: Array) -> Scheme:
-    """The emulation that a scheme's name stands for here, as far as shapes say."""
-    from mixpert_py.runtime.faithful import choose
-
-    entry = get(name)
-    return entry.with_block(block) if isinstance(entry, Scheme) else choose(rows, columns)
-
-
-def _settled(name: str, scheme: Scheme, a: Array, b: Array) -> Scheme:
-    """For two matrices."""
-    from mixpert_py.runtime.faithful import settled
-
-    return settled(scheme, a, b) if name == "faithful" else scheme

@@ -12,8 +12,6 @@ from mixpert_py.runtime.emulation.packed import (
 )
 from mixpert_py.runtime.splitter import Element, FloatSlices
 
-SCALED_TO = 15  # rows of a scaled splitter lie below 2^15: in FP16's range, and high in it
-
 
 def split(
     x: Array, splitter: FloatSlices, chunk: int, block: int, *, reverse: bool = False
@@ -22,7 +20,7 @@ def split(
 
     Each slice is exact to half (rounding to nearest) or one unit of its last place, subnormals
     included: 2^-25 for FP16. Rows with NaN or Inf are split as zeros; so are rows beyond the
-    element's range, which are outliers.
+    element's range, or whose entries span more than the splitter allows, which are outliers.
     """
     rows, k = x.shape
     chunks = block // chunk
@@ -36,13 +34,15 @@ def split(
         largest = np.abs(rest).max(axis=1)
         nonfinite[panel] = ~np.isfinite(largest)
         outlier[panel, 0] = np.isfinite(largest) & (largest > splitter.range)
+        if splitter.span is not None:
+            outlier[panel, 0] |= np.isfinite(largest) & spans_more(x[panel], splitter.span)
         left_out = nonfinite[panel] | outlier[panel, 0]
         rest[left_out] = largest[left_out] = 0
         highest = np.frexp(largest)[1].astype(np.int32)
         if splitter.scaled:
-            exponents[panel, 0] = highest - SCALED_TO
-            times_power_of_two(rest, SCALED_TO - highest[:, None])
-            highest[:] = SCALED_TO
+            exponents[panel, 0] = highest - splitter.highest
+            times_power_of_two(rest, splitter.highest - highest[:, None])
+            highest[:] = splitter.highest
         norms[0, panel] = _norms(rest, highest)
         for p in range(splitter.count):
             piece = _rounded(rest, splitter)
@@ -62,6 +62,22 @@ def split(
         outlier,
         nonfinite,
     )
+
+
+def spans_more(x: Array, span: int) -> Array:
+    """Rows of x (rows, k) whose finite entries differ by more than span + ⌊log2 k⌋ powers of two.
+
+    By the exponents' fields, a subnormal number counting as the smallest of them: what differs by
+    a power of two less may count as well.
+    """
+    tiny = np.finfo(x.dtype).smallest_subnormal
+    size = np.abs(x)
+    floor = np.where(size < np.finfo(x.dtype).smallest_normal, tiny, size)
+    largest = np.frexp(np.where(np.isfinite(size), size, 0).max(axis=1, initial=0))[1]
+    smallest = np.frexp(np.where(size > 0, floor, np.inf).min(axis=1, initial=np.inf))
+    limit = span + x.shape[1].bit_length() - 1
+    more: Array = np.isfinite(smallest[0]) & (largest - smallest[1] >= limit)
+    return more
 
 
 def _rounded(x: Array, splitter: FloatSlices) -> Array:

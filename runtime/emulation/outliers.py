@@ -1,7 +1,7 @@
 """Rows and tiles whose entries differ too much in size for one exponent: they leave the slices.
 
-They are multiplied by `fp16x3` instead, whose slices have exponents of their own, and added in a
-fixed order: A's outliers times all of B, then what remains of A times B's outliers.
+They are multiplied in the result's own precision, and added in a fixed order: A's outliers times
+all of B, then what remains of A times B's outliers.
 """
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
 from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined
+from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost
 from mixpert_py.runtime.emulation import digits, float_slices
 from mixpert_py.runtime.emulation.engine import execute
 from mixpert_py.runtime.emulation.instruction_chain import execute_like
@@ -13,8 +14,7 @@ from mixpert_py.runtime.emulation.outliers import OutlierRule, Outliers, kept_pa
 from mixpert_py.runtime.emulation.packed import Array, Packed
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import IntegerAccumulation
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import Digits
 
 
@@ -97,12 +97,12 @@ def _product(
     m, n = (np.arange(length) for length in value.shape)
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
-        added = _half_precision(part, b, like)
+        added = _chain(part, b)
         value[rows] += added.value
         bound = joined(bound, rows, n, added.certificate)
     if right.outlier.any():
         part, columns = outlier_part(b.T, right.outlier, block)
-        added = _half_precision(kept_part(a, left.outlier, block), part.T, like)
+        added = _chain(kept_part(a, left.outlier, block), part.T)
         value[:, columns] += added.value
         bound = joined(bound, m, columns, added.certificate)
     flagged = Outliers.count(left.outlier, right.outlier)
@@ -130,5 +130,20 @@ def _slice_products(
     return execute_like(how, scheme, k, left, right, dtype)
 
 
-def _half_precision(a: Array, b: Array, like: Accumulations | None) -> Product:
-    return _product(a, b, FP16X3, *pack(a, b, FP16X3, "none"), like)
+def _chain(a: Array, b: Array) -> Product:
+    """A·B by the result's own precision, in any order of its sums: what left the slices."""
+    unit = UNIT32 if a.dtype.itemsize == 4 else UNIT64
+    k = a.shape[1]
+    with np.errstate(all="ignore"):
+        bound = nothing_lost(a.shape[0], b.shape[1])
+        bound.left[:, 0], bound.right[0] = k * unit * _norms(a), _norms(b.T)
+        return Product(a @ b, "native", 1, Outliers(0, 0, 0.0), bound)
+
+
+def _norms(x: Array) -> Array:
+    """2-norms of rows (rows, k) in float64, without overflow or underflow of squares."""
+    x = x.astype(np.float64)
+    largest = np.abs(x).max(axis=1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    norms: Array = np.linalg.norm(x / largest, axis=1) * largest[:, 0]
+    return norms

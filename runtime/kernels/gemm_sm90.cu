@@ -15,6 +15,9 @@
 // (exponent blocks, or more K than INT32 holds) each is added into C in memory.
 // PROMOTE 1: sums are added into registers every INTERVAL half steps, which is a block of integers,
 // so that nothing but C leaves the chip. The consumers take turns: one multiplies, one promotes.
+// DEFERRED > 0: of two accumulators only the one of weight 0 is promoted, every so many steps, while
+// the other's products are under way. The other, whose weight makes what is cut off from it small, is
+// added once, in the end.
 // GROUPED 1: units are powers of two, shared by 16 rows of A and by 8 columns of B.
 
 #include "problem.cuh"
@@ -39,6 +42,9 @@
 #endif
 #ifndef GROUPED
 #define GROUPED 0
+#endif
+#ifndef DEFERRED
+#define DEFERRED 0
 #endif
 #ifndef WIDE
 #define WIDE 0
@@ -213,6 +219,10 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
         } while (begin < work.end);
     }
 }
+
+#elif DEFERRED
+
+#include "deferred.cuh"
 
 #else
 

@@ -34,7 +34,7 @@ class Tellings(NamedTuple):
 
 def seen_bytes(side: Side, blocks: int) -> int:
     """That a block is sent, in all, of what blocks see."""
-    of_row = (4 if side.memory == "float32" else 8) + 4 * side.fitted + 4 * (side.sums > 0)
+    of_row = (4 if side.memory == "float32" else 8) + 4 * side.fineness + 4 * (side.sums > 0)
     return blocks * PANEL * of_row
 
 
@@ -45,7 +45,7 @@ def lost_bytes(side: Side, blocks: int) -> int:
 
 def tellings(side: Side, threads: int, blocks: int) -> Tellings:
     """For blocks of so many threads, and clusters of so many blocks."""
-    BLOCKS, SUMS, FITTED, BITS = blocks, side.sums, side.fitted, facts(side).bits
+    BLOCKS, SUMS, FINENESS, BITS = blocks, side.sums, side.fineness, facts(side).bits
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, ALL = PARTS * APART, blocks * PANEL
     highest, finest, strongest = folds(side)
@@ -53,7 +53,7 @@ def tellings(side: Side, threads: int, blocks: int) -> Tellings:
     def put_together(top_of, fine_of, power_of, own, group):
         first = np.int32(APART * OF_WARP * group + own)
         top_of[first] = highest(top_of, first, APART, OF_WARP)
-        if FITTED:
+        if FINENESS:
             fine_of[first] = finest(fine_of, first, APART, OF_WARP)
         if SUMS > 0:
             power_of[first] = strongest(power_of, first, APART, OF_WARP)
@@ -66,7 +66,7 @@ def tellings(side: Side, threads: int, blocks: int) -> Tellings:
                 top = highest(top_of, own, APART * OF_WARP, GROUPS)
                 for block in range(BLOCKS):
                     send(tops, mine, top, np.int32(block), boxes, SEEN)
-            if FITTED and task == 1:
+            if FINENESS and task == 1:
                 fine = finest(fine_of, own, APART * OF_WARP, GROUPS)
                 for block in range(BLOCKS):
                     send(fines, mine, fine, np.int32(block), boxes, SEEN)
@@ -78,7 +78,7 @@ def tellings(side: Side, threads: int, blocks: int) -> Tellings:
     def told(tops, fines, powers, own):
         top = BITS(highest(tops, own, PANEL, BLOCKS))
         fine = np.int32(0)
-        if FITTED:
+        if FINENESS:
             fine = finest(fines, own, PANEL, BLOCKS)
         power = np.float32(0)
         if SUMS > 0:

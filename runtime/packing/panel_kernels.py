@@ -53,7 +53,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
     WIDE_SHARED, BITS_SHARED, SUMS = it.in_shared, it.bits_in_shared, it.sums
-    COUNT, FITTED = side.slices, side.fitted
+    COUNT, FINENESS = side.slices, side.fineness
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
@@ -68,7 +68,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     ):  # fmt: skip
         # Of what the groups of threads have found.
         top_of[APART * group + own] = top
-        if FITTED:
+        if FINENESS:
             fine_of[APART * group + own] = fine
         if SUMS > 0:
             sums[APART * group + own] = power
@@ -77,7 +77,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
             for other in range(1, GROUPS):
                 size = top_of[APART * other + own]
                 top = BITS(size if size > top else top)
-                if FITTED:
+                if FINENESS:
                     fine = np.int32(max(fine, fine_of[APART * other + own]))
                 if SUMS > 0:
                     power += sums[APART * other + own]

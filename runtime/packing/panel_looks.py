@@ -20,6 +20,7 @@ from mixpert_py.runtime.packing.row_digits import (
     row_coarse,
     row_fineness,
 )
+from mixpert_py.runtime.packing.row_floats import finest_of
 from mixpert_py.runtime.packing.side import Side
 
 
@@ -62,12 +63,13 @@ def seeing(side: Side, held: bool) -> Seeing:
     HOLDS = held
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
+    SPANS, finest_entry = side.span >= 0, finest_of(side)
     bits_of = bits32 if side.memory == "float32" else bits64
     coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
 
     def clear(either, most, power):
         for i in range(QUAD):
-            either[i] = BITS(0)
+            either[i] = BITS(MAGNITUDE if SPANS else 0)
             most[i] = BITS(0)
             power[i] = np.float32(0)
 
@@ -76,8 +78,11 @@ def seeing(side: Side, held: bool) -> Seeing:
             for j in range(ITEM):
                 value = values[QUAD * j + i]
                 bits = bits_of(value)
-                either[i] = BITS(either[i] | bits)
                 size = BITS(bits & MAGNITUDE)
+                if SPANS:  # the smallest but zero
+                    either[i] = BITS(size if 0 < size < either[i] else either[i])
+                else:
+                    either[i] = BITS(either[i] | bits)
                 most[i] = BITS(size if size > most[i] else most[i])
                 if SUMS > 0:
                     power[i] = fused(np.float32(value), np.float32(value), power[i])
@@ -99,6 +104,9 @@ def seeing(side: Side, held: bool) -> Seeing:
                     closely |= np.int32(1 << i)
                     fine = fines[slot + i] if before else 0
                 fines[slot + i] = fine
+            if SPANS:
+                fine = finest_entry(either[i])
+                fines[slot + i] = np.int32(max(fine, fines[slot + i])) if before else fine
         if FITTED and closely != 0:
             for i in range(QUAD):
                 if (closely >> i) & 1:
@@ -146,6 +154,7 @@ def looks(side: Side, threads: int) -> Looks:
     """For blocks of so many threads."""
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
+    SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     bits_of = bits32 if side.memory == "float32" else bits64
     fetch, coarse, fineness = quad_fetch(), row_coarse(side), row_fineness(side)
@@ -174,7 +183,7 @@ def looks(side: Side, threads: int) -> Looks:
         for task in range(group, 3, GROUPS):
             if task == 0:
                 tops[place] = highest(top_of, own, APART, parts)
-            if FITTED and task == 1:
+            if FINENESS and task == 1:
                 fines[place] = finest(fine_of, own, APART, parts)
             if SUMS > 0 and task == 2:
                 powers[place] = strongest(power_of, own, APART, parts)
@@ -186,7 +195,7 @@ def looks(side: Side, threads: int) -> Looks:
         for run in range(group, runs, GROUPS):
             size = tops[first + run * PANEL]
             top = BITS(size if size > top else top)
-            if FITTED:
+            if FINENESS:
                 fine = np.int32(max(fine, fines[first + run * PANEL]))
             if SUMS > 0:
                 power += powers[first + run * PANEL]
@@ -202,6 +211,7 @@ def looks(side: Side, threads: int) -> Looks:
             for part in range(PARTS):
                 either = BITS(0)
                 most = BITS(0)
+                least = BITS(MAGNITUDE)
                 its = np.float32(0)
                 begin = np.int32(run * length * threads + part * ITEM)
                 end = np.int32(min((run + 1) * length * threads, k))
@@ -212,9 +222,13 @@ def looks(side: Side, threads: int) -> Looks:
                         either = BITS(either | bits)
                         size = BITS(bits & MAGNITUDE)
                         most = BITS(size if size > most else most)
+                        if SPANS:
+                            least = BITS(size if 0 < size < least else least)
                         if SUMS > 0:
                             its = fused(np.float32(value), np.float32(value), its)
                 top = BITS(most if most > top else top)
+                if SPANS:
+                    fine = np.int32(max(fine, finest_entry(least)))
                 if FITTED:
                     close = np.int32(TOO_FINE)
                     if coarse(either, most):

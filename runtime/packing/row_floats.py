@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.emulation.float_slices import SCALED_TO
 from mixpert_py.runtime.packing.float_items import element_bits, to_element
 from mixpert_py.runtime.packing.intrinsics import (
     device,
@@ -37,6 +36,44 @@ def words_of(side: Side) -> int:
     return side.slices * 2 * side.size
 
 
+def finest_of(side: Side) -> Any:
+    """The device function for how fine a row is whose smallest entry but zero has these bits: the
+    more the smaller it is, and 0 if there is none, or none that is finite. Floats of 64 bits go by
+    their upper half.
+    """
+    SINGLE, NONE = side.memory == "float32", facts(side).magnitude
+    INFINITE = 0x7F800000 if SINGLE else 0x7FF00000
+
+    def fineness(least):
+        if least == NONE:
+            return np.int32(0)
+        upper = np.int64(least) if SINGLE else np.int64(least >> np.uint64(32))
+        return np.int32(max(INFINITE - upper, 0))
+
+    return device(fineness)
+
+
+def spans_more(side: Side) -> Any:
+    """The device function for whether a row of k entries, its largest finite and its finest as
+    `finest_of` has it, spans more powers of two than the splitter holds. All subnormal numbers
+    count as the smallest of them.
+    """
+    SINGLE, SPAN = side.memory == "float32", side.span
+    FRACTION, BIAS, LOWEST = (23, 126, -148) if SINGLE else (20, 1022, -1073)
+    INFINITE = 0x7F800000 if SINGLE else 0x7FF00000
+
+    def spans(largest, fine, k):
+        if fine == 0:
+            return False
+        _, highest = math.frexp(largest)
+        field = (INFINITE - fine) >> FRACTION
+        lowest = field - BIAS if field > 0 else LOWEST
+        _, length = math.frexp(np.float64(k))
+        return highest - lowest >= SPAN + length - 1
+
+    return device(spans)
+
+
 def float_units(side: Side) -> Any:
     """The device function for a row's scale word, the power of two that it is multiplied by, as two
     factors, two numbers that only digits need, its flag, and whether the row is plain: the first
@@ -51,12 +88,13 @@ def float_units(side: Side) -> Any:
     float_of = float32_of if single else float64_of
     kind: Any = np.float32 if single else np.float64
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
+    SCALED_TO, SPAN, spans = side.highest, side.span, spans_more(side)
 
     def units(top, fine, power, k):
         flag = 0
         if top >= INFINITE:
             flag = NONFINITE
-        elif top > LIMIT:
+        elif top > LIMIT or (SPAN >= 0 and spans(np.float64(float_of(top)), fine, k)):
             flag = OUTLIER
         exponent = SCALED_TO
         if SCALED:

@@ -33,6 +33,7 @@ from mixpert_py.runtime.packing.row_digits import (
     row_coarse,
     row_fineness,
 )
+from mixpert_py.runtime.packing.row_floats import finest_of
 from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
 from mixpert_py.runtime.packing.side import Side
 
@@ -88,10 +89,12 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     HELD, COUNT, LOSS = items * ITEM, side.slices, side.loss
     ROOM, FACTORS, LEFT = threads // 8, threads // 2, max(SUMS, 1) * threads
     TURN_LOG = (threads * HELD).bit_length() - 1
-    FITTED, AGAIN, ALONE = side.fitted, again, alone
+    FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
+    AGAIN, ALONE = again, alone
     bits_of = bits32 if side.memory == "float32" else bits64
     fetch, coarse, fineness = row_fetch(items), row_coarse(side), row_fineness(side)
     units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
+    finest = finest_of(side)
     SIZE, WORDS = side.size, words_made(side)
 
     def rows_of(
@@ -135,6 +138,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
 
         top = BITS(0)
         either = BITS(0)
+        least = BITS(MAGNITUDE)
         fine = np.int32(0)
         power = np.float32(0)
         if present:
@@ -146,6 +150,8 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     either = BITS(either | bits)
                     size = BITS(bits & MAGNITUDE)
                     top = BITS(size if size > top else top)
+                    if SPANS:
+                        least = BITS(size if 0 < size < least else least)
                     if SUMS > 0:
                         power += np.float32(values[j]) * np.float32(values[j])
             if FITTED:
@@ -156,8 +162,10 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                         rest = np.int32(min(k - position, ITEM))
                         its = np.int32(fineness(x, start + position, 1, rest))
                         fine = np.int32(max(fine, its))
+            if SPANS:
+                fine = finest(least)
         tops[slot] = top
-        if FITTED:
+        if FINENESS:
             fines[slot] = fine
         if SUMS > 0:
             powers[slot] = power
@@ -166,12 +174,12 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
             for other in range(lane + few, share, few):
                 size = tops[slot - lane + other]
                 top = BITS(size if size > top else top)
-                if FITTED:
+                if FINENESS:
                     fine = np.int32(max(fine, fines[slot - lane + other]))
                 if SUMS > 0:
                     power += powers[slot - lane + other]
             tops[slot] = top
-            if FITTED:
+            if FINENESS:
                 fines[slot] = fine
             if SUMS > 0:
                 powers[slot] = power
@@ -181,7 +189,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
             for other in range(1, few):
                 size = tops[slot + other]
                 top = BITS(size if size > top else top)
-                if FITTED:
+                if FINENESS:
                     fine = np.int32(max(fine, fines[slot + other]))
                 if SUMS > 0:
                     power += powers[slot + other]

@@ -40,6 +40,13 @@ class Side(NamedTuple):
     step: int = 0
     scaled: bool = False
     range: float = math.inf
+    highest: int = 15
+    span: int = -1  # none
+
+    @property
+    def fineness(self) -> bool:
+        """Whether a row's finest entry, or lowest bit, decides about it beside its largest."""
+        return self.fitted or self.span >= 0
 
     @property
     def sums(self) -> int:
@@ -96,4 +103,6 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
         step=splitter.step,
         scaled=splitter.scaled,
         range=splitter.range,
+        highest=splitter.highest,
+        span=-1 if splitter.span is None else splitter.span,
     )

@@ -48,6 +48,7 @@ from mixpert_py.runtime.packing.layout import (
     NONFINITE,
     OUTLIER,
 )
+from mixpert_py.runtime.packing.row_floats import finest_of, spans_more
 from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
@@ -127,6 +128,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     COUNT, GROUP, SHIFT = side.slices, side.group, side.shift
     DIGITS = side.kind == "digits"
     FITTED, SCALED, THRESHOLD, RANGE = side.fitted, side.scaled, side.threshold, side.range
+    SPAN, SCALED_TO = side.span, side.highest
     BITS_HELD = side.held  # by two digits of bare powers of two
     LOSSY = DIGITS and side.rule == "loss"
     RATIO_RULE = DIGITS and side.rule == "ratio"
@@ -156,6 +158,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
     fetch = strip_fetch(HELD)
+    finest_entry, is_wide = finest_of(side), spans_more(side)
     inf = math.inf
 
     def strip(
@@ -223,6 +226,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
 
                 top = BITS(0)
                 bottom = INFINITE
+                least = MAGNITUDE
                 lowest = np.int32(-NONE)
                 bare = FITTED  # whether two digits may hold what this thread has seen
                 if live:
@@ -234,6 +238,8 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                             top = BITS(size if size > top else top)
                             if RATIO_RULE:
                                 bottom = BITS(size if size < bottom else bottom)
+                            if SPAN >= 0:
+                                least = BITS(size if 0 < size < least else least)
                         if bare:
                             for j in range(HELD):
                                 size = BITS(bits_of(values[j]) & MAGNITUDE)
@@ -288,11 +294,18 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 else:
                     finest = 0
 
+                too_wide = False
+                if SPAN >= 0:
+                    fine = np.float64(finest_entry(least))
+                    fine = np.int32(highest(scratch, partials, fine, slot, place, lanes, strand))
+                    too_wide = own < inf and is_wide(own, fine, k)
+
                 if own == inf:
                     found = NONFINITE_CODE
-                elif not DIGITS and own > RANGE:
+                elif not DIGITS and (own > RANGE or too_wide):
                     found = max(found, OUTLIER_CODE)
-                alive = live and own <= RANGE and own < inf and largest > 0.0 and not out
+                stays = own <= RANGE and own < inf and not too_wide
+                alive = live and stays and largest > 0.0 and not out
                 exponent = 0
                 significand = 256
                 if 0.0 < largest < inf:
@@ -306,8 +319,8 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                     shift = SHIFT - exponent
                     low = -15
                 else:
-                    shift = 15 - exponent if SCALED else 0
-                    low = -23 if SCALED else -8 - exponent
+                    shift = SCALED_TO - exponent if SCALED else 0
+                    low = -8 - SCALED_TO if SCALED else -8 - exponent
                 if place == 0 and present and t < blocks:
                     scale = ((exponent + low) << 9) | significand
                     scales[(batch * blocks + t) * rows + row] = scale
@@ -315,7 +328,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 one, two = WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
                 worth = WIDE(significand) * WIDE(2.0**-8)
                 ratio = WIDE(256) / WIDE(significand)
-                level = 15 if SCALED else exponent
+                level = SCALED_TO if SCALED else exponent
 
                 for i in range(ALL):
                     parts[i] = 0.0

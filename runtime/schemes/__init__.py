@@ -46,8 +46,7 @@ LADDERS: dict[str, tuple[Rung, ...]] = {
     "int8": (
         ("native",),
         ("faithful",),
-        ("int8x10",),
-        ("int8x8",),
+        ("int8x10",),  # for float64: of float32, faithful is as accurate and faster
         ("int8x6",),
         ("int8x3",),
         ("int8x1",),
@@ -64,6 +63,14 @@ def get(name: str) -> Entry:
     except KeyError:
         known = ", ".join(SCHEMES)
         raise PlanError(f"unknown scheme {name!r}; known: {known}") from None
+
+
+def emulation_of(name: str, block: int | None = None) -> Scheme:
+    """The emulation that a scheme's name stands for: the scheme, with that block length, or the
+    one that `faithful` is. Raises PlanError as `get` and `Scheme.with_block` do.
+    """
+    entry = get(name)
+    return entry.with_block(block) if isinstance(entry, Scheme) else fp16x3.FP16X3
 
 
 def schemes() -> tuple[str, ...]:

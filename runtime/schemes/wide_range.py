@@ -21,6 +21,13 @@ def descending(order: int, count: int) -> tuple[Term, ...]:
     )
 
 
+# `faithful` where many rows reach below what `fp16x3` holds. Products of entries 2^-65 of their
+# row's and column's largest are still normal numbers of FP32's accumulators.
+WIDEST = FloatSlices(BF16, 3, scaled=True, span=55)
+WIDE_RANGE = Scheme(
+    "faithful-wide", BF16, WIDEST, WIDEST, descending(2, 3), error=1.4e-7, promotion=64
+)
+
 SCHEMES = (
     Scheme("bf16x9", BF16, BF16_SLICES, BF16_SLICES, descending(4, 3), error=1.4e-7, promotion=64),
     Scheme("bf16x6", BF16, BF16_SLICES, BF16_SLICES, descending(2, 3), error=1.4e-7, promotion=64),

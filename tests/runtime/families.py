@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mixpert_py.bench.families import FAMILIES, Family, crowded, normal
+from mixpert_py.bench.families import EVERYDAY, FAMILIES, Family, crowded, normal
 
 Array = npt.NDArray[Any]
 
-__all__ = ["FAMILIES", "Array", "Family", "crowded", "normal"]
+__all__ = ["EVERYDAY", "FAMILIES", "Array", "Family", "crowded", "normal"]

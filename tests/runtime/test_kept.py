@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import Kept, pack
+from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.cuda.fake import FakeGpu, ndarray
 
@@ -82,7 +82,7 @@ def test_the_scheme_in_force_is_packed_for() -> None:
 def test_faithful_is_packed_for_any_number_of_rows(gpu: FakeGpu) -> None:
     a, b = normal(1200, 8), normal(8, 1200, seed=1)
     handle = pack(b)
-    assert handle.packed.scheme == device_product.steps("faithful", None, (1, 8), b.shape)
+    assert handle.packed.scheme == emulation_of("faithful")
     matmul(a, handle)
     matmul(a[:3], handle, backend="cuda")
     assert gpu.launches[-1] == (1, 3, 1200)

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from mixpert_py.bench import machine
+from mixpert_py.bench.contract import LARGEST, ROUNDINGS
 from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import tables as gemm_tables
+from mixpert_py.bench.gemm.families import rows_of, worst
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.gemm.target import Record
@@ -12,6 +14,15 @@ from mixpert_py.bench.gemm.target import Record
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}
 MADE = (
     "Measured by `mixpert bench gemm --save`, put here by `mixpert bench readme --into README.md`."
+)
+WORST = "worst of all families over cuBLAS FP32"
+FLOOR = f"{ROUNDINGS:g} u ‖√((A∘A)(B∘B))‖F / ‖C‖F, u = 2^-24, where that is more"
+JUDGED = (
+    "‖E‖F / ‖C‖F against FP64, and in brackets the largest |E| / (|A||B|) in u = 2^-24: each the "
+    "worst of {draws} draws of operands. Terms: how many count in a sum, (Σ|ab|)² / Σ(ab)², the "
+    f"median of all. Floor: {ROUNDINGS:g} u ‖√((A∘A)(B∘B))‖F / ‖C‖F, about what rounding the "
+    "operands to 22 bits leaves. Allowed is cuBLAS FP32's error on the same operands, or where "
+    f"that is more the floor, and of the largest {LARGEST:g} u."
 )
 
 
@@ -24,7 +35,13 @@ def kept(suite: str, folder: Path = machine.RESULTS) -> Record | None:
 def sizes_part(docs: str) -> str | None:
     """Speeds over sizes and their pictures, of the kept result. docs: the pictures' folder."""
     found = kept("sizes")
-    return sizes_markdown(found, docs) if found else None
+    return sizes_markdown(found, docs) if found and sizes(found["sections"]) else None
+
+
+def families_part() -> str | None:
+    """The default beside the vendor's FP32 product on every family, of the kept result."""
+    found = kept("sizes")
+    return families_markdown(found) if found and rows_of(found["sections"]) else None
 
 
 def targets_part() -> str | None:
@@ -36,7 +53,7 @@ def targets_part() -> str | None:
 def draw(folder: Path) -> None:
     """The pictures of the kept result, into a folder."""
     found = kept("sizes")
-    if found:
+    if found and sizes(found["sections"]):
         pictures.draw(found["sections"], found["machine"]["device"], folder)
 
 
@@ -53,8 +70,18 @@ def sizes_markdown(found: Record, docs: str) -> str:
         said += (
             "; relative Frobenius error on normal data; the grades held on every family of operands"
         )
+        if rows_of(sections):
+            said += f"; the worst error of all families over that of cuBLAS FP32, or over {FLOOR}"
     where = machine_text(found["machine"])
     return f"{shown}\n{speed_table(sections)}\n\n{said}. {where}\n{MADE}\n"
+
+
+def families_markdown(found: Record) -> str:
+    """A row a family, what its columns mean, and where they were measured."""
+    rows = rows_of(found["sections"])
+    draws = max(row["draws"] for row in rows)
+    table = gemm_tables.markdown(*gemm_tables.families(rows))
+    return f"{table}\n\n{JUDGED.format(draws=draws)} {machine_text(found['machine'])}\n"
 
 
 def targets_markdown(found: Record) -> str:
@@ -65,8 +92,8 @@ def targets_markdown(found: Record) -> str:
 
 
 def speed_table(sections: Sections) -> str:
-    """Contenders by sizes; where errors were judged, that at the largest size up to 8192, and the
-    grades.
+    """Contenders by sizes; where errors were judged, that at the largest size up to 8192, the
+    grades, and where families were judged beside the vendor, the worst of them.
     """
     found = sizes(sections)
     middle = max((size for size in found if size <= 8192), default=max(found))
@@ -85,6 +112,11 @@ def speed_table(sections: Sections) -> str:
         for row in rows:
             error = errors.get(row[0])
             row += [f"{error:.1e}" if error else "–", held.get(row[0], "–") or "–"]
+        if rows_of(sections):
+            columns.append(WORST)
+            over = worst(sections)
+            for row in rows:
+                row.append(gemm_tables.times(over.get(row[0])))
     return gemm_tables.markdown(columns, rows)
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import click
 
 from mixpert_py.bench import machine
-from mixpert_py.bench.families import FAMILIES
+from mixpert_py.bench.gemm import families, targets, vendor
 from mixpert_py.bench.gemm import sizes as gemm
 from mixpert_py.bench.gemm import tables as gemm_tables
-from mixpert_py.bench.gemm import targets, vendor
 from mixpert_py.bench.gemm.result import Result
 from mixpert_py.bench.gemm.sizes import Section, Shape
 from mixpert_py.errors import PlanError
@@ -36,7 +35,7 @@ def check(wish: Wish) -> None:
         get(name)
     for word, names, known in (
         ("mode", wish.modes, vendor.MODES),
-        ("family", wish.families, FAMILIES),
+        ("family", wish.families, gemm.KNOWN),
     ):
         for name in names:
             if name not in known:
@@ -77,14 +76,19 @@ def chosen(bench: gemm.Bench, wish: Wish) -> Mapping[str, Section]:
     if wish.suite == "targets":
         return targets.sections(bench)
     shapes = wish.shapes or tuple((n, n, n) for n in gemm.SIZES)
-    return gemm.sections(bench, shapes, wish.families or tuple(FAMILIES), wish.error_size)
+    names = wish.families or tuple(gemm.KNOWN)
+    size = wish.error_size
+    return {
+        **gemm.sections(bench, shapes, names, size),
+        **families.sections(bench, names, size),
+    }
 
 
 def show(suite: str, sections: Mapping[str, list[dict[str, object]]]) -> None:
     """Print the tables of a suite."""
     rows = {
         kind: [row for name, found in sections.items() if name.startswith(kind) for row in found]
-        for kind in ("speed", "accuracy")
+        for kind in ("speed", "accuracy", "families")
     }
     if suite == "targets":
         rows = {"targets": [row for found in sections.values() for row in found]}
@@ -95,3 +99,5 @@ def show(suite: str, sections: Mapping[str, list[dict[str, object]]]) -> None:
         return
     gemm_tables.show(gemm_tables.SPEED, gemm_tables.speed_rows(rows["speed"]))
     gemm_tables.show(gemm_tables.ACCURACY, gemm_tables.accuracy_rows(rows["accuracy"]))
+    if rows["families"]:
+        gemm_tables.show(*gemm_tables.families(rows["families"]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, Numbers, narrow
 from mixpert_py.bench.device_clock import ratio, timing
-from mixpert_py.bench.families import FAMILIES
+from mixpert_py.bench.families import EVERYDAY, FAMILIES, Family
 from mixpert_py.bench.gemm import ours, vendor
 from mixpert_py.bench.gemm.contender import Contender, calls
 from mixpert_py.bench.gemm.target import Record
@@ -26,6 +26,7 @@ SCHEMES = (
 )
 BASE = vendor.FP32.name
 ERROR_SIZE = 2048
+KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,11 @@ class Bench:
     contenders: Mapping[str, Contender]
     rounds: int
 
-    def operands(self, m: int, k: int, n: int, family: str = "normal") -> tuple[Array, Array]:
-        """Fresh float32 operands of a family; the seed depends on the shape alone."""
-        a, b = FAMILIES[family](Numbers(self.xp, m + k + n), m, k, n)
+    def operands(
+        self, m: int, k: int, n: int, family: str = "normal", draw: int = 0
+    ) -> tuple[Array, Array]:
+        """Fresh float32 operands of a family; the seed depends on the shape and the draw alone."""
+        a, b = KNOWN[family](Numbers(self.xp, m + k + n + (draw << 32)), m, k, n)
         return narrow(a, np.float32), narrow(b, np.float32)
 
     def stacks(self, count: int, m: int, k: int, n: int) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """Results of `mixpert bench gemm` as tables, for a terminal and for the README."""
 
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ Record = dict[str, Any]
 Rows = list[list[str]]
 
 WIDE = 200
+DEFAULT = "faithful"
 TARGETS = ("what", "at", "measured", "target", "")
 SPEED = ("", "m × k × n", "ms", "quartiles", "packing", "kernel", "TFLOP/s", "× FP32", "host, µs")
 ACCURACY = ("", "data", "m × k × n", "Frobenius", "max", "max-relative", "mred", "grade")
@@ -72,6 +74,44 @@ def accuracy_rows(rows: Iterable[Record]) -> Rows:
     ]
 
 
+def families(rows: Iterable[Record]) -> tuple[list[str], Rows]:
+    """Columns and a row for every family: errors of the vendor and of schemes over all draws, as
+    ‖E‖F / ‖C‖F (and the largest |E| / (|A||B|) in u), and how many times what it may be the
+    default's is, in both measures.
+    """
+    by_family: dict[tuple[str, str], dict[str, Record]] = {}
+    for row in rows:
+        by_family.setdefault((row["family"], _shape(row)), {})[row["name"]] = row
+    names = list(dict.fromkeys(name for found in by_family.values() for name in found))
+    table = []
+    for (family, shape), found in by_family.items():
+        known = next((row for row in found.values() if "failed" not in row), None)
+        default = found.get(DEFAULT, {})
+        table.append(
+            [
+                family,
+                shape,
+                f"{known['terms']:.0f}" if known else "–",
+                f"{float(known['floor']):.1e}" if known else "–",
+                *(_errors(found.get(name)) for name in names),
+                times(default.get("frobenius_over")),
+                times(default.get("componentwise_over")),
+            ]
+        )
+    over = (f"{DEFAULT} over allowed: norm", "largest")
+    return ["data", "m × k × n", "terms", "floor", *names, *over], table
+
+
+def times(ratio: float | str | None) -> str:
+    """How many times as large, rounded up: what is over 1 never looks like 1."""
+    if ratio is None:
+        return "–"
+    value = float(ratio)
+    if value >= 10 or math.isnan(value):
+        return f"{value:,.0f}×"
+    return f"{math.ceil(100 * value - 1e-9) / 100:.2f}×"
+
+
 def show(columns: Sequence[str], rows: Rows) -> None:
     """Print a table on stdout; as wide as it is where nobody looks at a terminal."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -93,6 +133,14 @@ def _name(row: Record) -> str:
     name: str = row["name"]
     ran = row.get("ran", name)
     return name if ran == name else f"{name}: {ran}"
+
+
+def _errors(row: Record | None) -> str:
+    if row is None or "failed" in row:
+        return "failed" if row else "–"
+    frobenius, largest = float(row["frobenius"]), float(row["componentwise"])
+    native = any(ran.startswith("native") for ran in row.get("ran", ()))
+    return f"{frobenius:.1e} ({largest:.1f} u){' native' if native else ''}"
 
 
 def _ms(seconds: float) -> str:

@@ -15,13 +15,11 @@ from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.call import result_shape
 from mixpert_py.runtime.certificates.certificate import Certificate
-from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.emulation import reference
-from mixpert_py.runtime.faithful import choose, settled
 from mixpert_py.runtime.in_force import current, use
 from mixpert_py.runtime.kept import pack
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.runtime.tracing.trace import Trace
 
 
@@ -76,10 +74,7 @@ class Backend:
             return entry.with_block(block)
         if scheme != "faithful":
             return None
-        if self.name == "reference":
-            return settled(choose(a, b, "blas"), a, b)
-        found = device_product.settled(scheme, a, b) if device_product.looks(a, b) else None
-        return found or choose(a, b, "cublas")
+        return emulation_of(scheme)
 
     def slices(self, a: Array, b: Array, scheme: Scheme) -> tuple[Slices, Slices]:
         """What packing makes of two matrices, none of their dimensions 0."""

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench.arrays import Numbers, narrow, wide
+from mixpert_py.bench.contract import Sums, errors
+from mixpert_py.bench.families import EVERYDAY
 from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
+from mixpert_py.bench.judgement import Exact
 from mixpert_py.bench.products import examine as product_examine
 from mixpert_py.bench.products.case import NAMES, draw
 from mixpert_py.runtime.cuda.event_clock import EventClock
@@ -32,6 +35,23 @@ def test_random_numbers_are_numpys() -> None:
     normal = one.standard_normal(100), other.standard_normal(100).get()
     np.testing.assert_allclose(*normal, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(one.integers(-3, 9, 100), other.integers(-3, 9, 100).get())
+
+
+@pytest.mark.parametrize("family", EVERYDAY)
+def test_families_and_their_contract_are_numpys(family: str) -> None:
+    one, other = (
+        [narrow(x, np.float32) for x in EVERYDAY[family](Numbers(xp, 7), 30, 50, 40)]
+        for xp in (np, cupy)
+    )
+    exacts = Exact.of(*one), Exact.of(*other)
+    for x, y in zip(one, other, strict=True):
+        assert y.dtype == np.float32
+        np.testing.assert_allclose(y.get(), x, rtol=1e-6, atol=2.0**-148)
+    found = [Sums.of(exact) for exact in exacts]
+    assert found[1].terms == pytest.approx(found[0].terms, rel=1e-4)
+    assert found[1].floor == pytest.approx(found[0].floor, rel=1e-4)
+    worse = errors(exacts[1], exacts[1].product * (1 + 1e-5))
+    assert worse.frobenius == pytest.approx(1e-5)
 
 
 def test_the_clock() -> None:
@@ -72,7 +92,8 @@ def test_random_products(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("suite", "only"), [("sizes", ("speed", "accuracy normal")), ("targets", ("batched",))]
+    ("suite", "only"),
+    [("sizes", ("speed", "accuracy normal", "families")), ("targets", ("batched",))],
 )
 def test_a_run(tmp_path: Path, suite: Any, only: tuple[str, ...]) -> None:
     path = tmp_path / "r.json"

@@ -186,7 +186,7 @@ def test_a_gpu_that_is_not_here(
     found = json.loads(said.out)
     assert (found["unit"], found["device"]) == ("seconds", "NVIDIA H200")
     assert found["time_before"] / found["time_after"] > 10
-    assert set(found["schemes"].values()) <= {"int8x10", "int8x8", "int8x6", "int8x3"}
+    assert set(found["schemes"].values()) <= {"int8x10", "faithful", "int8x6", "int8x3"}
     said = mixpert("report", "chain.mixpert.toml", "--md")
     assert "Times are predicted: those of the products on one NVIDIA H200." in said.out
 

@@ -282,7 +282,7 @@ def test_a_certificate_bounds_the_error(
     assert bound.shape == result.value.shape
     exact = np.matmul(a.x.astype(np.longdouble), b.x.astype(np.longdouble))
     assert (np.abs(result.value.get() - exact) <= bound).all()
-    entry = get(scheme if scheme != "faithful" else "int8x10")
+    entry = get(scheme if scheme != "faithful" else "fp16x3")
     assert isinstance(entry, Scheme)
     rows = np.broadcast_to(a.x, (*bound.shape[:-2], *a.shape[-2:]))
     columns = np.broadcast_to(b.x, (*bound.shape[:-2], *b.shape[-2:]))

@@ -16,6 +16,7 @@ from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tiny_block import EDGE, Memory
+from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.chains import chained
 from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray
@@ -116,9 +117,7 @@ def test_what_asks_for_more_is_emulated(gpu: FakeGpu) -> None:
     made(a, b, "int8x6")
     assert made(a, b, certificate=True).certificate is not None
     assert device_product.make(ndarray(a), ndarray(b), "faithful", guarantee="componentwise")
-    ready = device_product.pack_one(
-        ndarray(b), device_product.steps("int8x6", None, (), ()), "right"
-    )
+    ready = device_product.pack_one(ndarray(b), emulation_of("int8x6"), "right")
     assert not isinstance(ready, Reason)
     made(a, b, right=ready)
     assert not gpu.tiny
