@@ -39,9 +39,9 @@ def test_no_family_is_worse_than_a_sequential_chain(family: str, seed: int) -> N
     assert not beyond(a, b, value).any()
     exact = Exact.of(a, b)
     ours, chain = errors(exact, value), errors(exact, chained(a, b))
-    frobenius, largest = ours.over(chain, Sums.of(exact).floor)
-    assert frobenius <= 1
-    assert largest <= 1
+    ratios = ours.over(chain, Sums.of(exact).floor)
+    assert ratios.frobenius <= 1
+    assert ratios.componentwise <= 1
 
 
 @pytest.mark.parametrize("seed", range(8))

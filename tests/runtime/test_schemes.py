@@ -112,7 +112,7 @@ def test_ladders() -> None:
         ("mixpert-II", "mixpert-III"),
         ("mixpert-I",),
     )
-    assert ladder("int8")[:2] == (("native",), ("faithful",))
+    assert ladder("int8")[:3] == (("native",), ("int8x10",), ("faithful",))
     assert ladder("fp16") == (("native",), ("fp16x3",), ("fp16",))
     assert ladder("cpu") == (("native",), ("float32",))
 
