@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.emulation.reference import multiply
-from mixpert_py.runtime.faithful import Vendor, choose
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import Array
 
@@ -64,14 +64,11 @@ def test_what_single_precision_does_not_hold_is_rounded(name: str) -> None:
     assert (error <= 8 * 2.0**-24 * (np.abs(a) @ np.abs(b)) / np.sqrt(2000)).all()
 
 
-@pytest.mark.parametrize("vendor", ["blas", "cublas"])
 @pytest.mark.parametrize("k", [16, 500, 2500, 5200])
-@pytest.mark.parametrize("few", [True, False])
-def test_faithful_keeps_integers(vendor: Vendor, k: int, few: bool) -> None:
-    """The schemes chosen for products large and small, on the first rows of the large ones."""
-    a, b = integers(*((40, k, 30) if few else (1024, k, 1024)), 31, 127, seed=4)
-    scheme = choose(a, b, vendor)
-    check(a[:40], b[:, :30], scheme, np.float32)
+@pytest.mark.parametrize(("left", "right"), [(31, 127), (2048, 3)])
+def test_faithful_keeps_integers(k: int, left: int, right: int) -> None:
+    """One FP16 slice holds integers up to 2048."""
+    check(*integers(40, k, 30, left, right, seed=4), emulation_of("faithful"), np.float32)
 
 
 @pytest.mark.parametrize("power", [-100, 60])
