@@ -36,7 +36,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What the sums of a product are made of.
+    """Properties of the sums of one product, which decide how accurate it can be.
 
     terms: (Σ|ab|)² / Σ(ab)², how many terms count: the median over the elements that have any, 0
     where none has. floor: of Frobenius errors, 3.5 u ‖√((A∘A)(B∘B))‖F / ‖C‖F.
@@ -59,7 +59,7 @@ class Sums:
 
 @np.errstate(all="ignore")
 def errors(exact: Exact, value: Array) -> Errors:
-    """Of a product (m, n), float32 or float64, against the same in float64."""
+    """Errors of a computed product (m, n), float32 or float64, against the float64 product."""
     error = abs(wide(value) - exact.product)
     none = exact.absolute == 0
     if bool(error[none].any()):

@@ -24,7 +24,7 @@ class Judgement:
     grade: str
 
     def record(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The figures in a form that JSON can hold."""
         return in_json(asdict(self))
 
 

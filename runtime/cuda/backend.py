@@ -1,7 +1,7 @@
 """A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
 
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it (a trace, a certificate, a guarantee) reads it back.
+know something of it (a trace, a certificate, a guarantee, the share of outliers) reads it back.
 """
 
 import weakref
@@ -38,7 +38,7 @@ class Kernels:
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
     complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
-    `tiny.multiply_tiny`. left_out: see `packing.left_out`.
+    `tiny.multiply_tiny`. outlier_share: see `packing.outlier_share`.
     """
 
     xp: Any
@@ -50,7 +50,7 @@ class Kernels:
     complex: Way
     needs: Callable[..., int]
     tiny: Callable[..., None]
-    left_out: Callable[..., Callable[[], float]]
+    outlier_share: Callable[..., Callable[[], float]]
 
 
 class WorkspaceError(Exception):
@@ -85,12 +85,12 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.cuda.tiny import multiply_tiny
     from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
-    from mixpert_py.runtime.packing.left_out import left_out
+    from mixpert_py.runtime.packing.outlier_share import outlier_share
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
     ours = pack, pack_one, gemm, repair, multiply_if_small
-    return Kernels(cupy, *ours, way, needs, multiply_tiny, left_out)
+    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_share)
 
 
 def multiply(
@@ -274,8 +274,8 @@ class _Step(NamedTuple):
             left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
-        told = kernels.left_out(left, right) if share < 1.0 else None
-        if told is not None and addend.in_place and told() > share:
+        outliers = kernels.outlier_share(left, right) if share < 1.0 else None
+        if outliers is not None and addend.in_place and outliers() > share:
             raise SpreadError
         if used is not None:
             used.append((left, right, None if addend.in_place else addend.c))
@@ -286,9 +286,9 @@ class _Step(NamedTuple):
             )
             if used is not None and work is not None:
                 used.append(work)
-            if told is not None and told() > share:
+            if outliers is not None and outliers() > share:
                 raise SpreadError
-            told = None
+            outliers = None  # of all launches of a stack
             kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))

@@ -54,7 +54,7 @@ def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | No
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
-    """Of a · b."""
+    """Relative error of each scheme on the product a · b; None where the device cannot make one."""
     import cupy
 
     from mixpert_py.runtime.cuda.product import make

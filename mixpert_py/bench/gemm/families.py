@@ -1,4 +1,4 @@
-"""Whether the default is as accurate as the vendor's FP32 product, family by family of operands."""
+"""Compares the default's errors with the vendor's FP32 product's, for each family of operands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

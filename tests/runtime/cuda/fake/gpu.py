@@ -78,7 +78,7 @@ class FakeGpu:
             Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
             needs,
             self.multiply_tiny,
-            self.left_out,
+            self.outlier_share,
         )
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
@@ -177,7 +177,7 @@ class FakeGpu:
             found = slices_product(a, b, scheme, left.rule, value.dtype)
             value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
 
-    def left_out(self, left: FakePacked, right: FakePacked) -> Any:
+    def outlier_share(self, left: FakePacked, right: FakePacked) -> Any:
         return lambda: 0.0
 
     def repair(

@@ -1,14 +1,15 @@
-"""How many rows of packed operands left the slices, told to the host while the device goes on."""
+"""The share of rows that left the slices, counted on the device and read while it goes on."""
 
 from collections.abc import Callable
 
 from mixpert_py.runtime.packing.device_packed import DevicePacked
 
 
-def left_out(left: DevicePacked, right: DevicePacked) -> Callable[[], float]:
-    """Begin to count, on the current stream of the current device, the flagged rows of A and
-    columns of B. Returns what waits until that has been done, and no longer, and gives the larger
-    of both shares.
+def outlier_share(left: DevicePacked, right: DevicePacked) -> Callable[[], float]:
+    """Begin to count the flagged rows of A and columns of B, on the current stream.
+
+    left, right: packed operands on the current device. Returns a function that waits until they
+    are counted, not for what is enqueued later, and returns the larger of both shares, 0 … 1.
     """
     import cupy
     import cupyx
@@ -20,8 +21,8 @@ def left_out(left: DevicePacked, right: DevicePacked) -> Callable[[], float]:
     event = cupy.cuda.Event(disable_timing=True)
     event.record(stream)
 
-    def told() -> float:
+    def share() -> float:
         event.synchronize()
         return float(here.max())
 
-    return told
+    return share
