@@ -341,3 +341,44 @@ def test_a_captured_product_keeps_what_its_graph_uses(
     assert len(used) - len(packs) == (
         3 if scheme == "float64" else kind in ("strided out", "vector")
     )
+
+
+@pytest.mark.parametrize(
+    ("k", "shares", "launches"),
+    [
+        (128, [0.0], 1),
+        (128, [0.5, 0.0], 2),  # the six BF16 products hold what FP16 does not
+        (128, [0.5, 0.5], 2),
+        (127, [0.5], 1),  # too short for them
+    ],
+)
+def test_many_outliers_change_the_scheme(
+    gpu: FakeGpu,
+    monkeypatch: pytest.MonkeyPatch,
+    k: int,
+    shares: list[float],
+    launches: int,
+) -> None:
+    monkeypatch.setattr(device_product, "ASKS", 1)
+    gpu.shares = list(shares)
+    a, b = normal(40, k), normal(k, 40, seed=1)
+    found = device_product.make(a, b, "faithful")
+    assert gpu.shares == []
+    assert len(gpu.launches) == launches
+    if shares[-1] > 0:
+        assert found is Reason.SPREAD
+    else:
+        assert not isinstance(found, Reason)
+        exact = a.x.astype(float) @ b.x.astype(float)
+        np.testing.assert_allclose(found.value.get(), exact, rtol=1e-4, atol=1e-4)
+
+
+def test_few_outliers_and_other_schemes_are_not_asked(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = normal(40, 128), normal(128, 40, seed=1)
+    device_product.make(a, b, "faithful")  # too small to ask
+    monkeypatch.setattr(device_product, "ASKS", 1)
+    device_product.make(a, b, "int8x6")
+    gpu.shares = [device_product.SHARE]
+    assert not isinstance(device_product.make(a, b, "faithful"), Reason)

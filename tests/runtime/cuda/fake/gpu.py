@@ -32,7 +32,8 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    has_small: every stack is small. launches: (batch, m, n) of every product made; tiny: of those
+    has_small: every stack is small. shares: of rows that left the slices, of the next products
+    that ask. launches: (batch, m, n) of every product made; tiny: of those
     in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
     emptied.
     """
@@ -48,6 +49,7 @@ class FakeGpu:
     has_small: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
     moved: int = 0
     freed: int = 0
     held: int = 0
@@ -178,7 +180,7 @@ class FakeGpu:
             value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
 
     def outlier_share(self, left: FakePacked, right: FakePacked) -> Any:
-        return lambda: 0.0
+        return lambda: self.shares.pop(0)
 
     def repair(
         self,
