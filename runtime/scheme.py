@@ -52,7 +52,8 @@ class Scheme:
     promotion: stretch of K that floating-point slices are multiplied over before the partial sum
     enters the FP32 accumulator; integer slices are promoted once per exponent block. deferred: only
     the accumulator of weight 0 is promoted so; the other, whose weight makes small what tensor
-    cores cut off from it, is added to the total once, after all of K.
+    cores cut off from it, is added to the total once, after all of K. wider: what large products on
+    a GPU are made by where too many rows leave the slices; its own span more exponents.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Scheme:
     error: float
     promotion: int = 256
     deferred: bool = False
+    wider: "Scheme | None" = None
 
     kind = "emulation"
 

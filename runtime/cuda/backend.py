@@ -1,5 +1,7 @@
 """A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
 
+A large one is prepared for two schemes, and the device decides between them: see `guard`.
+
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
 know something of it (a trace, a certificate, a guarantee, the share of outliers) reads it back.
 """
@@ -15,6 +17,7 @@ import numpy as np
 from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
+from mixpert_py.runtime.cuda.guard import Guard, wider_of
 from mixpert_py.runtime.cuda.parts import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.outliers import OutlierRule
@@ -26,6 +29,8 @@ from mixpert_py.runtime.scheme import Scheme
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
+# A and B packed, None where they were made in parts; whether the addend is in it; and the guard.
+Made = tuple[Packed | None, Packed | None, bool, Guard | None]
 
 # (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
 # GEMM has added to c cannot be taken back when the kernel after it does not compile.
@@ -38,7 +43,7 @@ class Kernels:
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
     complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
-    `tiny.multiply_tiny`. outlier_share: see `packing.outlier_share`.
+    `tiny.multiply_tiny`. guard: see `guard.outlier_guard`.
     """
 
     xp: Any
@@ -50,21 +55,17 @@ class Kernels:
     complex: Way
     needs: Callable[..., int]
     tiny: Callable[..., None]
-    outlier_share: Callable[..., Callable[[], float]]
+    guard: Callable[..., Any]
 
 
 class WorkspaceError(Exception):
     """A product needs more memory than it may take, and cannot be made in smaller parts."""
 
 
-class SpreadError(Exception):
-    """Too many rows left the slices: multiplied one by one, they would take too long."""
-
-
 class Product(NamedTuple):
     """C (…, m, n) and the packed operands it was made of; None where it was made in parts.
 
-    added: the addend is in it.
+    added: the addend is in it. guard: where its word is not 0, of its operands instead.
     """
 
     value: Any
@@ -72,6 +73,7 @@ class Product(NamedTuple):
     left: Packed | None
     right: Packed | None
     added: bool
+    guard: Guard | None
 
 
 @cache
@@ -81,16 +83,16 @@ def cuda_kernels() -> Kernels:
 
     from mixpert_py.runtime.cuda.complex_parts import join, split
     from mixpert_py.runtime.cuda.gemm import gemm
+    from mixpert_py.runtime.cuda.guard import outlier_guard
     from mixpert_py.runtime.cuda.small import multiply_if_small
     from mixpert_py.runtime.cuda.tiny import multiply_tiny
     from mixpert_py.runtime.cuda.workspace import needs
     from mixpert_py.runtime.packing import pack, pack_one
-    from mixpert_py.runtime.packing.outlier_share import outlier_share
     from mixpert_py.runtime.packing.repair import repair
 
     way = Way(cupy, split, join)
     ours = pack, pack_one, gemm, repair, multiply_if_small
-    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_share)
+    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_guard)
 
 
 def multiply(
@@ -106,7 +108,6 @@ def multiply(
     rule: OutlierRule = "loss",
     measure: bool = False,
     limit: int | None = None,
-    share: float = 1.0,
 ) -> Product:
     """C = A·B as the scheme computes it, on the current device and stream.
 
@@ -118,9 +119,7 @@ def multiply(
     Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
     where a kernel does not compile.
 
-    share: of A's rows, or B's columns, that may leave the slices. If it is less than 1 the host
-    waits until operands are packed, while the device multiplies, and SpreadError is raised where
-    more do; c is as it was then, but not out.
+    Large products are prepared for a wider scheme as well, where this one has one: see `guard`.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -145,8 +144,9 @@ def multiply(
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
     addend = addend or ALONE
-    step = _Step(kernels, scheme, rule, measure, stream, used, addend, limit, share)
-    made: tuple[Packed | None, Packed | None, bool] = None, None, False
+    wider = None if measure else wider_of(scheme, a, b)
+    step = _Step(kernels, scheme, wider, rule, measure, stream, used, addend, limit)
+    made: Made = None, None, False, None
     if result.size and k == 0:
         result.fill(0)
     elif result.size:
@@ -177,22 +177,23 @@ def keep_for_graph(result: Any, used: Any) -> None:
 
 
 class _Step(NamedTuple):
-    """The three launches, for matrices or stacks of them.
+    """The launches, for matrices or stacks of them.
 
+    wider: what the whole product is prepared for besides, None where there is nothing.
     used: where to keep all that they pack, for a graph; None: it goes when the product is made.
     addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it. limit: as in `multiply`, of what is taken at a time. share: as there.
+    is in it. limit: as in `multiply`, of what is taken at a time.
     """
 
     kernels: Kernels
     scheme: Scheme
+    wider: Scheme | None
     rule: OutlierRule
     measure: bool
     stream: int
     used: list[Any] | None
     addend: Addend
     limit: int | None
-    share: float
 
     def make(
         self,
@@ -202,7 +203,7 @@ class _Step(NamedTuple):
         batch: tuple[Batch, ...],
         left: Packed | None = None,
         right: Packed | None = None,
-    ) -> tuple[Packed | None, Packed | None, bool]:
+    ) -> Made:
         """A·B into c (m, n) or (count, m, n): whole, or part by part where memory is short."""
         if self.limit is None or self._needs(a, b, c, batch, left, right) <= self.limit:
             try:
@@ -220,7 +221,7 @@ class _Step(NamedTuple):
         for part in parts:
             rows, columns, _, _ = part
             self.make(*part, left if rows is a else None, right if columns is b else None)
-        return None, None, False
+        return None, None, False, None
 
     def _parts(
         self, a: Any, b: Any, c: Any, batch: tuple[Batch, ...]
@@ -237,17 +238,17 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> int:
-        return self.kernels.needs(
-            by_rows(a).form if left is None else None,
-            by_columns(b).form if right is None else None,
-            self.scheme,
-            c.dtype.name,
-            len(c) // len(batch) if c.ndim == 3 else 1,
-            *c.shape[-2:],
-            c.data.device_id,
-            rule=self.rule,
-            measure=self.measure,
-        )
+        x, y = by_rows(a).form, by_columns(b).form
+        matrices = len(c) // len(batch) if c.ndim == 3 else 1
+        sizes = c.dtype.name, matrices, *c.shape[-2:], c.data.device_id
+        given: Any = {"rule": self.rule, "measure": self.measure}
+        mine = x if left is None else None, y if right is None else None
+        needed = self.kernels.needs(*mine, self.scheme, *sizes, **given)
+        if self.wider is None:
+            return needed
+        again = self.kernels.needs(x, y, self.wider, *sizes, **given)
+        # What is packed here makes room for the other.
+        return max(needed, again) if None not in mine else needed + again
 
     def _whole(
         self,
@@ -257,56 +258,76 @@ class _Step(NamedTuple):
         batch: tuple[Batch, ...],
         left: Packed | None,
         right: Packed | None,
-    ) -> tuple[Packed, Packed, bool]:
-        kernels, scheme, rule, measure, stream, used, addend, _, share = self
+    ) -> Made:
+        kernels, scheme, wider, rule, measure, stream, used, addend, _ = self
         given = {"rule": rule, "measure": measure, "stream": stream}
+        memory = guard = None
+        x, y = by_rows(a), by_columns(b)
         if left is None and right is None:
-            x, y = by_rows(a), by_columns(b)
             if c.ndim == 3 and len(batch) == 1:
                 made = kernels.small(x, y, scheme, c, **given)
                 if made is not None:
                     if used is not None:
                         used.append(made)
                     kernels.repair(*made, scheme, c, stream=stream)
-                    return *made, False
-            left, right = kernels.pack(x, y, scheme, **given)
+                    return *made, False, None
+            left, right = kernels.pack(x, y, scheme, room_for=wider, **given)
+            memory = left.owner if wider is not None else None
         elif left is None:
-            left = kernels.pack_one(by_rows(a), scheme, "left", name_of(c.dtype), **given)
+            left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
         if right is None:
-            right = kernels.pack_one(by_columns(b), scheme, "right", name_of(c.dtype), **given)
-        outliers = kernels.outlier_share(left, right) if share < 1.0 else None
-        if outliers is not None and addend.in_place and outliers() > share:
-            raise SpreadError
+            right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
+        if wider is not None:
+            word = kernels.guard(left, right, stream)
+            its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
+            guard = Guard(word, wider, *its)
         if used is not None:
-            used.append((left, right, None if addend.in_place else addend.c))
-        for rows, columns, out, other in _launches(left, right, c, addend.c, batch):
-            alpha, beta = addend.alpha, addend.beta
-            work = kernels.gemm(
-                rows, columns, scheme, out, alpha=alpha, beta=beta, c=other, stream=stream
-            )
+            used.append((left, right, guard, None if addend.in_place else addend.c))
+        for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
+            alpha = addend.alpha
+            how = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}
+            if guarded is not None:
+                if addend.in_place:  # two launches may write to c: what may fail, fails before
+                    kernels.gemm(rows, columns, scheme, out, prepare=True, **how)
+                address = guarded.word.data.ptr
+                packs = guarded.left, guarded.right
+                kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **how)
+                how["gate"] = address, 0
+            work = kernels.gemm(rows, columns, scheme, out, **how)
             if used is not None and work is not None:
                 used.append(work)
-            if outliers is not None and outliers() > share:
-                raise SpreadError
-            outliers = None  # of all launches of a stack
-            kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream)
+            kernels.repair(rows, columns, scheme, out, alpha=alpha, stream=stream, guard=guarded)
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
-        return left, right, addend.c is not None
+        return left, right, addend.c is not None, guard
 
 
 def _launches(
-    left: Packed, right: Packed, c: Any, other: Any, batch: tuple[Batch, ...]
-) -> Iterable[tuple[Packed, Packed, Any, Any]]:
-    """What each launch multiplies, into which of c's matrices, and which of `other` it adds."""
+    left: Packed,
+    right: Packed,
+    c: Any,
+    other: Any,
+    guard: Guard | None,
+    batch: tuple[Batch, ...],
+) -> Iterable[tuple[Packed, Packed, Any, Any, Guard | None]]:
+    """What each launch multiplies, into which of c's matrices, which of `other` it adds, and the
+    guard with what it has packed of these.
+    """
     if len(batch) == 1:
-        return ((left, right, c, other),)
+        return ((left, right, c, other, guard),)
+
+    def parts(x: Packed, y: Packed, some: Batch) -> tuple[Packed, Packed]:
+        return (
+            part(x, some.a, 1 if some.shares_a else some.count),
+            part(y, some.b, 1 if some.shares_b else some.count),
+        )
+
     return (
         (
-            part(left, some.a, 1 if some.shares_a else some.count),
-            part(right, some.b, 1 if some.shares_b else some.count),
+            *parts(left, right, some),
             c[some.c : some.c + some.count],
             None if other is None else other[some.c : some.c + some.count],
+            guard and Guard(guard.word, guard.scheme, *parts(guard.left, guard.right, some)),
         )
         for some in batch
     )

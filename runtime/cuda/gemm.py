@@ -32,7 +32,8 @@ GROUP = 8  # rows of tiles walked together
 
 # As in kernels/problem.cuh.
 OPERAND = "2P2q2i"
-PROBLEM = Signature.of(f"{OPERAND}{OPERAND}2P4q2d6iP2i")
+PROBLEM = Signature.of(f"{OPERAND}{OPERAND}2P4q2d6iP2iPi4x")
+UNGATED = 0, 0
 
 
 class Sizes(Protocol):
@@ -80,6 +81,8 @@ def gemm(
     stream: int = 0,
     family: Family | None = None,
     tile: Tile | None = None,
+    gate: tuple[int, int] = UNGATED,
+    prepare: bool = False,
 ) -> Any:
     """out = alpha · A·B + beta · c, A and B packed by `scheme`; enqueued on a stream.
 
@@ -87,6 +90,8 @@ def gemm(
     one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
     shape, or None; it may be `out` itself where `leaves_c_alone`. family: the kernels to use, None
     for the device's best. tile: one of `tile.candidates`, None for the quickest.
+    gate: the address of an int32, and what it has to be: otherwise nothing is done. prepare: only
+    get ready what may fail, and launch nothing.
 
     Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
     floating-point slices enter FP32 totals step by step, accumulator by accumulator, the smallest
@@ -107,6 +112,8 @@ def gemm(
         memory.device_id,
         tile,
     )
+    if prepare:
+        return None
     parts = _zeros(how.part_words, stream) if how.part_words else None
     problem = (
         *(left.slices, left.scales, *how.a),
@@ -114,6 +121,7 @@ def gemm(
         *(memory.ptr, 0 if c is None else c.data.ptr, *how.c),
         *(alpha, 0.0 if c is None else beta, *how.counts),
         *(0 if parts is None else parts.ptr, *how.cut),
+        *gate,
     )
     how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
     return parts

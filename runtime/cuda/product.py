@@ -14,25 +14,15 @@ from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import tiny
-from mixpert_py.runtime.cuda.backend import Kernels, Product, SpreadError, WorkspaceError
+from mixpert_py.runtime.cuda.backend import Kernels, Product, WorkspaceError
 from mixpert_py.runtime.cuda.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.wide_range import WIDE_RANGE
 from mixpert_py.runtime.tracing.trace import Reason
 
 T = TypeVar("T")
-
-# Multiplications from which `faithful` asks how many rows have left the slices, and the share that
-# may: these are multiplied one by one, at a fifth of the speed of the native product. The device
-# multiplies meanwhile, and the host waits until operands are packed.
-ASKS = 1 << 36
-SHARE = 1 / 256
-# Of K, from which the six BF16 terms keep the bound of `faithful` too: what tensor cores cut off
-# within one step of 32 is up to 126 roundings of its products, were all at their worst.
-LEAST_WIDE = 128
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
@@ -54,7 +44,6 @@ def make(
     certificate: bool = False,
     traced: bool = False,
     limit: int | None = None,
-    known: Scheme | None = None,
 ) -> Made | Reason:
     """A·B under scheme `name`, or why the device cannot make it.
 
@@ -63,9 +52,7 @@ def make(
     addend: the result is the sum with it where `Made.added` says so; there is no `out` then, a and
     b are real, have two dimensions or more, and nothing is empty. traced: the share of outliers can
     be asked for; a guarantee and a certificate wait for the device. limit: bytes that may be
-    taken of the device by packed operands, and while they are multiplied, see `workspace`. known:
-    the emulation that `name` stands for, where it is not the usual one. Large products of
-    `faithful`, outside graphs, wait until it is known whether the slices hold the operands.
+    taken of the device by packed operands, and while they are multiplied, see `workspace`.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -75,7 +62,7 @@ def make(
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if name == "float64":
         return attempt(a, name, lambda: Made(_in_float64(kernels.xp, a, b, out), name))
-    scheme = known or (emulation_of(name, block) if ready is None else ready.scheme)
+    scheme = emulation_of(name, block) if ready is None else ready.scheme
     if is_complex(a, b):
 
         def real_product(x: Any, y: Any) -> Made | Reason:
@@ -109,9 +96,6 @@ def make(
         scheme, name = found, found.name
         rule = "none" if found.exact else "loss"
 
-    asks = name == "faithful" and multiplications(rows, columns) >= ASKS
-    share = SHARE if asks and ready is None and not _captures(kernels.xp) else 1.0
-
     def multiplied(addend: Addend | None) -> Product | Reason:
         return attempt(
             a,
@@ -128,27 +112,12 @@ def make(
                 rule=rule,
                 measure=certificate,
                 limit=limit,
-                share=share,
             ),
         )
 
-    try:
-        product = multiplied(addend)
-        if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
-            product = multiplied(None)
-    except SpreadError:
-        product = Reason.SPREAD
-    can_widen = scheme is not WIDE_RANGE and a.shape[-1] >= LEAST_WIDE
-    if product is Reason.SPREAD and can_widen:  # what was packed is free again
-        return make(
-            *(a, b, name, block),
-            out=out,
-            addend=addend,
-            certificate=certificate,
-            traced=traced,
-            limit=limit,
-            known=WIDE_RANGE,
-        )
+    product = multiplied(addend)
+    if product in (Reason.MEMORY, Reason.WORKSPACE) and addend is not None:
+        product = multiplied(None)
     if isinstance(product, Reason):
         return product
     return Made(
@@ -185,11 +154,6 @@ def pack_one(x: Any, scheme: Scheme, side: str) -> Ready | Reason:
         return Ready(scheme, made, split)
 
     return attempt(x, scheme.name, packed)
-
-
-def multiplications(a: Any, b: Any) -> int:
-    """Of a product of these matrices, or stacks of them."""
-    return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 
 
 def attempt(x: Any, name: str, work: Callable[[], T]) -> T | Reason:
@@ -271,7 +235,9 @@ def _outliers(product: Product) -> float:
     """The share of all blocks that left the slices. Waits for the device, current or not."""
     flagged = total = 0
     with cuda_backend.cuda_kernels().xp.cuda.Device(product.value.data.device_id):
-        for packed in (product.left, product.right):
+        guard = product.guard
+        decided = product if guard is None or not guard.flag() else guard
+        for packed in (decided.left, decided.right):
             if packed is not None:
                 one = packed.layout.blocks == 1
                 marks = packed.view("flags") & 2 if one else packed.view("outliers")

@@ -13,7 +13,8 @@ blocks, which may be outliers; 8 · rows · (2 + count) where norms are measured
 rows are contiguous, and k long, takes a few bytes for each row and stretch of k while it is packed.
 S is what thread blocks that share the last tiles leave for one another: no more than 4 bytes ·
 accumulators · tile for each multiprocessor. For int8x6 of float32, W is 0.75 (mk + kn) · 4 bytes,
-and little more.
+and little more. Large products that are prepared for a wider scheme besides (see `guard`) take the
+larger of both: 1.5 times their operands in place of once, for `faithful`.
 """
 
 import math

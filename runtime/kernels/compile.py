@@ -17,7 +17,7 @@ from typing import Any
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.code_cache import CodeCache
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
-from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, ordered
+from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, ordered
 
 KERNELS = "mixpert_py.runtime.kernels"
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
@@ -50,18 +50,20 @@ def numba_kernel(
     constants: tuple[Any, ...],
     shared: int = 0,
     order: Order = "after",
+    has_gate: bool = False,
 ) -> Kernel:
     """Kernel of a Numba factory, for the current device.
 
     `factory(*constants)` in `module` gives the Python function and its Numba argument types:
     pointers and scalars only, so that arguments are passed one by one as in C. The function may
     have `launch_bounds`: threads of a block, blocks that a multiprocessor is to have room for; and
-    `cluster`: blocks of one, of which launches have whole ones. order: see `ptx.ordered`. Raises
-    DeviceError where it does not compile.
+    `cluster`: blocks of one, of which launches have whole ones. order: see `ptx.ordered`; has_gate:
+    `ptx.gated`. Raises DeviceError where it does not compile.
     """
     import cupy
 
-    return _numba_kernel(module, factory, constants, shared, order, cupy.cuda.Device().id)
+    device = cupy.cuda.Device().id
+    return _numba_kernel(module, factory, constants, shared, order, has_gate, device)
 
 
 @cache
@@ -79,6 +81,7 @@ def _cuda_kernel(
     suffix = "a" if capability == "90" else ""  # wgmma is of sm_90a, not of sm_90
     options = ("-std=c++17", f"-arch=sm_{capability}{suffix}")
     source = source_text(file, constants, package)
+    early = WAITS in source and int(capability) >= FIRST_EARLY
     module = cupy.RawModule(code=source, options=options)
     try:
         function = module.get_function(name)
@@ -88,7 +91,7 @@ def _cuda_kernel(
     except (cupy.cuda.compiler.CompileException, cupy.cuda.driver.CUDADriverError) as error:
         raise DeviceError(f"kernel {name!r} of {file}: {str(error).splitlines()[0]}") from error
     # Not the RawModule: CuPy's memory of modules keeps its code, until `cupy.clear_memo`.
-    return Kernel(name, handle, function, cuda_driver(), WAITS in source)
+    return Kernel(name, handle, function, cuda_driver(), early)
 
 
 @cache
@@ -98,6 +101,7 @@ def _numba_kernel(
     constants: tuple[Any, ...],
     shared: int,
     order: Order,
+    has_gate: bool,
     device: int,
 ) -> Kernel:
     import cupy
@@ -107,6 +111,8 @@ def _numba_kernel(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
     )
+    if has_gate:
+        ptx = gated(ptx)
     early = int(capability) >= FIRST_EARLY
     if early:
         ptx = ordered(ptx, order)
@@ -120,7 +126,7 @@ def _numba_kernel(
         )
     if CLUSTERED in ptx:
         driver.funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
-    return Kernel(factory, function.ptr, (loaded, function), cuda_driver(), early)
+    return Kernel(factory, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
 
 
 def source_text(

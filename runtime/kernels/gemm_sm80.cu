@@ -513,6 +513,7 @@ __device__ __forceinline__ int block_of(const Problem &problem, int step) {
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 gemm(const __grid_constant__ Problem problem) {
     extern __shared__ __align__(128) unsigned char shared[];
+    if (is_shut(problem)) return;
     const int thread = thread_index(), lane = thread % 32;
     const Tile tile = tile_of(problem);
     const Part part = part_of(thread / 32);

@@ -245,6 +245,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) gemm(const __grid_const
     }
     __syncthreads();
     follow();
+    if (is_shut(p)) return;
     int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
     // 168 registers a thread at launch are 24 and 240: a block has no more to hand out.
     if (group == 0) {

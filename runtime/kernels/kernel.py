@@ -19,7 +19,7 @@ EARLY: Final = ctypes.create_string_buffer(Struct("I4xI60x").pack(6, 1))
 class Kernel:
     """A kernel loaded on one device. `module` keeps the code alive; driver: the CUDA driver's
     functions. early: whether it waits by itself for the launch before it, so that the device may
-    start it sooner.
+    start it sooner. gated: whether it does nothing where a gate is closed, see `ptx.gated`.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Kernel:
     module: Any
     driver: Any
     early: bool = False
+    gated: bool = False
 
     def launch(
         self,
@@ -57,9 +58,19 @@ class Kernel:
         free.append(arguments)
 
     def launch_words(
-        self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: int
+        self,
+        grid: int,
+        block: int,
+        words: tuple[int, ...],
+        shared: int,
+        stream: int,
+        gate: int = 0,
     ) -> None:
-        """The same for a kernel that takes addresses and 64-bit integers only."""
+        """The same for a kernel that takes addresses and 64-bit integers only. gate: its address,
+        of a kernel that has one.
+        """
+        if self.gated:
+            words = (*words, gate)
         self.launch(grid, block, _words(len(words)), words, shared, stream)
 
 

@@ -1,6 +1,6 @@
 // One product C = alpha · A·B + beta · C_in, or a batch of them, as every GEMM kernel takes it.
 //
-// Passed by value, 184 bytes. 8-byte fields come first in each record and 4-byte ones are even in
+// Passed by value, 200 bytes. 8-byte fields come first in each record and 4-byte ones are even in
 // number, so the host packs them without gaps. The loader joins this text in front of a kernel's.
 
 struct Operand {
@@ -35,4 +35,14 @@ struct Problem {
     int *parts;              // zeros: a count of parts done per such tile, padded to 32, then sums
     int tail;                // such tiles; 0: none
     int split;               // parts of each
+    const int *gate;         // null, or what an earlier kernel has written: where that is not
+    int open;                // `open`, nothing is done
 };
+
+// Whether there is nothing to do. Uniform over the launch.
+__device__ __forceinline__ bool is_shut(const Problem &p) {
+    if (!p.gate) return false;
+    int word;
+    asm volatile("ld.volatile.global.s32 %0, [%1];" : "=r"(word) : "l"(p.gate) : "memory");
+    return word != p.open;
+}

@@ -20,6 +20,28 @@ def clustered(ptx: bytes, blocks: int) -> bytes:
     return re.sub(rb"\.entry [^)]*\)", lambda found: found[0] + directives, ptx, count=1)
 
 
+def gated(ptx: bytes) -> bytes:
+    """The PTX of one kernel that takes another address, after what it takes already: where there is
+    a 0, an int32 that may be of the launch before, it does nothing.
+    """
+    head, entry, rest = ptx.partition(b".entry ")
+    parameters, end, rest = rest.partition(b"\n)")
+    between, brace, body = rest.partition(b"{")
+    test = b"""
+.reg .pred %closed;
+.reg .b32 %gate;
+.reg .b64 %gate_at;
+ld.param.u64 %gate_at, [gate_address];
+ld.volatile.global.u32 %gate, [%gate_at];
+setp.eq.u32 %closed, %gate, 0;
+@!%closed bra $open;
+ret;
+$open:
+"""
+    parameters += b",\n\t.param .u64 gate_address"
+    return head + entry + parameters + end + between + brace + test + body
+
+
 def ordered(ptx: bytes, order: Order) -> bytes:
     """The PTX of a kernel for compute capability 9.0 or later, which may be launched early.
 

@@ -6,9 +6,8 @@ hold K, or `panels`; `tiles` for exponents of small tiles. Afterwards `repair` p
 packing took out of the slices.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
@@ -43,7 +42,30 @@ UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
 Which = Literal["both", "left", "right"]
 Launch = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]  # by what way, and which operands
-Pack = Callable[[tuple[Operand, ...], int], tuple[DevicePacked, ...]]
+
+
+class Packer(NamedTuple):
+    """What packs operands of given forms by one launch, or one by one by two: see `_prepared`."""
+
+    launches: tuple[Any, ...]
+    bytes: int
+
+    def pack(
+        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+    ) -> tuple[DevicePacked, ...]:
+        """As `WholeRows.pack`."""
+        given = {"gate": gate} if gate else {}
+        if len(self.launches) == 1:
+            packed: tuple[DevicePacked, ...] = self.launches[0].pack(
+                operands, stream, memory, **given
+            )
+            return packed
+        first, second = self.launches
+        rest = None if memory is None else memory + up(first.bytes)
+        return (
+            *first.pack(operands[:1], stream, memory, **given),
+            *second.pack(operands[1:], stream, rest, **given),
+        )
 
 
 def pack(
@@ -55,6 +77,9 @@ def pack(
     rule: OutlierRule = "loss",
     measure: bool = False,
     stream: int = 0,
+    room_for: Scheme | None = None,
+    memory: Any = None,
+    gate: int = 0,
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
@@ -62,14 +87,20 @@ def pack(
     is one block, flagged rows of digits hold anything, in units of zero.
 
     block: stretch of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
-    `reference.multiply`. measure: 2-norms too. Does not wait for the device.
+    `reference.multiply`. measure: 2-norms too. room_for: a scheme by which they may be packed
+    again, in the same memory, which both share: `memory`. gate: the address of an int32; where that
+    is 0 nothing is done. Does not wait for the device.
     Raises ShapeError where K differs or anything is empty, PlanError on a block length where the
     scheme has none.
     """
     forms = a.form, b.form
-    left, right = _prepared(scheme, "both", forms, "", block, rule, measure, a.device)(
-        (a, b), stream
-    )
+    how = _prepared(scheme, "both", forms, "", block, rule, measure, gate != 0, a.device)
+    if room_for is not None:
+        import cupy
+
+        other = _prepared(room_for, "both", forms, "", None, rule, False, True, a.device)
+        memory = cupy.cuda.alloc(max(how.bytes, other.bytes))
+    left, right = how.pack((a, b), stream, memory, gate)
     return left, right
 
 
@@ -85,8 +116,8 @@ def pack_one(
     stream: int = 0,
 ) -> DevicePacked:
     """One operand, to be kept; result: the type of its products."""
-    how = _prepared(scheme, which, (x.form,), result, block, rule, measure, x.device)
-    return how((x,), stream)[0]
+    how = _prepared(scheme, which, (x.form,), result, block, rule, measure, False, x.device)
+    return how.pack((x,), stream)[0]
 
 
 @lru_cache(4096)
@@ -98,34 +129,33 @@ def _prepared(
     block: int | None,
     rule: OutlierRule,
     measure: bool,
+    gated: bool,
     device: int,
-) -> Pack:
+) -> Packer:
     """What packs operands of these forms, whatever their addresses, on a stream of this device."""
     scheme = scheme.with_block(block)
     result = result or _result(forms)
     launches = _launches(scheme, which, forms, result, rule, measure, device)
     length = scheme.lengths(forms[0].k)[1]
 
-    def made(one: Launch, order: Order) -> Pack:
+    def made(one: Launch, order: Order) -> Any:
         way, ours, its = one
         if way == "tiles":
-            return prepared_tiles(ours, its, length, result, rule, device).pack
+            assert not gated
+            return prepared_tiles(ours, its, length, result, rule, device)
         if way == "strips":
-            return prepared_strips(ours, its, length, result, rule, measure, device).pack
+            what = ours, its, length, result, rule, measure, device
+            return prepared_strips(*what, has_gate=gated)
+        given: Any = {"order": order, "has_gate": gated}
         if way == "rows":
-            return prepared_rows(ours, its, result, rule, order=order).pack
+            return prepared_rows(ours, its, result, rule, **given)
         if way == "clusters":
-            return prepared_clusters(ours, its, result, rule, order=order).pack
-        return prepared_panels(ours, its, result, rule, device, order=order).pack
+            return prepared_clusters(ours, its, result, rule, **given)
+        return prepared_panels(ours, its, result, rule, device, **given)
 
-    first = made(launches[0], "after")
-    if len(launches) == 1:
-        return first
-    second = made(launches[1], "beside")
-    return lambda operands, stream: (
-        *first(operands[:1], stream),
-        *second(operands[1:], stream),
-    )
+    orders: tuple[Order, ...] = "after", "beside"
+    made_of = tuple(made(one, order) for one, order in zip(launches, orders, strict=False))
+    return Packer(made_of, sum(up(one.bytes) for one in made_of))
 
 
 @lru_cache(4096)
@@ -146,7 +176,7 @@ def packed_bytes(
     result = result or _result(forms)
     for way, splitters, its in _launches(scheme, which, forms, result, rule, measure, device):
         if way == "panels":
-            size = sum(ends[-1] for ends in panel_packing(splitters, its, result, rule).offsets)
+            size = panel_packing(splitters, its, result, rule).bytes
         else:
             places = [
                 layout(splitter, x.batch, x.rows, x.k, length, measure)

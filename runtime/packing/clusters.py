@@ -57,17 +57,18 @@ def prepared_clusters(
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
     order: Order = "after",
+    has_gate: bool = False,
 ) -> WholeRows:
     """For operands of these forms whose rows are contiguous, on the current device, which `fits`;
     two of one type and splitter, and what `rows.suits`.
 
-    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
-    empty, DeviceError where the kernel does not compile.
+    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
+    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
     """
     how = packing(splitters, forms, result, rule, tuning)
     constants = how.side, how.threads, how.blocks
     return whole_rows(
-        numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order),
+        numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order, has_gate),
         *(splitters, how.layouts, how.words, how.lengths),
         grid=how.grid,
         threads=how.threads,

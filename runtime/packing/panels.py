@@ -46,13 +46,16 @@ class Packing:
 
     offsets: of an operand's working memory past its start in one allocation, and then the next
     one's start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors,
-    and numbers. panels: before each operand's. words: the integers that follow each operand's
+    and numbers. counters: where those of a graph lie, after all operands, before the end of all
+    `bytes`. panels: before each operand's. words: the integers that follow each operand's
     addresses.
     """
 
     side: Side
     layouts: tuple[Layout, ...]
     offsets: tuple[tuple[int, ...], ...]
+    counters: int
+    bytes: int
     panels: tuple[int, ...]
     words: tuple[tuple[int, ...], ...]
     lengths: tuple[int, ...]
@@ -69,18 +72,23 @@ class Panels(NamedTuple):
     device: int
     cuda: Any
 
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
+    @property
+    def bytes(self) -> int:
+        """Of memory that packing takes."""
+        return self.how.bytes
+
+    def pack(
+        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+    ) -> tuple[DevicePacked, ...]:
         """As `WholeRows.pack`."""
         how, cuda = self.how, self.cuda
-        end = sum([offsets[-1] for offsets in how.offsets])
         panels = how.panels[-1]
+        memory = memory or cuda.alloc(how.bytes)
         if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
-            memory = cuda.alloc(end + 4 * COUNTERS * panels)
-            counters, serial = memory.ptr + end, 1
+            counters, serial = memory.ptr + how.counters, 1
             cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
         else:
-            memory = cuda.alloc(end)
             kept, serial = _counters(panels, self.device, stream, cuda)
             counters = int(kept.ptr)
         packed = []
@@ -97,7 +105,7 @@ class Panels(NamedTuple):
         if len(packed) == 1:
             words += words
         words += (*how.lengths, serial)
-        self.kernel.launch_words(how.grid, self.threads, words, 0, stream)
+        self.kernel.launch_words(how.grid, self.threads, words, 0, stream, gate)
         return tuple(packed)
 
 
@@ -109,18 +117,19 @@ def prepared_panels(
     device: int,
     tuning: Tuning = DEFAULT,
     order: Order = "after",
+    has_gate: bool = False,
 ) -> Panels:
     """For operands of these forms whose rows are contiguous, on the current device, whose number
     this is; two of one type and splitter, K up to LONGEST, and what `rows.suits`.
 
-    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
-    empty, DeviceError where the kernel does not compile.
+    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
+    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
     """
     import cupy
 
     how = packing(splitters, forms, result, rule, tuning)
     constants = how.side, tuning.threads, tuning.patience
-    kernel = numba_kernel(KERNELS, "panel_kernel", constants, order=order)
+    kernel = numba_kernel(KERNELS, "panel_kernel", constants, order=order, has_gate=has_gate)
     return Panels(kernel, how, splitters, tuning.threads, device, cupy.cuda)
 
 
@@ -152,10 +161,13 @@ def packing(
         ):
             between.append(up(between[-1] + size))
         offsets.append(tuple(between))
+    end = sum(ends[-1] for ends in offsets)
     return Packing(
         sides[0],
         layouts,
         tuple(offsets),
+        end,
+        up(end + 4 * COUNTERS * panels[-1]),
         tuple(panels),
         tuple(
             (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)

@@ -2,7 +2,7 @@
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -19,6 +19,17 @@ MOST_FLAGS = 1 << 16  # that every block looks at: 64 KiB, of the L2 cache
 WIDE = 16  # bytes of a load
 
 
+class Guarded(Protocol):
+    """Operands that are packed anew, for other slices, where a word on the device is not 0."""
+
+    @property
+    def word(self) -> Any: ...
+    @property
+    def left(self) -> DevicePacked: ...
+    @property
+    def right(self) -> DevicePacked: ...
+
+
 def repair(
     left: DevicePacked,
     right: DevicePacked,
@@ -27,6 +38,7 @@ def repair(
     *,
     alpha: float = 1.0,
     stream: int = 0,
+    guard: Guarded | None = None,
 ) -> None:
     """Adds to out = alpha · A·B + …, as the GEMM left it, what packing took out of the slices.
 
@@ -36,19 +48,24 @@ def repair(
     A times the outliers of B. Sums are in out's precision, chains of K of fixed lengths, added in a
     fixed order: more accurate than a half-precision product of the outliers, which the reference
     backend adds, and needs neither a second packing nor the host. Always one launch, which ends at
-    once where nothing is flagged. Does not wait for the device.
+    once where nothing is flagged. guard: if its word is not 0 the flags of its operands count; K is
+    one block then. Does not wait for the device.
     """
     a, b = left.operand, right.operand
     a_flags, b_flags = left.flags, right.flags
+    others, word = (a_flags, b_flags), 0
+    if guard is not None:
+        others, word = (guard.left.flags, guard.right.flags), guard.word.data.ptr
     memory, shape = out.data, out.shape
     if 0 in shape:
         return
-    aligned = (a_flags | b_flags) % WIDE == 0
+    aligned = (a_flags | b_flags | others[0] | others[1]) % WIDE == 0
     device, block = memory.device_id, left.layout.block
     how = _prepared(a.form, b.form, block, shape, out.strides, out.itemsize, aligned, device)
     values = (
         *(a.address, b.address, memory.ptr),
         *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
+        *(*others, *others, word, int(word != 0)),
         *how.lengths,
         _bits(alpha),
         *how.rest,

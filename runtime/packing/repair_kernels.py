@@ -46,6 +46,7 @@ def repair_kernel(
 
     def kernel(
         a, b, c, a_flags, b_flags, a_words, b_words, a_outliers, b_outliers,
+        a_other_flags, b_other_flags, a_other_words, b_other_words, guard, guarded,
         m, n, k, block, blocks, alpha,
         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks, c_batch, c_row,
         lines, a_tiles, tiles, a_along, b_along, batches, products, share, look,
@@ -64,6 +65,9 @@ def repair_kernel(
         own = np.int32(index // share)
         start = np.int32(own * products)
         end = np.int32(min(start + products, batches))
+        if guarded and guard[0] != 0:  # what was packed anew has flags of its own
+            a_flags, b_flags = a_other_flags, b_other_flags
+            a_words, b_words = a_other_words, b_other_words
         in_a = in_b = True
         if look:
             set_a, set_b = any_set(
@@ -99,9 +103,10 @@ def repair_kernel(
     kernel.launch_bounds = threads, RESIDENT
     bytes_, words = types.CPointer(types.uint8), types.CPointer(types.uint32)
     flags = bytes_, bytes_, words, words, bytes_, bytes_
+    others = bytes_, bytes_, words, words, types.CPointer(types.int32), types.int64
     operands = [types.CPointer(getattr(types, name)) for name in (left, right, result)]
     lengths = [types.int64] * 5
-    return kernel, (*operands, *flags, *lengths, types.float64, *[types.int64] * 19)
+    return kernel, (*operands, *flags, *others, *lengths, types.float64, *[types.int64] * 19)
 
 
 @device

@@ -55,15 +55,16 @@ def prepared_rows(
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
     order: Order = "after",
+    has_gate: bool = False,
 ) -> WholeRows:
     """For operands of these forms, contiguous along K, on the current device; what `suits`.
 
-    result: the type of the product. order: see `ptx.ordered`. Raises ShapeError where an operand is
-    empty, DeviceError where the kernel does not compile.
+    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
+    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
     """
     how = packing(splitters, forms, result, rule, tuning)
     return whole_rows(
-        numba_kernel(KERNELS, "row_kernel", how.constants, order=order),
+        numba_kernel(KERNELS, "row_kernel", how.constants, order=order, has_gate=has_gate),
         *(splitters, how.layouts, how.words, how.lengths),
         grid=how.grid,
         threads=how.threads,

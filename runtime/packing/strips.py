@@ -54,9 +54,11 @@ class Strips(NamedTuple):
     bytes: int
     alloc: Any
 
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
-        """On a stream of the device that this was prepared for, which is the current one."""
-        memory = self.alloc(self.bytes)
+    def pack(
+        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+    ) -> tuple[DevicePacked, ...]:
+        """As `WholeRows.pack`."""
+        memory = memory or self.alloc(self.bytes)
         start = memory.ptr
         packed, addresses = [], []
         for x, (splitter, place, offsets) in zip(operands, self.sides, strict=True):
@@ -70,7 +72,7 @@ class Strips(NamedTuple):
         first, second = how.words
         other = addresses[1] if len(addresses) > 1 else NOWHERE
         words = (*addresses[0], *first, *other, *second)
-        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream)
+        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream, gate)
         return tuple(packed)
 
 
@@ -82,18 +84,20 @@ def prepared_strips(
     rule: OutlierRule,
     measure: bool,
     device: int,
+    *,
+    has_gate: bool = False,
 ) -> Strips:
     """For operands of these forms, on the current device, whose number this is.
 
-    block: stretch of K per scale. result: the type of the product. Raises ShapeError where an
-    operand is empty, DeviceError where the kernel does not compile.
+    block: stretch of K per scale. result: the type of the product. has_gate: see `ptx.gated`.
+    Raises ShapeError where an operand is empty, DeviceError where the kernel does not compile.
     """
     import cupy
 
     # What a block may have, if it asks.
     shared = int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
     how = packing(splitters, forms, block, result, rule, measure, shared)
-    kernel = numba_kernel(KERNELS, "pack_kernel", how.sides, shared - REDUCTIONS)
+    kernel = numba_kernel(KERNELS, "pack_kernel", how.sides, shared - REDUCTIONS, has_gate=has_gate)
     starts = [0, *accumulate(up(place.bytes) for place in how.layouts)]
     sides = zip(splitters, how.layouts, starts, strict=False)
     parts = tuple((s, place, _offsets(place, at, measure)) for s, place, at in sides)

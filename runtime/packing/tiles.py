@@ -95,9 +95,11 @@ class Tiles(NamedTuple):
     bytes: int
     alloc: Any
 
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
-        """On a stream of the device that this was prepared for, which is the current one."""
-        memory = self.alloc(self.bytes)
+    def pack(
+        self, operands: tuple[Operand, ...], stream: int, memory: Any = None
+    ) -> tuple[DevicePacked, ...]:
+        """As `WholeRows.pack`, without a gate."""
+        memory = memory or self.alloc(self.bytes)
         start = memory.ptr
         packed, addresses = [], []
         for x, (splitter, place, offsets) in zip(operands, self.sides, strict=True):

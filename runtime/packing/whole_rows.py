@@ -27,13 +27,16 @@ class WholeRows(NamedTuple):
     bytes: int
     alloc: Any
 
-    def pack(self, operands: tuple[Operand, ...], stream: int) -> tuple[DevicePacked, ...]:
+    def pack(
+        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+    ) -> tuple[DevicePacked, ...]:
         """On a stream of the device that this was prepared for, which is the current one.
 
-        Rows that are flagged hold anything where slices are digits, zeros where they are floats;
-        the significand of their unit is zero. Does not wait for the device.
+        memory: of at least `bytes`; None for new one. gate: see `Kernel.launch_words`. Rows that
+        are flagged hold anything where slices are digits, zeros where they are floats; the
+        significand of their unit is zero. Does not wait for the device.
         """
-        memory = self.alloc(self.bytes)
+        memory = memory or self.alloc(self.bytes)
         packed = []
         words: tuple[int, ...] = ()
         for x, (splitter, place, begin, its) in zip(operands, self.sides, strict=True):
@@ -44,7 +47,7 @@ class WholeRows(NamedTuple):
         if len(packed) == 1:
             words += words
         words += self.lengths
-        self.kernel.launch_words(self.grid, self.threads, words, self.shared, stream)
+        self.kernel.launch_words(self.grid, self.threads, words, self.shared, stream, gate)
         return tuple(packed)
 
 

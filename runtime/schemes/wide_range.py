@@ -21,11 +21,12 @@ def descending(order: int, count: int) -> tuple[Term, ...]:
     )
 
 
-# `faithful` where many rows reach below what `fp16x3` holds. Products of entries 2^-65 of their
-# row's and column's largest are still normal numbers of FP32's accumulators.
-WIDEST = FloatSlices(BF16, 3, scaled=True, span=55)
+# `fp16x3` where many rows reach below what that holds. Rows are scaled so that sums of K ≤ 2^24
+# products stay below FP32's 2^128, and products of entries 2^-111 of their row's and column's
+# largest, 2^-120, above its smallest normal number.
+WIDEST = FloatSlices(BF16, 3, scaled=True, highest=51, span=87)
 WIDE_RANGE = Scheme(
-    "faithful-wide", BF16, WIDEST, WIDEST, descending(2, 3), error=1.4e-7, promotion=64
+    "fp16x3-wide", BF16, WIDEST, WIDEST, descending(2, 3), error=1.4e-7, promotion=64
 )
 
 SCHEMES = (

@@ -1,6 +1,6 @@
 """What is put into a kernel's PTX."""
 
-from mixpert_py.runtime.kernels.ptx import clustered, ordered
+from mixpert_py.runtime.kernels.ptx import clustered, gated, ordered
 
 PTX = b""".version 8.3
 .visible .entry pack(
@@ -35,3 +35,19 @@ def test_a_kernel_says_how_many_blocks_a_cluster_has() -> None:
     assert clustered(PTX, 0) == PTX
     said = b")\n.explicitcluster\n.reqnctapercluster 6, 1, 1\n.maxntid"
     assert clustered(PTX, 6) == PTX.replace(b")\n.maxntid", said)
+
+
+def test_a_gate_is_looked_at_after_the_wait_and_before_all_else() -> None:
+    text = ordered(gated(PTX), "after")
+    head, body = text.split(b"{")
+    assert head.split(b"(")[1].split(b")")[0].strip() == (
+        b".param .u64 pack_param_0,\n\t.param .u64 gate_address"
+    )
+    lines = [line.strip() for line in body.split(b"\n") if line.strip()]
+    look = lines.index(b"ld.volatile.global.u32 %gate, [%gate_at];")
+    assert lines.index(WAIT) < look < lines.index(b"ret;") < lines.index(b"@%p1 bra \t$L__BB0_2;")
+
+
+def test_a_closed_gate_waits_too_where_the_kernel_stands_beside_another() -> None:
+    lines = [line.strip() for line in ordered(gated(PTX), "beside").split(b"{")[1].split(b"\n")]
+    assert [lines[i - 1] for i, line in enumerate(lines) if line == b"ret;"] == [WAIT] * 3

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.call import Addend, Made
+from mixpert_py.runtime.cuda import guard
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.tracing.trace import Reason
 from tests.runtime.cuda.fake import (
     CUDADriverError,
@@ -23,6 +25,8 @@ from tests.runtime.cuda.fake import (
     ndarray,
     on_device,
 )
+from tests.runtime.cuda.fake import gpu as gpu_module
+from tests.runtime.cuda.fake.product import slices_product
 
 SHAPES = [
     ((5, 6), (6, 4)),
@@ -343,42 +347,78 @@ def test_a_captured_product_keeps_what_its_graph_uses(
     )
 
 
-@pytest.mark.parametrize(
-    ("k", "shares", "launches"),
-    [
-        (128, [0.0], 1),
-        (128, [0.5, 0.0], 2),  # the six BF16 products hold what FP16 does not
-        (128, [0.5, 0.5], 2),
-        (127, [0.5], 1),  # too short for them
-    ],
-)
-def test_many_outliers_change_the_scheme(
-    gpu: FakeGpu,
-    monkeypatch: pytest.MonkeyPatch,
-    k: int,
-    shares: list[float],
-    launches: int,
+def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
+    """Normal, and a first element that is far larger, in so many rows."""
+    x = normal(*shape, seed=seed).x
+    x[:rows, 0] = 2.0**60
+    return ndarray(x)
+
+
+@pytest.mark.parametrize("k", [127, 128])
+@pytest.mark.parametrize("rows", [0, 1, 40])
+@pytest.mark.parametrize("traced", [False, True])
+def test_many_outliers_are_made_by_the_wider_scheme(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, k: int, rows: int, traced: bool
 ) -> None:
-    monkeypatch.setattr(device_product, "ASKS", 1)
-    gpu.shares = list(shares)
-    a, b = normal(40, k), normal(k, 40, seed=1)
-    found = device_product.make(a, b, "faithful")
-    assert gpu.shares == []
-    assert len(gpu.launches) == launches
-    if shares[-1] > 0:
-        assert found is Reason.SPREAD
-    else:
-        assert not isinstance(found, Reason)
-        exact = a.x.astype(float) @ b.x.astype(float)
-        np.testing.assert_allclose(found.value.get(), exact, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(guard, "LEAST", 1)
+    schemes = []
+    monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
+    a, b = wide(40, k, rows=rows), normal(k, 40, seed=1)
+    found = made(a, b, "faithful", traced=traced)
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
+    assert (error <= (12 + k) * 2.0**-24 * size).all()
+    widened = rows == 40 and k >= 128
+    assert schemes == ["fp16x3-wide" if widened else "fp16x3"]
+    assert found.outliers() == (0 if widened or not traced else rows / 80)
 
 
-def test_few_outliers_and_other_schemes_are_not_asked(
+def seen(schemes: list[str]) -> Any:
+    def product(a: Any, b: Any, scheme: Any, *given: Any) -> Any:
+        schemes.append(scheme.name)
+        return slices_product(a, b, scheme, *given)
+
+    return product
+
+
+@pytest.mark.parametrize("side", ["neither", "left", "right"])
+@pytest.mark.parametrize("shapes", [((40, 128), (128, 40)), ((3, 40, 128), (2, 1, 128, 40))])
+@pytest.mark.parametrize("rows", [0, 40])
+def test_kept_operands_stacks_and_sums_are_guarded(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, side: str, shapes: Any, rows: int
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    a.x[..., :rows, 0] = 2.0**60
+    ready = {}
+    if side != "neither":
+        ready[side] = device_product.pack_one(a if side == "left" else b, FP16X3, side)
+    found = made(a, b, "faithful", **ready).value.get()
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    assert (np.abs(found - a.x.astype(float) @ b.x.astype(float)) <= 140 * 2.0**-24 * size).all()
+
+
+@pytest.mark.parametrize("rows", [0, 40])
+def test_a_guarded_sum_is_made_once(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b, c = wide(40, 128, rows=rows), normal(128, 40, seed=1), normal(40, 40, seed=2)
+    made(a, b, "faithful")  # compiles what a sum in place must not wait for
+    before = c.x.copy()
+    found = made(a, b, "faithful", addend=Addend(1.0, -1.0, c, in_place=True))
+    assert found.added
+    exact = a.x.astype(float) @ b.x.astype(float) - before
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float)) + np.abs(before)
+    assert (np.abs(c.x - exact) <= 142 * 2.0**-24 * size).all()
+
+
+def test_what_is_small_or_of_another_scheme_is_not_guarded(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, b = normal(40, 128), normal(128, 40, seed=1)
-    device_product.make(a, b, "faithful")  # too small to ask
-    monkeypatch.setattr(device_product, "ASKS", 1)
-    device_product.make(a, b, "int8x6")
-    gpu.shares = [device_product.SHARE]
-    assert not isinstance(device_product.make(a, b, "faithful"), Reason)
+    monkeypatch.setattr(gpu, "guard", None)
+    gpu.install(monkeypatch)
+    made(normal(40, 128), normal(128, 40, seed=1), "faithful")
+    monkeypatch.setattr(guard, "LEAST", 1)
+    made(normal(40, 128), normal(128, 40, seed=1), "int8x6")
+    made(normal(40, 128), normal(128, 40, seed=1), "faithful", certificate=True)

@@ -180,7 +180,7 @@ def test_what_is_packed_lies_in_one_allocation(
     device = SimpleNamespace(attributes={"MaxSharedMemoryPerBlockOptin": HOPPER})
     cuda = SimpleNamespace(Device=lambda number: device, alloc=alloc)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(strips, "numba_kernel", lambda *given: kernel)
+    monkeypatch.setattr(strips, "numba_kernel", lambda *given, **named: kernel)
     splitters = (scheme.left, scheme.right)[:count]
     length = scheme.lengths(900)[1]
     how = strips.prepared_strips(splitters, forms, length, "float32", "loss", measure, 0)
@@ -202,7 +202,8 @@ def test_what_is_packed_lies_in_one_allocation(
     for (start, size), (following, _) in itertools.pairwise([*places, ((1 << 20) + sizes[0], 0)]):
         assert start % 256 == 0
         assert start + size <= following
-    ((grid, threads, words, shared, stream),) = launches
+    ((grid, threads, words, shared, stream, gate),) = launches
+    assert gate == 0
     assert (grid, threads, shared, stream) == (how.how.grid, how.how.threads, how.how.shared, 7)
     for x, one, at in zip(operands, packed, (0, 14), strict=False):
         assert words[at : at + 6] == (

@@ -90,7 +90,9 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
         def __del__(self) -> None:
             alive.discard(self.ptr)
 
-    def launch(grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int) -> None:
+    def launch(
+        grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int, gate: int
+    ) -> None:
         larger = panels.LEAST_PANELS * (2 + len(launched))
         panels._counters(larger, 0, stream, cuda)
         launched.append(words[10])

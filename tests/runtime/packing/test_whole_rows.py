@@ -49,7 +49,8 @@ def test_what_is_packed_lies_in_one_allocation(
     for (start, size), (following, _) in itertools.pairwise(sorted(places)):
         assert start % 256 == 0
         assert start + size <= following
-    ((grid, threads, words, shared, stream),) = launches
+    ((grid, threads, words, shared, stream, gate),) = launches
+    assert gate == 0
     wanted = module.packing((SPLITTER,) * count, forms, "float32", "loss")
     assert (grid, threads, stream) == (wanted.grid, wanted.threads, 7)
     assert shared == getattr(wanted, "shared", 0)

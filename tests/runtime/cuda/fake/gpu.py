@@ -1,5 +1,6 @@
 """The GPU: how it is, what it holds, and its kernels, which are the reference engine."""
 
+import ctypes
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import device, moves, several, staging
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.guard import Guard
 from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import layout
 from mixpert_py.runtime.packing.operand import Form
@@ -32,8 +34,7 @@ class FakeGpu:
     """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
     held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
 
-    has_small: every stack is small. shares: of rows that left the slices, of the next products
-    that ask. launches: (batch, m, n) of every product made; tiny: of those
+    has_small: every stack is small. launches: (batch, m, n) of every product made; tiny: of those
     in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
     emptied.
     """
@@ -49,7 +50,6 @@ class FakeGpu:
     has_small: bool = False
     launches: list[tuple[int, int, int]] = field(default_factory=list)
     tiny: list[tuple[int, int, int]] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)
     moved: int = 0
     freed: int = 0
     held: int = 0
@@ -80,7 +80,7 @@ class FakeGpu:
             Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
             needs,
             self.multiply_tiny,
-            self.outlier_share,
+            self.guard,
         )
         monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
         return cupy
@@ -100,7 +100,17 @@ class FakeGpu:
     def free_all_blocks(self) -> None:
         self.freed += 1
 
-    def pack(self, a: Operand, b: Operand, scheme: Any, **given: Any) -> Any:
+    def pack(
+        self,
+        a: Operand,
+        b: Operand,
+        scheme: Any,
+        room_for: Any = None,
+        memory: Any = None,
+        gate: int = 0,
+        **given: Any,
+    ) -> Any:
+        assert room_for is None or memory is None
         result = "float64" if "float64" in (a.memory, b.memory) else "float32"
         return tuple(
             self.pack_one(x, scheme, side, result, within=self.memory / 2, **given)
@@ -162,6 +172,8 @@ class FakeGpu:
         beta: float = 0.0,
         c: Any = None,
         stream: int,
+        gate: tuple[int, int] = (0, 0),
+        prepare: bool = False,
     ) -> None:
         """RN(beta · c + RN(alpha · x)), x an element of the slices' product, which is 0 in rows and
         columns with NaN or Inf.
@@ -173,14 +185,22 @@ class FakeGpu:
         assert out.strides[-1] == out.itemsize
         assert c is None or (c.shape, c.dtype) == (out.shape, out.dtype)
         assert c is None or c.strides[-1] == c.itemsize
+        if prepare:
+            return
+        address, wanted = gate
+        if address and ctypes.c_int32.from_address(address).value != wanted:
+            return
         self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
         others = np.zeros(out.shape) if c is None else c.x
         for a, b, value, other in matrices(left, right, out, others):
             found = slices_product(a, b, scheme, left.rule, value.dtype)
             value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
 
-    def outlier_share(self, left: FakePacked, right: FakePacked) -> Any:
-        return lambda: self.shares.pop(0)
+    def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
+        """One that tells of more than a quarter of outliers."""
+        assert stream == Stream.here.ptr
+        shares = [((x.view("flags").x & 2) > 0).mean() for x in (left, right)]
+        return ndarray(np.array([max(shares) > 0.25], np.int32))
 
     def repair(
         self,
@@ -191,9 +211,12 @@ class FakeGpu:
         *,
         alpha: float = 1.0,
         stream: int,
+        guard: Guard | None = None,
     ) -> None:
         """Adds alpha times what left the slices, from the operands as they are then."""
         assert stream == Stream.here.ptr
+        if guard is not None and guard.flag():
+            left, right, scheme = guard.left, guard.right, guard.scheme
         for a, b, value, _ in matrices(left, right, out, out.x):
             add_what_left(value, a, b, scheme, left.rule, alpha)
 

@@ -28,6 +28,10 @@ class FakePacked(NamedTuple):
     origin: Any = None
     memory: Any = None
 
+    @property
+    def owner(self) -> Any:
+        return self.memory
+
     def array(self) -> Any:
         """(batch, rows, k) in the operand's own memory."""
         address, it, item = self.operand.address, self.operand.form, self.operand.form.itemsize

@@ -31,8 +31,10 @@ def repaired(
     alpha: float,
     threads: int,
     most: int,
+    anew: int | None = None,
 ) -> Array:
-    """c (batch, m, n) after the kernel. flags: (batch, m), (batch, n), batch 1 where shared;
+    """c (batch, m, n) after the kernel. anew: what the guard's word is, if there is one, and other
+    flags with it. flags: (batch, m), (batch, n), batch 1 where shared;
     outliers: (batch, blocks, m), (batch, blocks, n). What lies past the flags looks set.
     """
     c = c.copy()
@@ -44,10 +46,21 @@ def repaired(
     padded = zip((x.reshape(-1) for x in flags), ends, strict=True)
     marks = [np.pad(x, end, constant_values=GARBAGE) for x, end in padded]
     marks += [x.view(np.uint32) for x in marks] + [x.reshape(-1) for x in outliers]
+    if anew is None:
+        others = [*marks[:4], np.zeros(1, np.int32), 0]
+    else:
+        others = [*marks[:4], np.full(1, anew, np.int32), 1]
+        wrong = [np.full_like(x, GARBAGE) for x in marks[:2]]
+        wrong += [x.view(np.uint32) for x in wrong]
+        if anew:
+            marks[:4] = wrong
+        else:
+            others[:4] = wrong
     alpha = struct.unpack("d", struct.pack("d", alpha))[0]
     buffer = c.reshape(-1)
     with simulation():
-        cuda.jit(function)[grid, threads](flat(a), flat(b), buffer, *marks, *lengths, alpha, *rest)
+        operands = flat(a), flat(b), buffer
+        cuda.jit(function)[grid, threads](*operands, *marks, *others, *lengths, alpha, *rest)
     return c
 
 
@@ -108,8 +121,9 @@ def check(
     alpha: float = 1.0,
     threads: int = 32,
     most: int = 3,
+    anew: int | None = None,
 ) -> None:
-    found = repaired(a, b, c, flags, outliers, block, alpha, threads, most)
+    found = repaired(a, b, c, flags, outliers, block, alpha, threads, most, anew)
     exact, size = wanted(a, b, c, flags, outliers, block, alpha)
     unit = float(np.finfo(c.dtype).eps)
     rounding = (a.shape[-1] + 4) * unit * (abs(alpha) * size + np.abs(np.nan_to_num(c)))
@@ -131,6 +145,13 @@ def test_just_what_is_flagged_is_added(shape: tuple[int, int, int], block: int, 
     a = np.asarray(a[0], order=order[0])
     b = np.asarray(b[0], order=order[1])
     check(a, b, c, flags, outliers, min(block, k))
+
+
+@pytest.mark.parametrize("anew", [0, 1])
+@pytest.mark.parametrize("most", [0, 3])
+def test_the_flags_of_what_was_packed_anew(anew: int, most: int) -> None:
+    a, b, c, flags, outliers = case(5, 40, 7, 40, seed=3)
+    check(a, b, c, flags, outliers, 40, most=most, anew=anew)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

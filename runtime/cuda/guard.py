@@ -1,0 +1,59 @@
+"""Large products whose operands the slices do not hold: told on the device, without waiting.
+
+A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
+`repair` multiplies it: right for a few, at a fifth of the native product's speed for many. So large
+products are prepared for both. After packing, a kernel of one block counts the rows that have left,
+and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, and
+multiplied so; what the other launches would do is left out, and ends at once. Nothing waits, and a
+CUDA graph decides anew each time that it runs.
+"""
+
+from typing import Any, NamedTuple
+
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.packing import DevicePacked
+from mixpert_py.runtime.scheme import Scheme
+
+# Multiplications from which two more launches, of some microseconds, do not count.
+LEAST = 1 << 33
+# Of K, from which six BF16 products keep the bound of `faithful`: what tensor cores cut off within
+# one step of 32 is up to 126 roundings of its products, were all at their worst.
+LEAST_K = 128
+MOST = 256  # one row in so many may leave
+THREADS = 1024
+
+
+class Guard(NamedTuple):
+    """word: one int32, 1 where left and right, packed for `scheme`, are multiplied."""
+
+    word: Any
+    scheme: Scheme
+    left: Any
+    right: Any
+
+    def flag(self) -> bool:
+        """Whether the word is not 0. Waits for the device."""
+        return bool(self.word.get()[0])
+
+
+def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
+    """What products of these matrices, or stacks of them, are prepared for besides."""
+    count = max(a.size * b.shape[-1], b.size * a.shape[-2])
+    return scheme.wider if count >= LEAST and a.shape[-1] >= LEAST_K else None
+
+
+def outlier_guard(left: DevicePacked, right: DevicePacked, stream: int) -> Any:
+    """The word for two packed operands: enqueued on a stream of the current device.
+
+    Raises DeviceError where the kernel does not compile.
+    """
+    import cupy
+
+    kernel = cuda_kernel("guard.cu", "guard", ())
+    word = cupy.empty(1, "int32")
+    words: tuple[int, ...] = ()
+    for x in (left, right):
+        count = x.batch * x.rows
+        words += (x.flags, count, count // MOST)
+    kernel.launch_words(1, THREADS, (*words, word.data.ptr), 0, stream)
+    return word
