@@ -15,10 +15,11 @@ class Operator:
     no run says otherwise.
 
     sampled: how many of the calls the profile looked into. Of those, the worst: spread: bits by
-    which entries lie below the largest of their row of A or column of B, in the mean;
-    cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds of the profile's
-    calls that moving arrays took. fed_by: site → calls of the profile with an operand that was
-    that site's result.
+    which entries lie below the largest of their row of A or column of B, in the mean; int8_loss:
+    bits by which int8x6 is expected to be further off than an FP32 product; cancellation:
+    ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds of the profile's calls that
+    moving arrays took. fed_by: site → calls of the profile with an operand that was that site's
+    result.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Operator:
     sensitivity: float = 1.0
     sampled: int = 0
     spread: float = 0.0
+    int8_loss: float = 0.0
     cancellation: float = 1.0
     transfer: float = 0.0
     fed_by: Mapping[str, int] = field(default_factory=dict)

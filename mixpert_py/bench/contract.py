@@ -11,6 +11,7 @@ from mixpert_py.bench.judgement import UNIT, Exact, norm
 # What the contract lets go although the vendor's error is less, in units of u = 2^-24.
 ROUNDINGS = 3.5  # of ‖√((A∘A)(B∘B))‖F: about what rounding the operands to 22 bits leaves
 LARGEST = 12.0  # of (|A||B|)ij, element by element
+SMALLEST = 2.0**-149  # of float32's numbers: what underflows may lose
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ def errors(exact: Exact, value: Array) -> Errors:
     else:
         most = _number(largest(error / (exact.absolute + none))) / UNIT
     return Errors(_over(_number(norm(error)), norm(exact.product)), most)
+
+
+def allowed(k: int, absolute: Array) -> Array:
+    """What |C − Ĉ| may be on every input: (12 + k) · u · |A||B| + k · 2^-149, element by element.
+
+    k: terms of a sum; absolute: |A||B| in float64, none of it beyond float32's range.
+    """
+    return (LARGEST + k) * UNIT * absolute + k * SMALLEST
 
 
 def _over(own: float, allowed: float) -> float:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
-from mixpert_py.tuner.report.operands import cancellation_text
+from mixpert_py.tuner.report.operands import MIXED, bits_text, cancellation_text
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
@@ -188,14 +188,16 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
     unit = clock_unit(record["seconds"] for record in records)
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"
     moved = any(record["transfer_seconds"] for record in records)
-    spread, cancels = "spread,\nbits", "cancels"
+    refused = any(record["reasons"] for record in records)
+    spread, loss, cancels = "spread,\nbits", "int8\nloss", "cancels"
     columns = ("line", "expression", "calls", "m × k × n", "ran", time, *[moving] * moved)
     table = _table(
         *columns,
         spread,
+        loss,
         cancels,
-        "not as planned",
-        right=("line", "calls", time, moving, spread, cancels),
+        *["not as planned"] * refused,
+        right=("line", "calls", time, moving, spread, loss, cancels),
     )
     for record in records:
         m, k, n, _ = record["shapes"][0]
@@ -208,11 +210,21 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
             ", ".join(record["schemes"]) + _outliers(record["outliers"]),
             unit.number(record["seconds"]),
             *[unit.number(record["transfer_seconds"])] * moved,
-            "–" if record["spread"] is None else f"{record['spread']:.1f}",
+            bits_text(record["spread"]),
+            bits_text(record["int8_loss"]),
             cancellation_text(record["cancellation"]),
-            ", ".join(f"{reason} ({count})" for reason, count in record["reasons"].items()),
+            *[_reasons(record["reasons"])] * refused,
         )
     console.print(table)
+    for record in records:
+        if (bits := record["int8_loss"] or 0.0) >= MIXED:
+            place = f"line {record['line']}" if record["line"] else record["expression"]
+            hint = f"mixed units along K: int8 schemes lose about {bits:.0f} bits here"
+            console.print(Text(f"{place}: {hint}"), soft_wrap=True)
+
+
+def _reasons(calls: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} ({count})" for reason, count in calls.items())
 
 
 def _outliers(share: float) -> str:

@@ -112,6 +112,7 @@ def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]
                 "transfer_seconds": record.transfer,
                 "sampled": record.sampled,
                 "spread": record.spread if record.sampled else None,
+                "int8_loss": record.int8_loss if record.sampled else None,
                 "cancellation": record.cancellation if record.sampled else None,
                 "fed_by": dict(record.fed_by),
             }

@@ -76,6 +76,7 @@ class SiteResult(msgspec.Struct, frozen=True):
     transfer: float = 0.0
     sampled: int = 0
     spread: float = 0.0
+    int8_loss: float = 0.0
     cancellation: float = 1.0
     fed_by: dict[str, int] = {}
     outliers: float = 0.0
@@ -221,6 +222,7 @@ def site_result(record: SiteTrace) -> SiteResult:
         record.transfer,
         record.sampled,
         record.spread,
+        record.int8_loss,
         record.cancellation,
         dict(record.fed_by),
         record.outliers,

@@ -33,6 +33,7 @@ def profiled_operator(
         sensitivity=sensitivity,
         sampled=trace.sampled,
         spread=trace.spread,
+        int8_loss=trace.int8_loss,
         cancellation=trace.cancellation,
         transfer=trace.transfer,
         fed_by=trace.fed_by,

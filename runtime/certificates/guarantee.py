@@ -1,7 +1,11 @@
-"""The componentwise guarantee: the cheapest int8 scheme that provably keeps grade A here.
+"""The componentwise guarantee: a scheme that provably keeps grade A on these operands.
 
 |C − Ĉ|ij ≤ k · 2^-24 · (|A| |B|)ij in every finite element, up to (k + 2) times the smallest
 subnormal of the result: the bound of an FP32 dot product in any order of its sums.
+
+`faithful` keeps it on all float32 operands of K ≥ 512, so nothing is measured there. For a shorter
+K its bound is up to twelve roundings wider, and int8 schemes may be better: of float64 operands,
+of short K, and where an int8 scheme was asked for, the spread of the operands decides.
 
 Let L be the largest magnitude of a row of A (column of B), and u' the rounding of the terms' sums
 (`Scheme.rounding`). By the digits' construction, with `Bounds` relative to L: an entry loses at
@@ -28,10 +32,14 @@ from typing import Any
 
 from mixpert_py.runtime.call import name_of
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10
 from mixpert_py.runtime.splitter import Digits
 
 LADDER = (INT8X6, INT8X8, INT8X10)
+# Of K, from which `faithful` keeps the guarantee by itself: see `fp16x3`. Of its other ways, rows
+# made in FP32 keep it at any K, and six BF16 products from 134 on: see `wide_range`.
+FAITHFUL_LEAST_K = 512
 DEEPEST = 9  # halvings of a row's largest entry below which entries are counted
 MEASURING = 1 + 2.0**-10  # what is measured is itself rounded
 SMALLEST = {"float32": 2.0**-100, "float64": 2.0**-990}  # of L, for L · 2^-9 to be exact
@@ -73,20 +81,27 @@ class Bounds:
         return cls(loss, 2 * below + loss, slices)
 
 
-def componentwise(xp: Any, a: Any, b: Any, name: str) -> Scheme | None:
-    """The first scheme from `name` on, else from int8x6, for which the guarantee holds; or None.
+def componentwise(xp: Any, a: Any, b: Any, name: str) -> str | None:
+    """The scheme that keeps the guarantee: `name`, else one that takes its place; None: none does.
 
-    xp: NumPy or CuPy. a: (…, m, k), b: (…, k, n), float32 or float64. Reads A and B eleven times,
-    and waits for the device.
+    On float32 operands of a long K `faithful` takes the place of any other, elsewhere the first of
+    LADDER from `name` on. xp: NumPy or CuPy. a: (…, m, k), b: (…, k, n), float32 or float64. Where
+    an int8 scheme is judged, A and B are read eleven times, and the device is waited for.
     """
     k = a.shape[-1]
-    left, right = spread(xp, a, -1), spread(xp, b, -2)
     wide = "float64" in (name_of(a.dtype), name_of(b.dtype))
     names = [scheme.name for scheme in LADDER]
-    for scheme in LADDER[names.index(name) if name in names else 0 :]:
+    judged = LADDER[names.index(name) :] if name in names else LADDER
+    otherwise = None
+    if not wide and k >= FAITHFUL_LEAST_K:
+        if name not in names:
+            return name if name == FP16X3.name else "faithful"
+        judged, otherwise = judged[:1], "faithful"
+    left, right = spread(xp, a, -1), spread(xp, b, -2)
+    for scheme in judged:
         if factor(scheme, k, left, right, UNIT64 if wide else UNIT32) <= k * UNIT32:
-            return scheme
-    return None
+            return scheme.name
+    return otherwise
 
 
 def spread(xp: Any, x: Any, axis: int) -> Spread:

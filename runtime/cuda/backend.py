@@ -3,7 +3,7 @@
 A large one is prepared for two schemes, and the device decides between them: see `guard`.
 
 Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
-know something of it (a trace, a certificate, a guarantee, the share of outliers) reads it back.
+know something of it (a trace, a certificate, a guarantee that is measured) reads it back.
 """
 
 import weakref

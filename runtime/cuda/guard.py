@@ -16,8 +16,7 @@ from mixpert_py.runtime.scheme import Scheme
 
 # Multiplications from which two more launches, of some microseconds, do not count.
 LEAST = 1 << 33
-# Of K, from which six BF16 products keep the bound of `faithful`: what tensor cores cut off within
-# one step of 32 is up to 126 roundings of its products, were all at their worst.
+# Of K, from which `fp16x3`'s wider scheme keeps its bound: see `schemes.wide_range`.
 LEAST_K = 128
 MOST = 256  # one row in so many may leave
 THREADS = 1024

@@ -51,8 +51,9 @@ def make(
     out: an array of the result's shape and type. left, right: operands that `pack_one` packed.
     addend: the result is the sum with it where `Made.added` says so; there is no `out` then, a and
     b are real, have two dimensions or more, and nothing is empty. traced: the share of outliers can
-    be asked for; a guarantee and a certificate wait for the device. limit: bytes that may be
-    taken of the device by packed operands, and while they are multiplied, see `workspace`.
+    be asked for; a certificate waits for the device, and a guarantee that is measured. limit: bytes
+    that may be taken of the device by packed operands, and while they are multiplied, see
+    `workspace`.
     """
     kernels = cuda_backend.cuda_kernels()
     ready = left or right
@@ -93,8 +94,8 @@ def make(
         found = attempt(a, scheme.name, lambda: componentwise(kernels.xp, rows, columns, name))
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
-        scheme, name = found, found.name
-        rule = "none" if found.exact else "loss"
+        scheme, name = emulation_of(found), found
+        rule = "none" if scheme.exact else "loss"
 
     def multiplied(addend: Addend | None) -> Product | Reason:
         return attempt(

@@ -132,7 +132,7 @@ def _reference(
         found = componentwise(np, rows, columns, name)
         if found is None:
             return Reason.SPREAD
-        scheme, name = found, found.name
+        scheme, name = emulation_of(found), found
     rule: OutlierRule = "none" if guarantee is not None and scheme.exact else "loss"
     stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     rows = np.broadcast_to(rows, stack + rows.shape[-2:])

@@ -15,7 +15,8 @@ the 16 products of an instruction and the sum so far at 2^-25 of the largest, an
 2^-23 of itself: within 64 of K at most four times 10.5 u, for K < 64 at most n / 2 + 3 u, of the
 products' magnitudes. Totals round once every 64 of K. The cross terms stay in the tensor cores over
 all of K: what is cut off there is 2^-12 n u, since these are 2^-11 of the products at most. So sums
-add n / 4 + 4 u at most from n = 512 on, and n / 2 + 4 below.
+add n / 4 + 4 u at most from n = 512 on, and n / 2 + 4 below. From n = 512 on that is (12 + 3 n / 4)
+· u in all, less than the n · u of an FP32 product.
 """
 
 from typing import Final

@@ -21,9 +21,12 @@ def descending(order: int, count: int) -> tuple[Term, ...]:
     )
 
 
-# `fp16x3` where many rows reach below what that holds. Rows are scaled so that sums of K ≤ 2^24
-# products stay below FP32's 2^128, and products of entries 2^-111 of their row's and column's
-# largest, 2^-120, above its smallest normal number.
+# `fp16x3` where many rows reach below what that holds, within the same bound for K ≥ 128. Rows are
+# scaled so that sums of K ≤ 2^24 products stay below FP32's 2^128, and products of entries 2^-111
+# of their row's and column's largest, 2^-120, above its smallest normal number. With u = 2^-24, of
+# (|A||B|)ij: three slices hold a float32, and terms that are dropped are 0.3 u. A step of 32 of K
+# is 12 instructions, which lose 10.5 u of its products each at most (see `fp16x3`): 126 u in all;
+# then K/32 additions to the total and 2 roundings. So 129 + K/32 ≤ 12 + K from K = 121 on.
 WIDEST = FloatSlices(BF16, 3, scaled=True, highest=51, span=87)
 WIDE_RANGE = Scheme(
     "fp16x3-wide", BF16, WIDEST, WIDEST, descending(2, 3), error=1.4e-7, promotion=64

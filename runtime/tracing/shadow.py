@@ -1,7 +1,8 @@
 """What the operands of a call are like: the local error that each scheme would make on them, the
-spread of their exponents, and how much of the product cancels.
+spread of their exponents, what int8 schemes lose of them, and how much of the product cancels.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +17,20 @@ from mixpert_py.runtime.tracing.local_errors import MOST_STACKED, relative, samp
 FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
 FEWEST, LOOKED_AT = 8, 1 << 19  # of long ones so many, and about so many elements of an operand
 ALL_CANCELS = 2.0**53  # no bit of float64 is left
+UNIT = 2.0**-24  # u
+SUMS = 0.5  # of u · |A||B|: by how much an FP32 product of random numbers is off
+ROUNDINGS = 3.5  # of u · √((A∘A)(B∘B)): an error that counts as none, as in `bench.contract`
 
 
 class Shadow(NamedTuple):
     """One call, looked into. errors: as `local_errors` gives them.
 
-    spread: as `exponent_spread` gives it, of the worse operand. cancellation: see there.
+    spread: as `exponent_spread` gives it, of the worse operand. int8_loss, cancellation: see there.
     """
 
     errors: dict[str, float]
     spread: float
+    int8_loss: float
     cancellation: float
 
 
@@ -43,7 +48,7 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
         return None  # an array in name only: being traced, batched, deleted …
     left, right = widened(left), widened(right)
     spread = max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
-    return Shadow(errors, spread, cancellation(left, right))
+    return Shadow(errors, spread, int8_loss(left, right), cancellation(left, right))
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
@@ -75,6 +80,53 @@ def exponent_spread(x: Array, axis: int) -> float:
     largest = np.max(bits, axis, where=counts, initial=-np.inf, keepdims=True)
     below = np.sum(np.subtract(largest, bits, where=counts, out=np.zeros_like(bits)), axis)
     return float(np.max(below / np.maximum(np.sum(counts, axis), 1)))
+
+
+def int8_loss(a: Array, b: Array) -> float:
+    """By how many bits `int8x6` is expected to be further off than an FP32 product; 0: by none.
+
+    a, b: float64 or complex128, as np.matmul takes them. Errors are compared in the Frobenius norm.
+    Rows of A and columns of B with NaN or Inf do not count. 0 for normal and uniform data, however
+    rows of A and columns of B are scaled; 17 where columns of A are in units of 10^±3 that the rows
+    of B undo: what is small in a row of A then meets what is large in a column of B.
+
+    Let p base-256 digits, in the unit of its row's largest entry, leave A_p of A, and q digits B_q
+    of B, by columns. Of the product int8x6 leaves out Σ A_p B_q over p + q = 3. The signs of what
+    is left are as good as random, so the squares of its elements add up to about
+    Σ_pq Σ_k ‖A_p(:, k)‖² ‖B_q(k, :)‖². This is no bound, but what these very operands lose. Rows
+    that would leave the slices as outliers count like the others.
+    """
+    rows, columns = _rows(a), _rows(b.swapaxes(-1, -2) if b.ndim > 1 else b)
+    with np.errstate(all="ignore"):
+        left, right = _squares_left(rows), _squares_left(columns)
+        lost = sum(float(np.sum(left[p] * right[3 - p])) for p in range(4))
+        terms = float(np.sum(left[0] * right[0]))
+        sizes = np.linalg.norm(np.matmul(np.abs(rows), np.abs(columns).swapaxes(-1, -2)))
+    allowed = UNIT * max(ROUNDINGS * math.sqrt(terms), SUMS * float(sizes))
+    return max(0.0, math.log2(math.sqrt(lost) / allowed)) if lost and allowed else 0.0
+
+
+def _rows(x: Array) -> Array:
+    """x as (…, rows, k), its largest entry between 1/2 and 1; both parts of a complex one, rows of
+    zeros for those that are not finite.
+    """
+    x = np.atleast_2d(_scaled(x))
+    if is_complex(x):
+        x = np.concatenate([x.real, x.imag], -2)
+    return np.where(np.isfinite(x).all(-1, keepdims=True), x, 0)
+
+
+def _squares_left(x: Array) -> list[Array]:
+    """Sums over rows, (…, k), of the squares of what 0, 1, 2 and 3 digits leave of x (…, rows, k),
+    in the unit of each row's largest entry.
+    """
+    largest = np.max(np.abs(x), -1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    parts = [x]
+    for count in (1, 2, 3):
+        unit = largest * 2.0 ** (1 - 8 * count)
+        parts.append(x - np.rint(x / unit) * unit)
+    return [np.einsum("...rk,...rk->...k", part, part) for part in parts]
 
 
 def cancellation(a: Array, b: Array) -> float:

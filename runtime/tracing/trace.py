@@ -52,10 +52,11 @@ class SiteTrace:
     an operand pair's blocks that left the integer slices, of those calls that were looked into.
 
     The rest only where the trace was asked to look at operands. sampled: how many calls were looked
-    into; of these, as `tracing.shadow` says it, the worst spread, cancellation and errors: scheme →
-    relative Frobenius error, against FP64, that it would make on the operands seen. The worst, as
-    what is known of a few calls has to hold for all; that it is too large for most of them, the
-    tuner's fit makes up for. fed_by: site → calls with an operand that was that site's result.
+    into; of these, as `tracing.shadow` says it, the worst spread, int8_loss, cancellation and
+    errors: scheme → relative Frobenius error, against FP64, that it would make on the operands
+    seen. The worst, as what is known of a few calls has to hold for all; that it is too large for
+    most of them, the tuner's fit makes up for. fed_by: site → calls with an operand that was that
+    site's result.
     """
 
     calls: int = 0
@@ -69,6 +70,7 @@ class SiteTrace:
     sampled: int = 0
     errors: dict[str, float] = field(default_factory=dict)
     spread: float = 0.0
+    int8_loss: float = 0.0
     cancellation: float = 1.0
     fed_by: Counter[str] = field(default_factory=Counter)
 
@@ -82,6 +84,7 @@ class SiteTrace:
         self.outliers = max(self.outliers, other.outliers)
         self.sampled += other.sampled
         self.spread = max(self.spread, other.spread)
+        self.int8_loss = max(self.int8_loss, other.int8_loss)
         self.cancellation = max(self.cancellation, other.cancellation)
         self.add_errors(other.errors)
 
@@ -159,6 +162,7 @@ class Trace:
             record = self._site(site)
             record.sampled += 1
             record.spread = max(record.spread, shadow.spread)
+            record.int8_loss = max(record.int8_loss, shadow.int8_loss)
             record.cancellation = max(record.cancellation, shadow.cancellation)
             record.add_errors(shadow.errors)
 

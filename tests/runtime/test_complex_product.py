@@ -151,14 +151,21 @@ def test_the_guarantee_holds_for_both_parts(pair: str) -> None:
     assert (abs(error.imag) <= limit * (ar @ bi + ai @ br)).all()
 
 
-def test_no_guarantee_where_one_part_spreads_too_far() -> None:
-    a = normal(20, 200)
-    a.imag *= np.exp(9 * normal(20, 200, dtype="f"))
+@pytest.mark.parametrize(
+    ("k", "scheme", "ran"),
+    [(200, "int8x6", "native"), (512, "int8x6", "faithful"), (512, None, "faithful")],
+)
+def test_what_keeps_the_guarantee_where_one_part_spreads_far(
+    k: int, scheme: str | None, ran: str
+) -> None:
+    a = normal(20, k)
+    a.imag *= np.exp(9 * normal(20, k, dtype="f"))
     trace = Trace()
     with use(InForce(backend="reference", trace=trace)):
-        value = matmul(a, a.T, scheme="int8x6", guarantee="componentwise", site=SITE)
-    assert trace.sites[SITE].schemes == {"native": 1}
-    np.testing.assert_array_equal(value, a @ a.T)
+        value = matmul(a, a.T, scheme=scheme, guarantee="componentwise", site=SITE)
+    assert trace.sites[SITE].schemes == {ran: 1}
+    expected = a @ a.T if ran == "native" else emulate(a, a.T, "faithful")
+    np.testing.assert_array_equal(value, expected)
 
 
 SPECIALS = [0.0, 1.5, np.inf, -np.inf, np.nan]

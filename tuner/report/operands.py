@@ -9,9 +9,14 @@ from mixpert_py.tuner.report.unit import Unit, clock_unit
 SAID = (
     "Of the calls looked into, the worst. Exponent spread: by how many bits entries lie below the "
     "largest of their row of the left operand, or column of the right one, in the mean; a scheme "
-    "with one scale a row loses as many of them. Cancellation: how many times as large the product "
-    "would be if nothing in it cancelled; a relative error may be as many times larger."
+    "with one scale a row loses as many of them. Int8 loss: by how many bits that makes a product "
+    "of int8x6 less accurate than float32's; large where units are mixed along K, so that what is "
+    "small in a row of the left operand meets what is large in a column of the right one. "
+    "Cancellation: how many times as large the product would be if nothing in it cancelled; a "
+    "relative error may be as many times larger."
 )
+
+MIXED = 2.0  # bits of int8 loss from which it is told in words
 
 
 def looked_into(found: Sequence[Row]) -> list[Row]:
@@ -22,19 +27,30 @@ def looked_into(found: Sequence[Row]) -> list[Row]:
 def names(found: Sequence[Row]) -> tuple[str, ...]:
     """The columns behind an operator's number and expression."""
     moving = (f"moving, {_unit(found).name}",) if _moved(found) else ()
-    return ("calls looked into", "exponent spread, bits", "cancellation", *moving)
+    spread, loss = "exponent spread, bits", "int8 loss, bits"
+    return ("calls looked into", spread, loss, "cancellation", *moving)
 
 
 def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
     """Each column's text, and what it is sorted by."""
     shown = (
         (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
-        ("–" if entry.spread is None else f"{entry.spread:.1f}", entry.spread),
+        (bits_text(entry.spread), entry.spread),
+        (_loss_text(entry.int8_loss), entry.int8_loss),
         (cancellation_text(entry.cancellation), entry.cancellation),
     )
     if not _moved(found):
         return shown
     return (*shown, (_unit(found).number(entry.transfer), entry.transfer))
+
+
+def bits_text(bits: float | None) -> str:
+    """One decimal; a dash where no call was looked into."""
+    return "–" if bits is None else f"{bits:.1f}"
+
+
+def _loss_text(bits: float | None) -> str:
+    return bits_text(bits) + (", mixed units" if bits is not None and bits >= MIXED else "")
 
 
 def cancellation_text(ratio: float | None) -> str:

@@ -23,8 +23,8 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
-    that it was raised for. sampled, spread, cancellation, fed_by: as of an `Operator`, None where
-    no call was looked into. transfer: in seconds.
+    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: as of an `Operator`,
+    None where no call was looked into. transfer: in seconds.
     """
 
     id: str
@@ -44,6 +44,7 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     detail: str
     sampled: int = 0
     spread: float | None = None
+    int8_loss: float | None = None
     cancellation: float | None = None
     transfer: float = 0.0
     fed_by: dict[str, int] | None = None
@@ -174,6 +175,7 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         detail=verdict.detail,
         sampled=operator.sampled,
         spread=operator.spread if operator.sampled else None,
+        int8_loss=operator.int8_loss if operator.sampled else None,
         cancellation=operator.cancellation if operator.sampled else None,
         transfer=operator.transfer,
         fed_by=dict(operator.fed_by) if operator.sampled else None,

@@ -43,12 +43,8 @@ class Backend:
     def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Made:
         """a @ b under a scheme, with its certificate."""
         trace, out = Trace(), None
-        left, right = a, b
-        if way == "left kept":
-            left = pack(a, scheme, "left")
-        elif way == "right kept":
-            right = pack(b, scheme)
-        elif way == "out":
+        left, right = _kept(a, b, scheme, way)
+        if way == "out":
             out = self.xp.empty(result_shape(a, b), np.result_type(a.dtype, b.dtype))
         # An operand that was packed says itself by what scheme.
         chosen = None if "kept" in way else scheme
@@ -66,6 +62,20 @@ class Backend:
         (site,) = trace.sites.values()
         (ran,) = site.schemes
         return Made(value, ran, ", ".join(site.reasons), certificate)
+
+    def value(self, a: Array, b: Array, scheme: str, way: Way = "") -> Array:
+        """a @ b under a scheme, and nothing else asked of it, as quick as a program's own product.
+
+        Raises MixPertError where a kernel did not compile: the product is a native one then.
+        """
+        left, right = _kept(a, b, scheme, way)
+        value = mixpert_py.matmul(left, right, scheme=scheme, backend=self.name)
+        if self.name == "cuda":
+            from mixpert_py.runtime.cuda.product import refusals
+
+            for why in refusals().values():
+                raise MixPertError(why)
+        return value
 
     def steps(self, a: Array, b: Array, scheme: str, block: int | None) -> Scheme | None:
         """The emulation that a scheme's name stands for; None where it is none."""
@@ -97,6 +107,13 @@ class Backend:
         )
         xp = self.xp
         return product_slices.of_device(xp, left, k), product_slices.of_device(xp, right, k)
+
+
+def _kept(a: Array, b: Array, scheme: str, way: Way) -> tuple[Any, Any]:
+    """The operands, the one that is to be packed beforehand packed."""
+    if way == "left kept":
+        return pack(a, scheme, "left"), b
+    return a, pack(b, scheme) if way == "right kept" else b
 
 
 def backend(name: str) -> Backend:

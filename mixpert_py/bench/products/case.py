@@ -54,6 +54,10 @@ class Side:
         """2 of a complex operand."""
         return 1 + self.dtype.startswith("complex")
 
+    def __str__(self) -> str:
+        words = (self.dtype, self.layout, self.stack or "", "vector" * self.vector)
+        return " ".join(str(word) for word in words if word)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -74,19 +78,11 @@ class Case:
     way: Way = ""
 
     def __str__(self) -> str:
-        sides = " by ".join(
-            " ".join(
-                str(part)
-                for part in (side.dtype, side.layout, side.stack or "", "vector" * side.vector)
-                if part
-            )
-            for side in (self.left, self.right)
-        )
         block = f", block {self.block}" if self.block else ""
         rest = "".join(f", {word}" for word in (self.special, self.way) if word)
         return (
-            f"{self.seed}: {self.scheme}{block}, {self.m} × {self.k} × {self.n}, {sides}, "
-            f"{self.family}{rest}"
+            f"{self.seed}: {self.scheme}{block}, {self.m} × {self.k} × {self.n}, "
+            f"{self.left} by {self.right}, {self.family}{rest}"
         )
 
 

@@ -17,11 +17,24 @@ from mixpert_py.bench.products.check import Checked, by_formula
 REPEAT = 8  # one product in so many is made twice
 
 
+class Margin(NamedTuple):
+    """How near a product came to its bound, of a sweep that holds all products against one.
+
+    families: of its operands. elements: that were held against the bound. ratio: the largest error
+    over what is allowed, ∞ where something is not finite.
+    """
+
+    families: str
+    elements: int
+    ratio: float
+
+
 class Outcome(NamedTuple):
     """What made a product: a scheme, "native (why)" or "failed"; and all that is wrong with it."""
 
     ran: str
     failures: list[str]
+    margin: Margin | None = None
 
 
 def examine_seed(backend: str, seed: int, largest: int, kinds: int = 0) -> Outcome:
@@ -41,8 +54,13 @@ def examine(backend: Backend, case: Case) -> Outcome:
             name = f"{made.ran} ({made.reason})" if made.reason else made.ran
             return Outcome(name, list(_failures(backend, case, a, b, made)))
     except Exception as error:  # whatever it is, the seed that brings it about is wanted
-        said: list[str] = f"{type(error).__name__}: {error}".splitlines()
-        return Outcome("failed", said[:1])
+        return failed(error)
+
+
+def failed(error: Exception) -> Outcome:
+    """Of a product that was not made."""
+    said: list[str] = f"{type(error).__name__}: {error}".splitlines()
+    return Outcome("failed", said[:1])
 
 
 def _failures(backend: Backend, case: Case, a: Array, b: Array, made: Made) -> Iterator[str]:

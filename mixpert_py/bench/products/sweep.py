@@ -2,19 +2,21 @@
 
 import json
 import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from time import monotonic
 
-from mixpert_py import files
-from mixpert_py.bench.products.case import draw
-from mixpert_py.bench.products.examine import Outcome, examine_seed
+from mixpert_py import config, files
+from mixpert_py.bench.products import case, examine, examine_pair, pair
+from mixpert_py.bench.products.examine import Margin, Outcome
 from mixpert_py.errors import MixPertError
 
 WRITE_EVERY = 10.0  # seconds
@@ -28,6 +30,9 @@ class State:
     """How far a sweep has come: seeds below `next` are done. kinds: as `case.draw` takes it.
 
     ran: how often what made the product. failures: "case: what", one for each failed product.
+    contract: of pairs of families, see `pair`, held against the bound of `faithful`; then elements:
+    that were held against it; ratios: of the families of A and B, the largest error over what is
+    allowed; nearest: the seed where that is.
     """
 
     backend: str
@@ -37,19 +42,40 @@ class State:
     ran: dict[str, int] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     kinds: int = 0
+    contract: bool = False
+    elements: int = 0
+    ratios: dict[str, float] = field(default_factory=dict)
+    nearest: dict[str, int] = field(default_factory=dict)
+
+    def product(self, seed: int) -> case.Case | pair.Pair:
+        """What the sweep makes of a seed."""
+        if self.contract:
+            return pair.draw(seed, self.largest)
+        return case.draw(seed, self.largest, self.kinds)
+
+    def add_margin(self, margin: Margin) -> None:
+        """Count the elements of product `next`, and keep its margin if it is the narrowest."""
+        self.elements += margin.elements
+        if margin.ratio >= self.ratios.get(margin.families, 0.0):
+            self.ratios[margin.families] = margin.ratio
+            self.nearest[margin.families] = self.next
 
 
-def load(path: Path | None, backend: str, largest: int, kinds: int = 0) -> State:
+def load(
+    path: Path | None, backend: str, largest: int, kinds: int = 0, contract: bool = False
+) -> State:
     """The state in a file, or a new one. Raises MixPertError for one of another sweep."""
     if path is None or not path.exists():
-        return State(backend, largest, kinds=kinds)
+        return State(backend, largest, kinds=kinds, contract=contract)
     try:
         record = json.loads(path.read_text("utf-8"))
         found = State(**record)
     except (ValueError, TypeError) as error:
         raise MixPertError(f"{path}: not a state of `mixpert bench products`") from error
-    if (found.backend, found.largest, found.kinds) != (backend, largest, kinds):
+    wanted = backend, largest, kinds, contract
+    if (found.backend, found.largest, found.kinds, found.contract) != wanted:
         kind = f", {found.kinds} kinds" if found.kinds else ""
+        kind += ", of the contract" if found.contract else ""
         raise MixPertError(
             f"{path}: of a sweep on {found.backend} up to {found.largest}{kind}; give another file"
         )
@@ -76,9 +102,11 @@ def sweep(
         state.ran[outcome.ran] = state.ran.get(outcome.ran, 0) + 1
         failing = failing + 1 if outcome.failures else 0
         if outcome.failures:
-            line = f"{draw(state.next, state.largest, state.kinds)}: {'; '.join(outcome.failures)}"
+            line = f"{state.product(state.next)}: {'; '.join(outcome.failures)}"
             state.failures.append(line)
             say(line)
+        if outcome.margin is not None:
+            state.add_margin(outcome.margin)
         state.next += 1
         state.seconds = before + clock() - start
         if clock() - written > WRITE_EVERY:
@@ -91,10 +119,14 @@ def sweep(
 
 
 def one_by_one(
-    backend: str, largest: int, workers: int, kinds: int = 0
+    backend: str, largest: int, workers: int, kinds: int = 0, contract: bool = False
 ) -> Callable[[Iterator[int]], Iterator[Outcome]]:
     """Examine seeds in this process, or in several: compiling kernels is most of a first sweep."""
-    work = partial(examine_seed, backend, largest=largest, kinds=kinds)
+    work = (
+        partial(examine_pair.examine_seed, backend, largest=largest)
+        if contract
+        else partial(examine.examine_seed, backend, largest=largest, kinds=kinds)
+    )
     if workers == 1:
         return lambda seeds: map(work, seeds)
     return lambda seeds: in_processes(work, seeds, workers)
@@ -103,7 +135,7 @@ def one_by_one(
 def in_processes(
     work: Callable[[int], Outcome], seeds: Iterator[int], workers: int, patience: float = PATIENCE
 ) -> Iterator[Outcome]:
-    """The outcomes of seeds in their order, from several processes.
+    """The outcomes of seeds in their order, from several processes, which share the cores.
 
     work: what a process can import. patience: seconds after which a product that has not come has
     failed: its process is ended, and with it those of the others, which begin again.
@@ -129,17 +161,34 @@ def in_processes(
                     running[i] = seed, pool.submit(work, seed)
             return Outcome("failed", [f"no product after {patience:g} s"])
 
-    try:
-        for seed in seeds:
-            running.append((seed, pool.submit(work, seed)))
-            if len(running) > AHEAD * workers:
+    with _blas_threads_shared(workers):
+        try:
+            for seed in seeds:
+                running.append((seed, pool.submit(work, seed)))
+                if len(running) > AHEAD * workers:
+                    yield next_outcome()
+            while running:
                 yield next_outcome()
-        while running:
-            yield next_outcome()
-    except BrokenProcessPool as error:
-        raise MixPertError("a process of the sweep died; --workers 1 shows where") from error
+        except BrokenProcessPool as error:
+            raise MixPertError("a process of the sweep died; --workers 1 shows where") from error
+        finally:
+            _end(pool)
+
+
+@contextmanager
+def _blas_threads_shared(workers: int) -> Iterator[None]:
+    """Let BLAS have, in each process that is started inside, its share of the cores.
+
+    Every one would start a thread for each core, and all would wait for one another: two processes
+    on two cores were found to take seven times as long.
+    """
+    before = config.environment()
+    shared = config.child_environment(config.blas_threads(workers))
+    config.restore_environment({os.fsencode(name): os.fsencode(shared[name]) for name in shared})
+    try:
+        yield
     finally:
-        _end(pool)
+        config.restore_environment(before)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

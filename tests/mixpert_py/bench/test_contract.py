@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mixpert_py.bench.contract import Errors, Sums, errors
+from mixpert_py.bench.contract import Errors, Sums, allowed, errors
 from mixpert_py.bench.judgement import Exact
 
 U = 2.0**-24
@@ -111,3 +111,9 @@ class TestOver:
         """At least 12 u are allowed."""
         found = Errors(0.0, own).over(Errors(0.0, vendor), 1e-7)
         assert found == Errors(0.0, pytest.approx(over))
+
+
+def test_what_is_allowed_by_hand() -> None:
+    found = allowed(2, EXACT.absolute)
+    np.testing.assert_allclose(found, 14 * U * np.array([[11.0, 9.0], [4.0, 3.0]]), rtol=1e-15)
+    assert allowed(5, 0.0) == 5 * 2.0**-149

@@ -14,6 +14,7 @@ from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.judgement import Exact
 from mixpert_py.bench.products import examine as product_examine
+from mixpert_py.bench.products import examine_pair, pair
 from mixpert_py.bench.products.case import NAMES, draw
 from mixpert_py.runtime.cuda.event_clock import EventClock
 
@@ -89,6 +90,15 @@ def test_random_products(scheme: str) -> None:
     with_complex = [one for one in drawn if 2 in (one.left.parts, one.right.parts)]
     for one in (*drawn[:6], *with_complex[:2]):
         assert product_examine.examine_seed("cuda", one.seed, 600).failures == [], one
+
+
+def test_random_pairs_of_families() -> None:
+    ran = set()
+    for seed in range(150):
+        outcome = examine_pair.examine_seed("cuda", seed, pair.LARGEST)
+        assert outcome.failures == [], pair.draw(seed)
+        ran.add(outcome.ran)
+    assert {"faithful", "faithful, guarded"} < ran
 
 
 @pytest.mark.parametrize(

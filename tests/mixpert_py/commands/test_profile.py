@@ -26,6 +26,8 @@ e = c.copy()
 for _ in range(200):
     e = np.dot(e, a @ a.T) / 1000
 flat = np.abs(a) @ np.abs(a.T)
+mixed = a * wide
+apart = mixed @ (a / wide).T
 """
 
 
@@ -53,6 +55,8 @@ def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
     assert (loop.calls, loop.sampled) == (200, 11)
     assert loop.fed_by == {fed: 200}
     assert 25 < found["(a * wide) @ a.T"].spread < 40
+    assert found["(a * wide) @ a.T"].int8_loss == pytest.approx(0, abs=2)
+    assert found["mixed @ (a / wide).T"].int8_loss > 10
     assert found["np.abs(a) @ np.abs(a.T)"].cancellation == 1
     assert found["(a * wide) @ a.T"].cancellation > 1
     assert {operator.transfer for operator in prepared.operators} == {0}
@@ -65,6 +69,8 @@ def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert:
     entries = {entry["expression"]: entry for entry in record["operators"]}
     assert entries["a @ a.T"]["sampled"] == 11
     assert 2 < entries["a @ a.T"]["spread"] < 5
+    assert entries["a @ a.T"]["int8_loss"] < 1
+    assert entries["mixed @ (a / wide).T"]["int8_loss"] > 10
     assert entries["a @ a.T"]["cancellation"] > 1
     (fed,) = entries["hidden.T[1:] @ a"]["fed_by"]
     assert fed == entries["(a * wide) @ a.T"]["id"]
@@ -72,6 +78,7 @@ def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert:
     table = said.partition("## Operands")[2].partition("## Plans")[0]
     (line,) = [line for line in table.splitlines() if "np.dot" in line]
     assert "| 11 of 200 |" in line
+    assert table.count(", mixed units |") == 1
     assert mixpert("report", "m.mixpert.toml", "--html", "page").code == 0
     page = (tmp_path / "page/index.html").read_text()
     assert "11 of 200" in page
@@ -84,6 +91,8 @@ def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> N
     done = mixpert("run", "--profile", "--json", "run.json", "m.py")
     assert done.code == 0
     assert "cancels" in done.err
+    assert done.err.count("mixed units along K") == 1
+    assert "line 13: mixed units along K: int8 schemes lose about " in done.err
     entries = {
         entry["expression"]: entry for entry in json.loads((tmp_path / "run.json").read_text())
     }
@@ -92,9 +101,10 @@ def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> N
     assert loop["fed_by"] == {entries["a @ a.T"]["id"]: 200}
     assert loop["cancellation"] > 1
     assert 2 < loop["spread"] < 6
+    assert loop["int8_loss"] < 1
     again = mixpert("run", "--json", "again.json", "m.py")
     assert again.code == 0
-    same = ("id", "calls", "sampled", "spread", "cancellation", "fed_by")
+    same = ("id", "calls", "sampled", "spread", "int8_loss", "cancellation", "fed_by")
     others = {entry["id"]: entry for entry in json.loads((tmp_path / "again.json").read_text())}
     for entry in entries.values():
         assert {key: entry[key] for key in same} == {key: others[entry["id"]][key] for key in same}

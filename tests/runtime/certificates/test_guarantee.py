@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError
+from mixpert_py.runtime.certificates import guarantee
 from mixpert_py.runtime.certificates.guarantee import (
     DEEPEST,
+    FAITHFUL_LEAST_K,
     LADDER,
     Bounds,
     componentwise,
@@ -20,6 +22,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 from mixpert_py.runtime.splitter import Digits
 from mixpert_py.runtime.tracing.trace import Reason, Trace
+from tests.runtime.families import FAMILIES
 
 
 def _operands() -> dict[str, tuple[Any, Any]]:
@@ -68,38 +71,55 @@ def test_grade_a_in_every_element(kind: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "ran"),
+    ("kind", "dtype", "scheme", "ran"),
     [
-        ("normal", "int8x6"),
-        ("uniform", "int8x6"),
-        ("short", "native"),
-        ("very short", "native"),
-        ("a diagonal", "int8x6"),
-        ("scaled rows", "int8x8"),
-        ("far apart", "native"),
-        ("one rules", "native"),
-        ("halves apart", "int8x10"),
+        ("normal", "d", "int8x6", "int8x6"),
+        ("short", "d", "int8x6", "int8x10"),
+        ("scaled rows", "d", "int8x6", "int8x8"),
+        ("far apart", "d", "int8x6", "native"),
+        ("halves apart", "d", "int8x6", "int8x10"),
+        ("short", "f", None, "native"),
+        ("very short", "f", None, "native"),
+        ("a diagonal", "f", None, "int8x6"),
+        ("normal", "f", None, "faithful"),
+        ("normal", "f", "fp16", "faithful"),
+        ("normal", "f", "fp16x3", "fp16x3"),
+        ("normal", "f", "int8x6", "int8x6"),
+        ("scaled rows", "f", "int8x6", "faithful"),
+        ("scaled rows", "f", "int8x8", "int8x8"),
+        ("far apart", "f", None, "faithful"),
+        ("far apart", "f", "int8x6", "faithful"),
     ],
 )
-def test_it_escalates_as_far_as_it_must(kind: str, ran: str) -> None:
-    a, b = (x.astype(np.float32) for x in OPERANDS[kind])
+def test_what_keeps_it(kind: str, dtype: str, scheme: str | None, ran: str) -> None:
+    a, b = (x.astype(dtype) for x in OPERANDS[kind])
     trace = Trace()
     with use(InForce(backend="reference", trace=trace)):
-        matmul(a, b, guarantee="componentwise", site="s")
+        matmul(a, b, scheme=scheme, guarantee="componentwise", site="s")
     record = trace.sites["s"]
     assert dict(record.schemes) == {ran: 1}
     assert list(record.reasons) == ([Reason.SPREAD] if ran == "native" else [])
 
 
+@pytest.mark.parametrize("backend", ["reference", "reference:h200", "reference:a100"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_faithful_keeps_it_unmeasured(
+    monkeypatch: pytest.MonkeyPatch, family: str, backend: str
+) -> None:
+    monkeypatch.delattr(guarantee, "spread")
+    k = FAITHFUL_LEAST_K
+    a, b = (x.astype(np.float32) for x in FAMILIES[family](np.random.default_rng(1), 9, k, 8))
+    value = matmul(a, b, guarantee="componentwise", backend=backend)
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    size = np.abs(a).astype(np.longdouble) @ np.abs(b).astype(np.longdouble)
+    assert (np.abs(value - exact) <= k * UNIT32 * size + k * 2.0**-149).all()
+
+
 def test_it_begins_where_the_scheme_is() -> None:
     a, b = OPERANDS["normal"]
     for name in ("int8x6", "int8x8", "int8x10"):
-        found = componentwise(np, a, b, name)
-        assert found is not None
-        assert found.name == name
-    lower = componentwise(np, a, b, "fp16")
-    assert lower is not None
-    assert lower.name == "int8x6"
+        assert componentwise(np, a, b, name) == name
+    assert componentwise(np, a, b, "fp16") == "int8x6"
 
 
 def test_it_holds_with_a_certificate_and_for_stacks() -> None:

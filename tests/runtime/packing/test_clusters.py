@@ -258,8 +258,9 @@ def test_packing_takes_this_way_and_a_graph_can(k: int) -> None:
     y = cupy.random.default_rng(3).standard_normal((k, 300), dtype=np.float32)
     operand = by_columns(y)
     (wanted,) = check((operand,), "int8x6")
-    way = _prepared(scheme, "left", (operand.form,), "float32", None, "loss", False, operand.device)
-    assert way.__self__.kernel.name == "cluster_kernel"
+    asked = "float32", None, "loss", False, False, operand.device
+    (way,) = _prepared(scheme, "left", (operand.form,), *asked).launches
+    assert way.kernel.name == "cluster_kernel"
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     with stream:

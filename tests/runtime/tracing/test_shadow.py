@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.bench.contract import Sums, errors
+from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda import shadow as device_shadow
 from mixpert_py.runtime.emulation.emulation import emulate
@@ -18,11 +20,14 @@ from mixpert_py.runtime.tracing.shadow import (
     FEW,
     cancellation,
     exponent_spread,
+    int8_loss,
     local_errors,
     look,
 )
 from mixpert_py.runtime.tracing.trace import Reason
+from tests.runtime.chains import chained
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray
+from tests.runtime.families import EVERYDAY, FAMILIES
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 
@@ -153,6 +158,47 @@ def test_the_spread_counts_neither_zeros_nor_what_is_not_finite() -> None:
     assert exponent_spread(np.array([[2.0**1020, 2.0**-1060]]), -1) == 1040
 
 
+@pytest.mark.parametrize("family", sorted({**FAMILIES, **EVERYDAY}.keys() - {"crowded"}))
+def test_int8_loses_what_is_expected(family: str) -> None:
+    """Against an FP32 product and the contract's floor. "crowded" leaves the slices, and so loses
+    less.
+    """
+    for k in (64, 512):
+        made = {**FAMILIES, **EVERYDAY}[family](np.random.default_rng(1), 64, k, 48)
+        a, b = (x.astype(np.float32) for x in made)
+        exact = Exact.of(a, b)
+        single = errors(exact, chained(a, b))
+        ratio = errors(exact, emulate(a, b, "int8x6")).over(single, Sums.of(exact).floor)
+        lost = math.log2(max(ratio.frobenius, 1))
+        assert lost - 1 <= int8_loss(a.astype(float), b.astype(float)) <= lost + 2.5
+
+
+def test_int8_loses_nothing_of_normal_data() -> None:
+    a, b = normal(128, 4000), normal(4000, 100, seed=6)
+    scales = np.exp2(np.arange(128) * 6 - 400)[:, None]
+    for x in (a, a * scales, a * 1e300, a * 1e-300, a * 0, a[:0], np.abs(a), np.rint(a * 1000)):
+        assert int8_loss(x, b) == int8_loss(b.T, x.T) == 0
+    assert int8_loss(a[:, :0], b[:0]) == int8_loss(a[0], b) == int8_loss(a[0], b[:, 0]) == 0
+
+
+def test_int8_loses_where_units_are_mixed() -> None:
+    units = 10 ** np.random.default_rng(7).uniform(-3, 3, 600)
+    a, b = normal(40, 600) * units, normal(600, 30, seed=6) / units[:, None]
+    lost = int8_loss(a, b)
+    assert 15 < lost < 19
+    scales = np.exp2(np.arange(40) * 20 - 400)[:, None]
+    assert int8_loss(a * scales, b) == pytest.approx(lost, abs=1)
+    assert int8_loss(a[0], b[:, 0]) == pytest.approx(lost, abs=2)
+    assert int8_loss(np.stack([a, a]), b) == pytest.approx(lost)
+    assert int8_loss(a, np.stack([b] * 5)) == pytest.approx(lost)
+    assert int8_loss(a * (1 + 1e-3j), b * 1j) == pytest.approx(lost, abs=0.1)
+    small = int8_loss(a, b * units[:, None] ** 2)  # what is small meets what is small
+    assert small < 2
+    for odd in (np.nan, np.inf):
+        a[3, 4] = odd
+        assert int8_loss(a, b) == pytest.approx(int8_loss(np.delete(a, 3, 0), b))
+
+
 def test_how_much_of_a_product_cancels() -> None:
     a, b = normal(40, 1000), normal(1000, 30, seed=6)
     direct = np.linalg.norm(abs(a) @ abs(b)) / np.linalg.norm(a @ b)
@@ -195,6 +241,7 @@ def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) 
     assert found.errors == local_errors(a, b, ["int8x3"])
     if a.size and b.size:
         assert 1 < found.spread < 10
+        assert found.int8_loss < 1
         assert found.cancellation > 1
     without = look(a, b, ())
     assert without is not None

@@ -61,7 +61,7 @@ def test_a_call_without_a_site_is_counted() -> None:
 def test_the_largest_error_stays(errors: list[float], kept: float) -> None:
     trace = Trace()
     for error in errors:
-        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 0.0, 1.0))
     assert trace.sites["s"].errors == {"fp16": kept}
     assert trace.sites["s"].sampled == len(errors)
 
@@ -72,7 +72,7 @@ def test_not_a_number_is_the_largest(place: int) -> None:
     errors = [1.0, math.inf]
     errors.insert(place, math.nan)
     for error in errors:
-        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 1.0))
+        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 0.0, 1.0))
     assert math.isnan(trace.sites["s"].errors["fp16"])
 
 
@@ -116,10 +116,15 @@ def test_operands_are_looked_at_where_that_is_asked_for() -> None:
 
 def test_the_worst_of_the_sampled_calls_stays() -> None:
     trace = Trace(())
-    for spread, cancellation in ((3.0, 2.0), (9.0, 1.0), (1.0, 5.0)):
-        trace.add_shadow("s", Shadow({}, spread, cancellation))
+    for found in ((3.0, 0.0, 2.0), (9.0, 0.5, 1.0), (1.0, 7.0, 5.0)):
+        trace.add_shadow("s", Shadow({}, *found))
     record = trace.sites["s"]
-    assert (record.sampled, record.spread, record.cancellation) == (3, 9.0, 5.0)
+    assert record.sampled == 3
+    assert (record.spread, record.int8_loss, record.cancellation) == (9.0, 7.0, 5.0)
+    other = Trace(())
+    other.add_shadow("s", Shadow({}, 1.0, 8.0, 1.0))
+    other.merge(trace.take())
+    assert other.sites["s"].int8_loss == 8.0
 
 
 def test_the_same_calls_are_sampled_in_every_run() -> None:

@@ -16,22 +16,34 @@ def profiled(**more: Any) -> Record:
     """The first operator looked into, the others not."""
     record = small()
     first, *others = record.operators
-    looked = replace(first, calls=10**5, sampled=24, spread=3.14159, cancellation=21.4159, **more)
+    seen = {"calls": 10**5, "sampled": 24, "spread": 3.14159, "cancellation": 21.4159}
+    looked = replace(first, **{"int8_loss": 0.54, **seen, **more})
     return replace(record, operators=[looked, *others])
 
 
 def test_only_what_was_looked_into_is_told() -> None:
     found = operands.looked_into(rows(profiled(), Program("m.py")))
     assert len(found) == 1
-    assert operands.names(found) == ("calls looked into", "exponent spread, bits", "cancellation")
+    assert operands.names(found) == (
+        "calls looked into",
+        "exponent spread, bits",
+        "int8 loss, bits",
+        "cancellation",
+    )
     assert operands.cells(found[0].entry, found) == (
         ("24 of 100000", 24.0),
         ("3.1", 3.14159),
+        ("0.5", 0.54),
         ("21.4×", 21.4159),
     )
     for text in (markdown(profiled(), Program("")), page(profiled(), Program(""))):
         assert "24 of 100000" in text
         assert "moving" not in text.partition("Operands")[2]
+
+
+def test_mixed_units_are_told_in_words() -> None:
+    found = operands.looked_into(rows(profiled(int8_loss=16.75), Program("m.py")))
+    assert operands.cells(found[0].entry, found)[2] == ("16.8, mixed units", 16.75)
 
 
 def test_moving_is_told_where_anything_moved() -> None:
