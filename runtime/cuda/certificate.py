@@ -1,17 +1,22 @@
 """The certificate of a product made on the GPU, from the norms that packing measured there."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined
+from mixpert_py.runtime.certificates.certificate import (
+    Certificate,
+    certify,
+    joined,
+    least_norms,
+    raised,
+    truncation,
+)
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
 from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.packed import Array, Measured
-from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.scheme import UNIT32, UNIT64
 
 OUTLIER = 2  # of a packed operand's flags
 
@@ -36,44 +41,29 @@ def certificate(product: Product, a: Any, b: Any) -> Certificate:
             other = right.of(some.b + (0 if some.shares_b else i))
             bound = certify(product.scheme, k, one.measured, other.measured, dtype)
             if not product.scheme.exact:
-                bound = joined(
-                    bound, np.arange(m), np.arange(n), _truncation(product.scheme, k, one, other)
-                )
+                lost = truncation(product.scheme, k, one.slices, other.slices)
+                bound = joined(bound, np.arange(m), np.arange(n), lost)
             for rows, columns, x, y in (
                 (one.rows, np.arange(n), one.outliers, other.norm),
                 (np.arange(m), other.rows, one.norm, other.outliers),
             ):
                 if len(rows) and len(columns):
                     chain = nothing_lost(len(x), len(y))
-                    chain.left[:, 0], chain.right[0] = k * unit * x, y
+                    chain.left[:, 0], chain.right[0] = raised(k * unit * x, x), raised(y, y)
                     bound = joined(bound, rows, columns, chain)
             found.append(bound)
     return stacked(found, stack, m, n)
-
-
-def _truncation(scheme: Scheme, k: int, left: "_Matrix", right: "_Matrix") -> Certificate:
-    """What tensor cores lose more than rounding does: they truncate floating-point sums, after
-    cutting every term to the largest's last places. As much again as the sums' rounding covers it:
-    16 terms and a sum so far, cut at 2^-25 of the largest, and truncated at 2^-23, for 16 of those.
-    What is the largest, exponents say: subnormal elements have those of the smallest normal one.
-    """
-    weights = np.zeros((scheme.left.count, scheme.right.count))
-    for term, bound in scheme.rounding(k).items():
-        weights[term] = bound
-    a, b = (x.measured.slices + x.least * k**0.5 for x in (left, right))
-    lost = nothing_lost(left.measured.norm.size, right.measured.norm.size)
-    return replace(lost, left=a.T, right=weights @ b)
 
 
 class _Matrix:
     """What is known of one matrix of an operand: norms of its rows (or columns).
 
     rows: those with outliers; outliers: their norms, whole; norm: of every row, outliers included.
-    least: of every slice and row, the smallest normal element by value.
+    slices: norms of all that tensor cores cut by, see `truncation`.
     """
 
     def __init__(self, measured: Measured, least: Array, rows: Array, outliers: Array) -> None:
-        self.measured, self.least = measured, least
+        self.measured, self.slices = measured, measured.slices + least
         self.rows, self.outliers = rows, outliers
         self.norm = measured.norm.copy()
         self.norm[rows] += outliers
@@ -84,7 +74,7 @@ class _Side:
 
     def __init__(self, packed: Any, x: Any, axis: int) -> None:
         self.norms = packed.view("norms").get()
-        self.normals = [] if isinstance(packed.splitter, Digits) else packed.splitter.normals
+        self.splitter, self.k = packed.splitter, x.shape[axis]
         self.scales = packed.view("scales").get()
         self.flags = packed.view("flags").get() & OUTLIER
         self.x = x if x.ndim == 3 else x[np.newaxis]
@@ -104,4 +94,4 @@ class _Side:
     def _least(self, index: int) -> Array:
         scales = self.scales[index, 0]
         units = np.ldexp((scales & 511).astype(np.float64), scales >> 9)
-        return np.outer(self.normals, units)
+        return least_norms(self.splitter, self.k, units)

@@ -4,7 +4,7 @@ import numpy as np
 
 from mixpert_py.runtime.emulation.packed import Array, Packed, times_power_of_two
 from mixpert_py.runtime.model.numerics import Accumulation, accumulate
-from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.scheme import Run, Scheme
 
 DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "tf32": 4}
@@ -22,35 +22,58 @@ def execute_like(
 
     The order is that of the GPU kernels. A step is two instructions deep, or one where the scheme
     is promoted that often; within it, instruction after instruction, the terms of an accumulator as
-    listed. Then accumulators are combined, and enter the FP32 total.
+    listed. Then accumulators are combined, and enter the FP32 total. Where one is deferred, the
+    other enters the total after a chunk of K, and the deferred one in the end, as on Hopper; the
+    portable kernels promote both after every step.
     """
     chunk = scheme.lengths(k)[0]
     depth = DEPTH // ITEMSIZES[scheme.element.name]
     step = min(2 * depth, max(depth, scheme.promotion))
-    total = np.zeros((left.slices.shape[1], right.slices.shape[1]), np.float32)
+    sums = scheme.accumulators()
+    shape = left.slices.shape[1], right.slices.shape[1]
+    total, late = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for a, b in zip(left.slices, right.slices, strict=True):
+
+        def added(sum: Array, runs: tuple[Run, ...], stretch: range) -> Array:
+            return _added(how, scheme, runs, a, b, stretch, sum)  # noqa: B023 (called here only)
+
+        if scheme.deferred:
+            whole = range(0, chunk, depth)
+            late = added(late, sums[0][1], whole)
+            total += added(np.zeros_like(total), sums[1][1], whole)
+            continue
         for start in range(0, chunk, step):
             stretch = range(start, min(start + step, chunk), depth)
-            total += _combined(how, scheme, a, b, stretch)
+            partial, before = np.zeros_like(total), 0
+            for weight, runs in sums:
+                partial *= np.float32(2.0 ** (before - weight))
+                partial += added(np.zeros_like(total), runs, stretch)
+                before = weight
+            total += partial
+    if scheme.deferred:
+        total += late * np.float32(2.0 ** sums[0][0])
     value = total.astype(dtype, copy=False)
     return times_power_of_two(value, left.exponents[:, :1], right.exponents[:, 0])
 
 
-def _combined(how: Accumulation, scheme: Scheme, a: Array, b: Array, stretch: range) -> Array:
-    """Σ accumulator · 2^weight over some instructions' depths of K, the smallest weight first."""
-    partial, before = np.zeros((len(a), len(b)), np.float32), 0
-    for weight, runs in scheme.accumulators():
-        terms = [(run.left + i, run.right - i) for run in runs for i in range(run.length)]
-        total = np.zeros_like(partial)
-        for start in stretch:
-            for one, other in terms:
-                depth = slice(start, start + stretch.step)
-                # B's slices lie in reverse order.
-                rows, columns = a[:, one, depth], b[:, b.shape[1] - 1 - other, depth]
-                total = accumulate(_held(rows, scheme), _held(columns, scheme).T, total, how)
-        partial = partial * np.float32(2.0 ** (before - weight)) + total
-        before = weight
-    return partial
+def _added(
+    how: Accumulation,
+    scheme: Scheme,
+    runs: tuple[Run, ...],
+    a: Array,
+    b: Array,
+    stretch: range,
+    sum: Array,
+) -> Array:
+    """What an accumulator holds after its terms over some instructions' depths of K."""
+    terms = [(run.left + i, run.right - i) for run in runs for i in range(run.length)]
+    for start in stretch:
+        depth = slice(start, start + stretch.step)
+        for one, other in terms:
+            # B's slices lie in reverse order.
+            rows, columns = a[:, one, depth], b[:, b.shape[1] - 1 - other, depth]
+            sum = accumulate(_held(rows, scheme), _held(columns, scheme).T, sum, how)
+    return sum
 
 
 def _held(x: Array, scheme: Scheme) -> Array:

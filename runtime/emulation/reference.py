@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
-from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined
+from mixpert_py.runtime.certificates.certificate import (
+    Certificate,
+    certify,
+    joined,
+    least_norms,
+    raised,
+    truncation,
+)
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost
 from mixpert_py.runtime.emulation import digits, float_slices
 from mixpert_py.runtime.emulation.engine import execute
@@ -95,6 +102,12 @@ def _product(
     bound = certify(scheme, k, left.measured, right.measured, a.dtype)
     block = scheme.lengths(k)[1]
     m, n = (np.arange(length) for length in value.shape)
+    if like is not None and not scheme.exact:
+        slices = [
+            x.measured.slices + least_norms(splitter, k, np.ldexp(1.0, x.exponents[:, 0]))
+            for x, splitter in ((left, scheme.left), (right, scheme.right))
+        ]
+        bound = joined(bound, m, n, truncation(scheme, k, *slices))
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
         added = _chain(part, b)
@@ -136,7 +149,9 @@ def _chain(a: Array, b: Array) -> Product:
     k = a.shape[1]
     with np.errstate(all="ignore"):
         bound = nothing_lost(a.shape[0], b.shape[1])
-        bound.left[:, 0], bound.right[0] = k * unit * _norms(a), _norms(b.T)
+        rows, columns = _norms(a), _norms(b.T)
+        bound.left[:, 0] = raised(k * unit * rows, rows)
+        bound.right[0] = raised(columns, columns)
         return Product(a @ b, "native", 1, Outliers(0, 0, 0.0), bound)
 
 

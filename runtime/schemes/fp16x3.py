@@ -22,7 +22,7 @@ add n / 4 + 4 u at most from n = 512 on, and n / 2 + 4 below. From n = 512 on th
 from typing import Final
 
 from mixpert_py.runtime.scheme import Scheme, Term
-from mixpert_py.runtime.schemes.wide_range import WIDE_RANGE
+from mixpert_py.runtime.schemes.wide_range import BF16X6
 from mixpert_py.runtime.splitter import FP16, FloatSlices
 
 LOW: Final = 12  # powers of two that the low slice is scaled by: 2^3 · 2^12 is below 2^16
@@ -39,7 +39,7 @@ FP16X3 = Scheme(
     error=1.7e-7,
     promotion=64,
     deferred=True,
-    wider=WIDE_RANGE,
+    wider=BF16X6,
 )
 
 SCHEMES = (FP16X3,)

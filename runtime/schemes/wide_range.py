@@ -1,14 +1,23 @@
 """Peers with FP32's range: `bf16x6` (APE), `bf16x9` (cuBLAS on Blackwell), `tf32x3` (CUTLASS).
 
 Smaller terms come first. Rows and columns are scaled, which changes no digit: it keeps the low
-slices off the bottom of the range, and takes float64 operands of any exponent.
+slices off the bottom of the range, and takes float64 operands of any exponent. To 2^51: so sums of
+K ≤ 2^24 products stay below FP32's 2^128, and products of entries 2^-111 of their row's and
+column's largest, 2^-120, above its smallest normal number. Rows that reach below 2^-(87 + ⌊log2 K⌋)
+leave the slices.
+
+`bf16x6` keeps the bound of `fp16x3` from K = 128 on, and so is what takes its place where many rows
+leave that scheme's slices. With u = 2^-24, of (|A||B|)ij: three slices hold a float32, and terms
+that are dropped are 0.3 u. A step of 32 of K is 12 instructions, which lose 10.5 u of its products
+each at most (see `fp16x3`): 126 u in all; then K/32 additions to the total and 2 roundings. So
+129 + K/32 ≤ 12 + K from K = 121 on.
 """
 
 from mixpert_py.runtime.scheme import Scheme, Term
 from mixpert_py.runtime.splitter import BF16, TF32, FloatSlices
 
-BF16_SLICES = FloatSlices(BF16, 3, scaled=True)
-TF32_SLICES = FloatSlices(TF32, 2, scaled=True)
+BF16_SLICES = FloatSlices(BF16, 3, scaled=True, highest=51, span=87)
+TF32_SLICES = FloatSlices(TF32, 2, scaled=True, highest=51, span=87)
 
 
 def descending(order: int, count: int) -> tuple[Term, ...]:
@@ -21,19 +30,12 @@ def descending(order: int, count: int) -> tuple[Term, ...]:
     )
 
 
-# `fp16x3` where many rows reach below what that holds, within the same bound for K ≥ 128. Rows are
-# scaled so that sums of K ≤ 2^24 products stay below FP32's 2^128, and products of entries 2^-111
-# of their row's and column's largest, 2^-120, above its smallest normal number. With u = 2^-24, of
-# (|A||B|)ij: three slices hold a float32, and terms that are dropped are 0.3 u. A step of 32 of K
-# is 12 instructions, which lose 10.5 u of its products each at most (see `fp16x3`): 126 u in all;
-# then K/32 additions to the total and 2 roundings. So 129 + K/32 ≤ 12 + K from K = 121 on.
-WIDEST = FloatSlices(BF16, 3, scaled=True, highest=51, span=87)
-WIDE_RANGE = Scheme(
-    "fp16x3-wide", BF16, WIDEST, WIDEST, descending(2, 3), error=1.4e-7, promotion=64
+BF16X6 = Scheme(
+    "bf16x6", BF16, BF16_SLICES, BF16_SLICES, descending(2, 3), error=1.4e-7, promotion=64
 )
 
 SCHEMES = (
     Scheme("bf16x9", BF16, BF16_SLICES, BF16_SLICES, descending(4, 3), error=1.4e-7, promotion=64),
-    Scheme("bf16x6", BF16, BF16_SLICES, BF16_SLICES, descending(2, 3), error=1.4e-7, promotion=64),
+    BF16X6,
     Scheme("tf32x3", TF32, TF32_SLICES, TF32_SLICES, descending(1, 2), error=1.9e-7, promotion=64),
 )

@@ -5,7 +5,7 @@ import pytest
 
 from mixpert_py.runtime.emulation.reference import multiply
 from tests.runtime.emulations import EMULATIONS
-from tests.runtime.families import FAMILIES
+from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.grades import grades
 
 
@@ -34,6 +34,29 @@ def test_grades_of_known_errors() -> None:
 @pytest.mark.parametrize("k", [64, 256])
 def test_row_and_column_wise(name: str, family: str, k: int) -> None:
     assert "B" in earned(name, family, k)
+
+
+@pytest.mark.parametrize(
+    ("name", "grade"),
+    [("bf16x6", "A"), ("bf16x9", "A"), ("tf32x3", "A"), ("fp16x3", "A"), ("int8x6", "B"),
+     ("int8x8", "B"), ("int8x10", "B")],
+)  # fmt: skip
+@pytest.mark.parametrize("k", [16, 1024])
+def test_grades_count_from_16_on(name: str, grade: str, k: int) -> None:
+    every = {**FAMILIES, **EVERYDAY}
+    for family in every:
+        a, b = (x.astype(np.float32) for x in every[family](np.random.default_rng(2), 24, k, 20))
+        assert grade in grades(a, b, multiply(a, b, EMULATIONS[name]).value), family
+
+
+@pytest.mark.parametrize("name", ["bf16x6", "bf16x9", "tf32x3"])
+def test_low_slices_do_not_underflow(name: str) -> None:
+    """One entry of 2^127 in the row, the others near 2^-20, multiplied by what is plain."""
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((4, 1024)) * 2.0**-20, rng.standard_normal((1024, 4))
+    a[:, 7], b[7] = 2.0**127, 0
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    assert "A" in grades(a, b, multiply(a, b, EMULATIONS[name]).value)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 """The certificate: what it reports of each operand, and that it covers what is really lost."""
 
+from fractions import Fraction
+from operator import mul
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.model.known_devices import find as model_of
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 
@@ -70,3 +75,58 @@ def test_norms_that_overflow_bound_nothing() -> None:
     bound = multiply(a, b, EMULATIONS["int8x6"]).certificate.bound()
     assert np.isposinf(bound[0]).all()
     assert (bound[1] < 1e-15).all()
+
+
+def exactly(a: Any, b: Any) -> list[list[Fraction]]:
+    columns = [[Fraction(float(y)) for y in column] for column in b.T]
+    rows = [[Fraction(float(x)) for x in row] for row in a]
+    return [[sum(map(mul, row, column), Fraction()) for column in columns] for row in rows]
+
+
+def is_covered(a: Any, b: Any, name: str, like: Any = None) -> bool:
+    """Whether the certificate's bound holds, in exact arithmetic."""
+    product = multiply(a, b, EMULATIONS[name], like=like)
+    bound = product.certificate.bound()
+    return all(
+        abs(Fraction(float(product.value[i, j])) - exact) <= Fraction(float(bound[i, j]))
+        for i, row in enumerate(exactly(a, b))
+        for j, exact in enumerate(row)
+        if np.isfinite(bound[i, j]) and np.isfinite(product.value[i, j])
+    )
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_norms_of_subnormal_rows_are_not_rounded_down(name: str, swapped: bool) -> None:
+    a, b = np.full((1, 2), 5e-324), np.full((2, 1), 2.0**40 * (1 + 2.0**-22 / 3))
+    assert is_covered(*(b.T, a.T) if swapped else (a, b), name)
+
+
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_subnormal_rows_times_large_columns(name: str) -> None:
+    rng = np.random.default_rng(5)
+    for k in (1, 2, 3, 7):
+        a = rng.integers(1, 60, (3, k)) * 5e-324 * rng.choice([-1, 1], (3, k))
+        b = rng.standard_normal((k, 4)) * 2.0 ** rng.integers(0, 1000, (1, 4))
+        assert is_covered(a, b, name)
+        assert is_covered(b.T, a.T, name)
+
+
+@pytest.mark.parametrize("family", ["normal", "spread 4", "half's low range", "subnormal"])
+@pytest.mark.parametrize("name", [n for n, scheme in EMULATIONS.items() if not scheme.exact])
+def test_what_a_chip_cuts_off_is_covered(name: str, family: str) -> None:
+    h200 = model_of("h200").accumulation
+    for seed, k in enumerate((1, 3, 16, 40)):
+        pair = FAMILIES[family](np.random.default_rng(seed), 4, k, 3)
+        assert is_covered(*(x.astype(np.float32) for x in pair), name, h200)
+
+
+@pytest.mark.parametrize("name", [n for n, scheme in EMULATIONS.items() if not scheme.exact])
+def test_what_a_chip_cuts_off_is_stated(name: str) -> None:
+    """Its certificate is never less than that of plain FP32 sums."""
+    a, b = FAMILIES["normal"](np.random.default_rng(3), 4, 64, 3)
+    plain, like = (
+        multiply(a, b, EMULATIONS[name], like=chip).certificate.bound()
+        for chip in (None, model_of("h200").accumulation)
+    )
+    assert (like > plain).all()

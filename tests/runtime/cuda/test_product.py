@@ -369,7 +369,7 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
     assert (error <= (12 + k) * 2.0**-24 * size).all()
     widened = rows == 40 and k >= 128
-    assert schemes == ["fp16x3-wide" if widened else "fp16x3"]
+    assert schemes == ["bf16x6" if widened else "fp16x3"]
     assert found.outliers() == (0 if widened or not traced else rows / 80)
 
 

@@ -60,6 +60,30 @@ def test_terms_follow_each_other_within_an_instructions_depth() -> None:
     np.testing.assert_array_equal(reference.multiply(a, b, scheme, like=H200).value, total)
 
 
+@pytest.mark.parametrize("k", [5, 64, 100, 300])
+def test_a_deferred_accumulator_is_added_once(k: int) -> None:
+    """Of hi · hi the sums of 64 of K enter the total, of hi · lo and lo · hi that of all."""
+    a, b = operands(6, k, 5)
+    scheme = EMULATIONS["fp16x3"]
+    left, right = reference.pack(a, b, scheme, "loss")
+    total, late = np.zeros((6, 5), np.float32), np.zeros((6, 5), np.float32)
+    for x, y in zip(left.slices, right.slices, strict=True):
+        (hi_a, lo_a), (lo_b, hi_b) = (
+            [z[:, i].astype(np.float16) for i in range(2)] for z in (x, y)
+        )
+        part = np.zeros_like(total)
+        for start in range(0, hi_a.shape[1], 16):
+            some = slice(start, start + 16)
+            part = accumulate(hi_a[:, some], hi_b[:, some].T, part, H200.float16)
+            late = accumulate(hi_a[:, some], lo_b[:, some].T, late, H200.float16)
+            late = accumulate(lo_a[:, some], hi_b[:, some].T, late, H200.float16)
+        total += part
+    total += late * np.float32(2.0**-12)
+    exponents = left.exponents + right.exponents.T
+    found = reference.multiply(a, b, scheme, like=H200).value
+    np.testing.assert_array_equal(found, np.ldexp(total, exponents))
+
+
 @pytest.mark.parametrize("name", FLOATING)
 def test_every_scheme_stays_as_accurate_as_its_slices_allow(name: str) -> None:
     a, b = operands(40, 500, 30)
