@@ -57,11 +57,10 @@ def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right
             partial = _combined(totals, [weight for weight, _ in sums], precision)
             if scheme.fitted:
                 partial *= np.outer(left.significands[rows, t], right.significands[:, t])
-            value += times_power_of_two(
-                partial.astype(value.dtype, copy=False),
-                left.exponents[rows, t][:, None],
-                right.exponents[:, t],
-            )
+            exponents = left.exponents[rows, t][:, None], right.exponents[:, t]
+            if not scheme.exact:  # sums so large that one factor without the other may overflow
+                exponents = (exponents[0] + exponents[1],)
+            value += times_power_of_two(partial.astype(value.dtype, copy=False), *exponents)
 
 
 def _accumulate(total: Array, scratch: Array, runs: tuple[Run, ...], a: Array, b: Array) -> None:

@@ -53,7 +53,7 @@ def execute_like(
     if scheme.deferred:
         total += late * np.float32(2.0 ** sums[0][0])
     value = total.astype(dtype, copy=False)
-    return times_power_of_two(value, left.exponents[:, :1], right.exponents[:, 0])
+    return times_power_of_two(value, left.exponents[:, :1] + right.exponents[:, 0])
 
 
 def _added(

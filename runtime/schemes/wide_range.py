@@ -1,10 +1,10 @@
 """Peers with FP32's range: `bf16x6` (APE), `bf16x9` (cuBLAS on Blackwell), `tf32x3` (CUTLASS).
 
 Smaller terms come first. Rows and columns are scaled, which changes no digit: it keeps the low
-slices off the bottom of the range, and takes float64 operands of any exponent. To 2^51: so sums of
-K ≤ 2^24 products stay below FP32's 2^128, and products of entries 2^-111 of their row's and
-column's largest, 2^-120, above its smallest normal number. Rows that reach below 2^-(87 + ⌊log2 K⌋)
-leave the slices.
+slices off the bottom of the range, and takes float64 operands of any exponent. To 2^43: so sums of
+K ≤ 2^24 products stay below 2^110, of FP32's 2^128 units' significands may take 2^16, and products
+of entries 2^-103 of their row's and column's largest, 2^-120, are above its smallest normal number.
+Rows that reach below 2^-(79 + ⌊log2 K⌋) leave the slices.
 
 `bf16x6` keeps the bound of `fp16x3` from K = 128 on, and so is what takes its place where many rows
 leave that scheme's slices. With u = 2^-24, of (|A||B|)ij: three slices hold a float32, and terms
@@ -16,8 +16,8 @@ each at most (see `fp16x3`): 126 u in all; then K/32 additions to the total and 
 from mixpert_py.runtime.scheme import Scheme, Term
 from mixpert_py.runtime.splitter import BF16, TF32, FloatSlices
 
-BF16_SLICES = FloatSlices(BF16, 3, scaled=True, highest=51, span=87)
-TF32_SLICES = FloatSlices(TF32, 2, scaled=True, highest=51, span=87)
+BF16_SLICES = FloatSlices(BF16, 3, scaled=True, highest=43, span=79)
+TF32_SLICES = FloatSlices(TF32, 2, scaled=True, highest=43, span=79)
 
 
 def descending(order: int, count: int) -> tuple[Term, ...]:
