@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
-from mixpert_py.tuner.report.operands import MIXED, bits_text, cancellation_text
+from mixpert_py.tuner.report.operands import TOLD_FROM, bits_text, cancellation_text
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
@@ -217,9 +217,9 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
         )
     console.print(table)
     for record in records:
-        if (bits := record["int8_loss"] or 0.0) >= MIXED:
+        if (bits := record["int8_loss"] or 0.0) >= TOLD_FROM:
             place = f"line {record['line']}" if record["line"] else record["expression"]
-            hint = f"mixed units along K: int8 schemes lose about {bits:.0f} bits here"
+            hint = f"int8x6 loses about {bits:.0f} bits here: small entries along K count"
             console.print(Text(f"{place}: {hint}"), soft_wrap=True)
 
 

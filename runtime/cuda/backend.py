@@ -65,7 +65,8 @@ class WorkspaceError(Exception):
 class Product(NamedTuple):
     """C (…, m, n) and the packed operands it was made of; None where it was made in parts.
 
-    added: the addend is in it. guard: where its word is not 0, of its operands instead.
+    added: the addend is in it. guard: None where it was prepared for one scheme. Where its word is
+    not 0, it was made of the guard's operands; left and right may be overwritten then.
     """
 
     value: Any
@@ -115,8 +116,8 @@ def multiply(
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
     operands. left, right: an operand packed before, by the same scheme. measure: norms for a
     certificate. limit: bytes that may be taken of the device besides operands and result, see
-    `workspace`. Where it, or memory, is short the product is made in parts, with the same result.
-    Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
+    `workspace`. Where it, or memory, is short the product is made in parts, with the same result,
+    but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
     where a kernel does not compile.
 
     Large products are prepared for a wider scheme as well, where this one has one: see `guard`.
@@ -238,17 +239,20 @@ class _Step(NamedTuple):
         left: Packed | None,
         right: Packed | None,
     ) -> int:
-        x, y = by_rows(a).form, by_columns(b).form
-        matrices = len(c) // len(batch) if c.ndim == 3 else 1
-        sizes = c.dtype.name, matrices, *c.shape[-2:], c.data.device_id
-        given: Any = {"rule": self.rule, "measure": self.measure}
-        mine = x if left is None else None, y if right is None else None
-        needed = self.kernels.needs(*mine, self.scheme, *sizes, **given)
-        if self.wider is None:
-            return needed
-        again = self.kernels.needs(x, y, self.wider, *sizes, **given)
-        # What is packed here makes room for the other.
-        return max(needed, again) if None not in mine else needed + again
+        return self.kernels.needs(
+            by_rows(a).form,
+            by_columns(b).form,
+            self.scheme,
+            c.dtype.name,
+            len(c) // len(batch) if c.ndim == 3 else 1,
+            *c.shape[-2:],
+            c.data.device_id,
+            kept=(left is not None, right is not None),
+            wider=self.wider,
+            rule=self.rule,
+            measure=self.measure,
+            captured=self.used is not None,
+        )
 
     def _whole(
         self,
@@ -264,6 +268,8 @@ class _Step(NamedTuple):
         memory = guard = None
         x, y = by_rows(a), by_columns(b)
         if left is None and right is None:
+            # Not in a graph, whose packing may begin with a memset that no gate holds back.
+            room_for = wider if used is None else None
             if c.ndim == 3 and len(batch) == 1:
                 made = kernels.small(x, y, scheme, c, **given)
                 if made is not None:
@@ -271,18 +277,22 @@ class _Step(NamedTuple):
                         used.append(made)
                     kernels.repair(*made, scheme, c, stream=stream)
                     return *made, False, None
-            left, right = kernels.pack(x, y, scheme, room_for=wider, **given)
-            memory = left.owner if wider is not None else None
+            left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
+            memory = left.owner if room_for is not None else None
         elif left is None:
             left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
         if right is None:
             right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
+        if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
+            used.append((left, right, None if addend.in_place else addend.c))
         if wider is not None:
             word = kernels.guard(left, right, stream)
+            if used is not None:
+                used.append(word)
             its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
             guard = Guard(word, wider, *its)
-        if used is not None:
-            used.append((left, right, guard, None if addend.in_place else addend.c))
+            if used is not None:
+                used.append(guard)
         for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
             alpha = addend.alpha
             how = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}

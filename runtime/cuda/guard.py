@@ -1,11 +1,11 @@
 """Large products whose operands the slices do not hold: told on the device, without waiting.
 
 A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
-`repair` multiplies it: right for a few, at a fifth of the native product's speed for many. So large
-products are prepared for both. After packing, a kernel of one block counts the rows that have left,
-and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, and
-multiplied so; what the other launches would do is left out, and ends at once. Nothing waits, and a
-CUDA graph decides anew each time that it runs.
+`repair` multiplies it: right for a few, at an eighth of the native product's speed for many. So
+large products are prepared for both. After packing, a kernel of one block counts the rows that have
+left, and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, mostly over
+what was packed before, and multiplied so; what the other launches would do is left out, and ends at
+once. Nothing waits, and a CUDA graph decides anew each time that it runs.
 """
 
 from typing import Any, NamedTuple
@@ -14,12 +14,13 @@ from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.packing import DevicePacked
 from mixpert_py.runtime.scheme import Scheme
 
-# Multiplications from which two more launches, of some microseconds, do not count.
+# Multiplications from which three more launches, of some microseconds, do not count.
 LEAST = 1 << 33
 # Of K, from which `fp16x3`'s wider scheme keeps its bound: see `schemes.wide_range`.
 LEAST_K = 128
 MOST = 256  # one row in so many may leave
 THREADS = 1024
+WORD = 4  # bytes
 
 
 class Guard(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda.backend import WorkspaceError
+from mixpert_py.runtime.cuda.guard import wider_of
 from mixpert_py.runtime.cuda.moves import same
 from mixpert_py.runtime.cuda.workspace import besides
 from mixpert_py.runtime.packing import pooled
@@ -71,9 +72,14 @@ def moved_bytes(
     rows = Form(real, batch, height, k, height * k, k, 1, True)
     columns = Form(real, batch, n, k, k * n, 1, n, True)
     parts = b.size * dtype.itemsize if whole else 0
-    product = needs(rows, None, scheme, real, batch * batch, height, n, device)
+    product = needs(
+        *(rows, columns, scheme, real, batch * batch, height, n, device),
+        kept=(False, True),
+        wider=wider_of(scheme, a, b),
+    )
     product += besides(scheme.name, a, b, c, None, True)
-    right = needs(None, columns, scheme, real, batch, height, n, device) + pooled(parts)
+    right = needs(rows, columns, scheme, real, batch, height, n, device, kept=(True, False))
+    right += pooled(parts)
     its, ours, result = (pooled(x.size * dtype.itemsize) for x in (b, a, c))
     count = -(-m // height)
     return its + right + product + min(AHEAD + 1, count) * ours + min(RESULTS, count) * result

@@ -2,8 +2,7 @@
 
 Each takes rows of A and C, and all of B, by copies from device to device; the last rows stay where
 they are. CuPy's own distributed arrays do not serve: they make products by cuBLAS, want operands
-that were distributed before, and NCCL. Nothing here waits for a device, but for a look
-at the operands of `faithful`.
+that were distributed before, and NCCL. Nothing here waits for a device.
 """
 
 from collections.abc import Callable

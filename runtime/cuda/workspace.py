@@ -14,7 +14,8 @@ rows are contiguous, and k long, takes a few bytes for each row and stretch of k
 S is what thread blocks that share the last tiles leave for one another: no more than 4 bytes ·
 accumulators · tile for each multiprocessor. For int8x6 of float32, W is 0.75 (mk + kn) · 4 bytes,
 and little more. Large products that are prepared for a wider scheme besides (see `guard`) take the
-larger of both: 1.5 times their operands in place of once, for `faithful`.
+larger of both: 1.5 times their operands in place of once, for `faithful`; the sum of both where an
+operand is packed beforehand, and in CUDA graphs.
 """
 
 import math
@@ -25,6 +26,7 @@ import numpy as np
 from mixpert_py.runtime.call import result_shape
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.cuda.gemm import scratch
+from mixpert_py.runtime.cuda.guard import WORD
 from mixpert_py.runtime.cuda.tile import Depth
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import packed_bytes, pooled
@@ -34,8 +36,8 @@ from mixpert_py.runtime.scheme import Scheme
 
 
 def needs(
-    a: Form | None,
-    b: Form | None,
+    a: Form,
+    b: Form,
     scheme: Scheme,
     result: str,
     batch: int,
@@ -43,21 +45,28 @@ def needs(
     n: int,
     device: int,
     *,
+    kept: tuple[bool, bool] = (False, False),
+    wider: Scheme | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
+    captured: bool = False,
 ) -> int:
     """W, as CuPy's memory pool counts it, of what is multiplied at a time.
 
-    a, b: None for an operand that is packed already, not for both. result: the type of the product,
-    of which a launch makes `batch` matrices (m, n). Allocates nothing.
+    kept: which operand is packed already. result: the type of the product, of which a launch makes
+    `batch` matrices (m, n). wider: what they are prepared for as well, in the same memory unless an
+    operand is kept, or the product captured in a graph. Allocates nothing.
     """
-    forms = tuple(x for x in (a, b) if x is not None)
+    forms = tuple(x for x, is_kept in zip((a, b), kept, strict=True) if not is_kept)
     which: Literal["both", "left", "right"] = "both"
     if len(forms) == 1:
-        which = "right" if a is None else "left"
-    packed = packed_bytes(scheme, which, forms, result, rule, measure, device)
-    k = forms[0].k
-    place = layout(scheme.left, 1, 1, k, scheme.lengths(k)[1], False)
+        which = "right" if kept[0] else "left"
+    packed = packed_bytes(scheme, which, forms, result, rule, measure, device) if forms else 0
+    if wider is not None:
+        again = packed_bytes(wider, "both", (a, b), result, rule, measure, device)
+        packed = packed + again if captured or True in kept else max(packed, again)
+        packed += pooled(WORD)
+    place = layout(scheme.left, 1, 1, a.k, scheme.lengths(a.k)[1], False)
     depth = Depth(place.steps, place.blocks, place.steps_per_block)
     shared = scratch(scheme, m, n, batch, depth, result == "float64", device)
     return int(packed + pooled(shared))

@@ -57,9 +57,9 @@ def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right
             partial = _combined(totals, [weight for weight, _ in sums], precision)
             if scheme.fitted:
                 partial *= np.outer(left.significands[rows, t], right.significands[:, t])
-            exponents = left.exponents[rows, t][:, None], right.exponents[:, t]
-            if not scheme.exact:  # sums so large that one factor without the other may overflow
-                exponents = (exponents[0] + exponents[1],)
+            own, other = left.exponents[rows, t][:, None], right.exponents[:, t]
+            # Floating-point sums may be so large that one factor by itself would overflow.
+            exponents = (own, other) if scheme.exact else (own + other,)
             value += times_power_of_two(partial.astype(value.dtype, copy=False), *exponents)
 
 

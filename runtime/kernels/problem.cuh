@@ -1,7 +1,7 @@
 // One product C = alpha · A·B + beta · C_in, or a batch of them, as every GEMM kernel takes it.
 //
-// Passed by value, 200 bytes. 8-byte fields come first in each record and 4-byte ones are even in
-// number, so the host packs them without gaps. The loader joins this text in front of a kernel's.
+// Passed by value, 200 bytes. Every 8-byte field lies at a multiple of 8, and the host fills up
+// the end. The loader joins this text in front of a kernel's.
 
 struct Operand {
     // (batch, steps, count, rows8, 64) bytes, chunks swizzled, 32 KiB readable past the end.

@@ -153,7 +153,9 @@ def _prepared(
             return prepared_clusters(ours, its, result, rule, **given)
         return prepared_panels(ours, its, result, rule, device, **given)
 
-    orders: tuple[Order, ...] = "after", "beside"
+    # Two of panels would count in the same memory.
+    both_panels = [way for way, _, _ in launches] == ["panels", "panels"]
+    orders: tuple[Order, ...] = "after", "after" if both_panels else "beside"
     made_of = tuple(made(one, order) for one, order in zip(launches, orders, strict=False))
     return Packer(made_of, sum(up(one.bytes) for one in made_of))
 

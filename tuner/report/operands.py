@@ -16,7 +16,7 @@ SAID = (
     "relative error may be as many times larger."
 )
 
-MIXED = 2.0  # bits of int8 loss from which it is told in words
+TOLD_FROM = 2.0  # bits of int8 loss from which it is told in words
 
 
 def looked_into(found: Sequence[Row]) -> list[Row]:
@@ -50,7 +50,9 @@ def bits_text(bits: float | None) -> str:
 
 
 def _loss_text(bits: float | None) -> str:
-    return bits_text(bits) + (", mixed units" if bits is not None and bits >= MIXED else "")
+    return bits_text(bits) + (
+        ", small entries count" if bits is not None and bits >= TOLD_FROM else ""
+    )
 
 
 def cancellation_text(ratio: float | None) -> str:

@@ -78,7 +78,7 @@ def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert:
     table = said.partition("## Operands")[2].partition("## Plans")[0]
     (line,) = [line for line in table.splitlines() if "np.dot" in line]
     assert "| 11 of 200 |" in line
-    assert table.count(", mixed units |") == 1
+    assert table.count(", small entries count |") == 1
     assert mixpert("report", "m.mixpert.toml", "--html", "page").code == 0
     page = (tmp_path / "page/index.html").read_text()
     assert "11 of 200" in page
@@ -91,8 +91,8 @@ def test_a_profile_of_a_run(script: Path, tmp_path: Path, mixpert: Mixpert) -> N
     done = mixpert("run", "--profile", "--json", "run.json", "m.py")
     assert done.code == 0
     assert "cancels" in done.err
-    assert done.err.count("mixed units along K") == 1
-    assert "line 13: mixed units along K: int8 schemes lose about " in done.err
+    assert done.err.count("small entries along K") == 1
+    assert "line 13: int8x6 loses about " in done.err
     entries = {
         entry["expression"]: entry for entry in json.loads((tmp_path / "run.json").read_text())
     }

@@ -90,11 +90,13 @@ def test_one_row_in_256_may_leave(side: str, count: int) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("k", [400, 4500])
 @pytest.mark.usefixtures("every_size")
-def test_a_graph_decides_each_time() -> None:
+def test_a_graph_decides_each_time(k: int, orders: str) -> None:
     import cupy
 
-    a, b = wide((300, 400), 0), wide((400, 500), 0)
+    a, b = wide((300, k), 0, orders[0]), wide((k, 500), 0, orders[1])
     out = cupy.empty((300, 500), "float32")
     made(a, b, out=out)  # compiles
     with cupy.cuda.Stream(non_blocking=True) as stream:
@@ -102,7 +104,7 @@ def test_a_graph_decides_each_time() -> None:
         kept = made(a, b, out=out)
         graph = stream.end_capture()
     for width in (0, 4, 0):
-        a[...], b[...] = wide((300, 400), width), wide((400, 500), width)
+        a[...], b[...] = wide((300, k), width), wide((k, 500), width)
         cupy.cuda.Device().synchronize()
         graph.launch(stream)
         stream.synchronize()

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError
+from mixpert_py.runtime.call import Made
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import break_even, limited, transfer
+from mixpert_py.runtime.cuda import break_even, guard, limited, transfer
 from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda.panels import moved_bytes
 from mixpert_py.runtime.cuda.workspace import besides
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, current, on_gpu, use
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.tracing.trace import Reason, Trace
-from tests.runtime.cuda.fake import FakeGpu, ndarray, pays_from
+from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray, pays_from
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
@@ -247,3 +250,52 @@ def test_the_pool_agrees(scheme: str, order: str, dtype: str) -> None:
         cupy.testing.assert_array_equal(result.value, whole.value)
         del result
     assert made >= 2
+
+
+@pytest.mark.parametrize("kept", ["neither", "left", "right", "both"])
+def test_a_limit_is_kept_by_guarded_products(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b = normal(300, 200), normal(200, 400, seed=1)
+    ready = {
+        side: device_product.pack_one(x, FP16X3, side)
+        for side, x in (("left", a), ("right", b))
+        if kept in (side, "both")
+    }
+    whole = limited.make(a, b, "faithful", limit=None, **ready)
+    assert isinstance(whole, Made)
+    size = whole.value.nbytes
+    most = peak(gpu, lambda: limited.make(a, b, "faithful", limit=None, **ready)) - size
+    for limit, is_whole in ((most + (1 << 17), True), (most - (1 << 16), False)):
+        gpu.launches.clear()
+        found: list[Any] = []
+
+        def run(limit: int, found: list[Any] = found) -> None:
+            found.append(limited.make(a, b, "faithful", limit=limit, **ready))
+
+        assert peak(gpu, partial(run, limit)) <= limit + size
+        assert (len(gpu.launches) == 1) == is_whole
+        np.testing.assert_array_equal(found[0].value.x, whole.value.x)
+
+
+def test_a_graph_packs_apart(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is packed anew may begin with a memset, which no gate holds back."""
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b = normal(40, 128), normal(128, 40, seed=1)
+    for captures in (False, True):
+        with Stream(ptr=99) as stream:
+            stream.capturing = captures
+            found = cuda_backend.multiply(cuda_backend.cuda_kernels(), a, b, FP16X3)
+        assert found.guard is not None
+        assert found.left is not None
+        assert (found.guard.left.owner is found.left.owner) != captures
+
+
+def test_moved_products_count_what_a_guard_takes(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = 256, 1024, 300, 200, np.dtype("f"), FP16X3, 0
+    plain = moved_bytes(*sizes)
+    monkeypatch.setattr(guard, "LEAST", 1)
+    assert moved_bytes(*sizes) >= plain + (256 + 200) * 300 * 3 * 2

@@ -43,7 +43,7 @@ def test_only_what_was_looked_into_is_told() -> None:
 
 def test_mixed_units_are_told_in_words() -> None:
     found = operands.looked_into(rows(profiled(int8_loss=16.75), Program("m.py")))
-    assert operands.cells(found[0].entry, found)[2] == ("16.8, mixed units", 16.75)
+    assert operands.cells(found[0].entry, found)[2] == ("16.8, small entries count", 16.75)
 
 
 def test_moving_is_told_where_anything_moved() -> None:

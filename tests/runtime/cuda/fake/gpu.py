@@ -11,7 +11,7 @@ import pytest
 from mixpert_py.runtime import packing
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import device, moves, several, staging
+from mixpert_py.runtime.cuda import device, moves, several, staging, workspace
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.guard import Guard
 from mixpert_py.runtime.packing import Operand, packed_bytes
@@ -111,9 +111,14 @@ class FakeGpu:
         **given: Any,
     ) -> Any:
         assert room_for is None or memory is None
+        if room_for is not None:
+            packed = self.pack(a, b, scheme, **given)
+            more = needed(room_for, packed) - needed(scheme, packed)
+            left, right = packed
+            return left._replace(memory=(left.memory, Memory(self, max(more, 0)))), right
         result = "float64" if "float64" in (a.memory, b.memory) else "float32"
         return tuple(
-            self.pack_one(x, scheme, side, result, within=self.memory / 2, **given)
+            self.pack_one(x, scheme, side, result, memory, within=self.memory / 2, **given)
             for x, side in ((a, "left"), (b, "right"))
         )
 
@@ -123,6 +128,7 @@ class FakeGpu:
         scheme: Any,
         which: str,
         result: str,
+        memory: Any = None,
         *,
         rule: Any = "loss",
         measure: bool = False,
@@ -139,7 +145,7 @@ class FakeGpu:
             raise OutOfMemoryError(place.bytes, self.held)
         addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
         packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
-        return packed._replace(origin=packed, memory=Memory(self, place.bytes))
+        return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
 
     def multiply_if_small(
         self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
@@ -221,16 +227,20 @@ class FakeGpu:
             add_what_left(value, a, b, scheme, left.rule, alpha)
 
 
-def needs(
-    a: Form | None,
-    b: Form | None,
-    scheme: Any,
-    result: str,
-    *sizes: int,
-    rule: Any = "loss",
-    measure: bool = False,
-) -> int:
+def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
+    """Bytes of these operands, packed by a scheme."""
+    forms = [x.operand.form for x in packed]
+    length = scheme.lengths(forms[0].k)[1]
+    splitters = scheme.left, scheme.right
+    return sum(
+        layout(splitter, x.batch, x.rows, x.k, length, False).bytes
+        for splitter, x in zip(splitters, forms, strict=True)
+    )
+
+
+def needs(a: Form, b: Form, scheme: Any, *sizes: Any, **given: Any) -> int:
     """As workspace.needs, of a device whose tiles are never shared."""
-    forms = tuple(x for x in (a, b) if x is not None)
-    which: Any = "both" if len(forms) == 2 else "left" if b is None else "right"
-    return packed_bytes.__wrapped__(scheme, which, forms, result, rule, measure, sizes[-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "scratch", lambda *given: 0)
+        patch.setattr(workspace, "packed_bytes", packed_bytes.__wrapped__)
+        return workspace.needs(a, b, scheme, *sizes, **given)
