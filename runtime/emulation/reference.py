@@ -1,6 +1,6 @@
 """The reference backend: what every scheme means, in NumPy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def multiply(
     slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
     ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
     instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
-    that they reach natively.
+    that they reach natively, and only what overflows natively overflows.
     Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
     length where the scheme has none, DeviceError where nothing is known of the chip's instructions
     for the scheme's element.
@@ -65,7 +65,7 @@ def multiply(
         rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
         product.value[rows] = a[rows] @ b
         product.value[:, columns] = a @ b[:, columns]
-    return product
+        return _without_overflow(a, b, product, left, right)
 
 
 def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
@@ -120,6 +120,20 @@ def _product(
         bound = joined(bound, m, columns, added.certificate)
     flagged = Outliers.count(left.outlier, right.outlier)
     return Product(value, scheme.name, scheme.products, flagged, bound)
+
+
+def _without_overflow(a: Array, b: Array, product: Product, left: Packed, right: Packed) -> Product:
+    """The product with what its slices make too large multiplied in the result's own precision:
+    digits are rounded, upwards too, and their units are those of whole rows.
+    """
+    over = ~(np.isfinite(product.value) | left.nonfinite[:, None] | right.nonfinite)
+    rows = np.flatnonzero(over.any(axis=1))
+    if not len(rows):
+        return product
+    added = _chain(a[rows], b)
+    product.value[rows] = np.where(over[rows], added.value, product.value[rows])
+    bound = joined(product.certificate, rows, np.arange(b.shape[1]), added.certificate)
+    return replace(product, certificate=bound)
 
 
 def _slice_products(

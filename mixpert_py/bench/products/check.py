@@ -47,7 +47,8 @@ class Checked:
         # What the product in float64 may itself be off.
         self.own = self.times * self.k * UNIT64 * self.absolute
         # Elsewhere a sum on the way may overflow, as it may in the native product.
-        self.held = 2 * self.absolute < float(np.finfo(dtype).max)
+        most = float(np.finfo(dtype).max) * (1 - (self.k + 1) * self.unit)
+        self.held = self.times * self.absolute <= most
 
     @property
     def finite(self) -> Array:

@@ -200,3 +200,29 @@ def test_wrong_operands() -> None:
         multiply(ones, ones.T, EMULATIONS["mixpert-IV"], block=64)
     with pytest.raises(PlanError, match="must be 1 or more"):
         multiply(ones, ones.T, EMULATIONS["int8x6"], block=0)
+
+
+LARGEST = {"f": float(np.finfo(np.float32).max), "d": float(np.finfo(np.float64).max)}
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_what_fits_does_not_overflow(name: str, dtype: str) -> None:
+    """Digits of the largest number round up, beyond it."""
+    largest = np.array([[LARGEST[dtype]]], dtype)
+    for a, b in ((largest, np.ones((1, 1), dtype)), (-np.ones((1, 1), dtype), largest)):
+        product = multiply(a, b, EMULATIONS[name])
+        assert np.isfinite(product.value).all()
+        assert (abs(product.value - a @ b) <= product.certificate.bound()).all()
+    assert multiply(largest, np.full((1, 1), 2, dtype), EMULATIONS[name]).value == np.inf
+
+
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_sums_near_the_largest_number(name: str) -> None:
+    rng = np.random.default_rng(4)
+    for k in (1, 2, 7, 40):
+        a, b = rng.standard_normal((12, k)), rng.standard_normal((k, 10))
+        b *= LARGEST["f"] * (1 - 2.0**-16) / (abs(a) @ abs(b)).max(axis=0)
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        value = multiply(a, b, EMULATIONS[name]).value
+        assert np.isfinite(value).all()
