@@ -117,8 +117,8 @@ def multiply(
     operands. left, right: an operand packed before, by the same scheme. measure: norms for a
     certificate. limit: bytes that may be taken of the device besides operands and result, see
     `workspace`. Where it, or memory, is short the product is made in parts, with the same result,
-    but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's OutOfMemoryError where even that does not help, DeviceError
-    where a kernel does not compile.
+    but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's
+    OutOfMemoryError where even that does not help, DeviceError where a kernel does not compile.
 
     Large products are prepared for a wider scheme as well, where this one has one: see `guard`.
 

@@ -3,9 +3,9 @@
 A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
 `repair` multiplies it: right for a few, at an eighth of the native product's speed for many. So
 large products are prepared for both. After packing, a kernel of one block counts the rows that have
-left, and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, mostly over
-what was packed before, and multiplied so; what the other launches would do is left out, and ends at
-once. Nothing waits, and a CUDA graph decides anew each time that it runs.
+left, and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, mostly
+over what was packed before, and multiplied so; what the other launches would do is left out, and
+ends at once. Nothing waits, and a CUDA graph decides anew each time that it runs.
 """
 
 from typing import Any, NamedTuple
