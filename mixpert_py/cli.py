@@ -52,7 +52,7 @@ def main() -> None:
         code = 0  # the reader has seen enough
         _drop_output()
     except OSError as error:
-        click.echo(f"mixpert: {error.strerror or error}", err=True)
+        click.echo(f"mixpert: {_said(error)}", err=True)
         code = 2
         _drop_output()
     except Exception as error:
@@ -62,6 +62,16 @@ def main() -> None:
         click.echo(f"{said.splitlines()[0]} (MIXPERT_DEBUG=1 shows where)", err=True)
         code = 2
     sys.exit(code)
+
+
+def _said(error: OSError) -> str:
+    """What went wrong, and with which file."""
+    what = error.strerror or str(error)
+    if isinstance(error.filename, str):
+        return f"{error.filename}: {what}"
+    if isinstance(error, FileNotFoundError):  # without a name, it is the current folder's
+        return "the current folder was removed; go to one that is there"
+    return what
 
 
 def _use_any_terminal() -> None:

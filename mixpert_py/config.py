@@ -122,9 +122,14 @@ def blas_threads(workers: int = 1) -> int:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept for this user; it need not be there."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "mixpert"
+    """Where what can be made again is kept for this user; it need not be there.
+
+    Of a user without a home it is a place where nothing can be.
+    """
+    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~")
+    if os.path.isabs(base):
+        return Path(base, "mixpert")
+    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert")
 
 
 def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:
@@ -182,17 +187,21 @@ def told_by_parent() -> str:
     return os.environ[_FROM_PARENT]
 
 
-def workspace_limit() -> int | None:
+def workspace_limit(program: str | None) -> int | None:
     """Bytes that a product may take of a GPU besides operands and result; None: as many as needed.
 
-    MIXPERT_WORKSPACE_LIMIT, else `[tool.mixpert] workspace_limit` of the running program's project.
-    Raises PlanError for anything but a number, SourceError where pyproject.toml is wrong.
+    MIXPERT_WORKSPACE_LIMIT, else `[tool.mixpert] workspace_limit` of the program's project.
+    program: its file; None: it has none, and belongs to the current folder. Raises PlanError for
+    anything but a number, SourceError where pyproject.toml is wrong.
     """
     from mixpert_py.sources import pyproject
 
     named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
     if named is None:
-        return pyproject.workspace_limit(str(_running_folder()))
+        try:
+            return pyproject.workspace_limit(str(_folder(program)))
+        except FileNotFoundError:  # the current folder was removed
+            return None
     if not named.isdecimal():
         raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {named!r}: wanted a number of bytes")
     return int(named)
@@ -206,17 +215,21 @@ def look_up_plans() -> None:
     from mixpert_py.runtime import in_force
 
     if in_force.is_initial():
-        limit = workspace_limit()
+        limit = workspace_limit(_running_file())
         in_force.set_default(in_force.InForce(find_plan=find_plan, workspace_limit=limit))
 
 
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None where there is none."""
-    return _found(_running_folder() / f"{module}{SUFFIX}")
+    return _found(_folder(_running_file()) / f"{module}{SUFFIX}")
 
 
-def _running_folder() -> Path:
-    """Where the running file is."""
-    running = getattr(sys.modules.get("__main__"), "__file__", None)
-    return Path(running).parent if running else Path.cwd()
+def _running_file() -> str | None:
+    file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
+    return file
+
+
+def _folder(program: str | None) -> Path:
+    """Where a file is; without one the current folder, which may have been removed."""
+    return Path(program).parent if program else Path()

@@ -138,7 +138,8 @@ class MixPertMagics(Magics):
     def _print_profile(self, trace: Trace) -> None:
         from mixpert_py.commands import tables
 
-        tables.print_profile(running.records(trace, self.places, MODULE), sys.stderr)
+        records = running.records(trace, self.places, MODULE)
+        tables.print_profile(records, sys.stderr, has_files=False)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

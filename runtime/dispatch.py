@@ -6,7 +6,7 @@ call that did not take its scheme has a Reason, kept by the trace in force.
 """
 
 import operator
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -37,6 +37,8 @@ MOVES = 1 << 20
 
 GUARANTEES = (None, "componentwise")
 
+NUMPYS: Native = np.matmul  # as it is here, whatever a program puts in its place later
+
 
 def matmul(
     a: Any,
@@ -50,12 +52,15 @@ def matmul(
     guarantee: str | None = None,
     return_certificate: bool = False,
     native: Native = operator.matmul,
+    **options: Any,
 ) -> Any:
     """The product a @ b, under the scheme that is in force for this call.
 
     a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
     of one dimension or more can take a scheme, and complex ones (see `complex_product`), NumPy's
-    and those on a GPU; stacks of matrices broadcast as in np.matmul. rest: `out` given by position.
+    and those on a GPU; stacks of matrices broadcast as in np.matmul. Without a site, operands that
+    have no `@` are np.matmul's. rest: `out` given by position. options: what else np.matmul takes,
+    such as axes and dtype; with any of them it makes the product itself.
     scheme, block: override what is in force; without any, float32 and complex64 products on a GPU
     run `faithful`. backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as
     that device does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None
@@ -69,8 +74,6 @@ def matmul(
     """
     # The three functions repeat these lines on purpose: this is all that a call which passes
     # through costs, and sharing them would be one more call.
-    if native is operator.matmul and (rest or out is not None):
-        native = np.matmul
     if (
         scheme is None
         and backend is None
@@ -80,8 +83,15 @@ def matmul(
         and type(a) is type(b) is ndarray
         and a.size < MOVES
     ):
-        return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
+        if out is None and not rest and not options:
+            return native(a, b)
+        return _natively(_function(native), a, b, rest, out, **options)
+    if rest or out is not None or options or (site is None and not _has_operator(a, b)):
+        native = _function(native)
     call = Call(native, a, b, rest, out, matmul_shape)
+    if options:
+        given = partial(native, **options)
+        call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
     wish = Wish(scheme, block, backend, site, guarantee, return_certificate)
     result, made = planned(call, wish)
     if return_certificate:
@@ -140,8 +150,24 @@ def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
     return a.dot(b, *rest, **out)
 
 
-def _natively(native: Native, a: Any, b: Any, rest: tuple[Any, ...], out: Any) -> Any:
-    return native(a, b, *rest) if out is None else native(a, b, *rest, out=out)
+def _natively(
+    native: Native, a: Any, b: Any, rest: tuple[Any, ...], out: Any, **options: Any
+) -> Any:
+    if out is not None:
+        options["out"] = out
+    return native(a, b, *rest, **options)
+
+
+def _function(native: Native) -> Native:
+    """What takes more than two operands: `@` does not."""
+    return NUMPYS if native is operator.matmul else native
+
+
+def _has_operator(a: Any, b: Any) -> bool:
+    """Whether `a @ b` is for the operands to judge; packed ones stand for arrays."""
+    if type(a) is Kept or type(b) is Kept:
+        return True
+    return hasattr(type(a), "__matmul__") or hasattr(type(b), "__rmatmul__")
 
 
 def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:

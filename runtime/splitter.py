@@ -105,8 +105,7 @@ class FloatSlices:
 
     Slice p has the value s_p · 2^(−step · p). scaled: every row of A (column of B) is first brought
     to just below 2^`highest` by a power of two; that changes no digit and lets nothing leave the
-    range. span: a row of k whose smallest entry but zero is less than 2^-(span + ⌊log2 k⌋) times
-    its largest leaves the slices, which may not hold it; None: no row does for that reason.
+    range. span: of `reach`; None: no row leaves by that.
     """
 
     element: Element
@@ -116,6 +115,12 @@ class FloatSlices:
     scaled: bool = False
     highest: int = 15
     span: int | None = None
+
+    def reach(self, k: int) -> int:
+        """A row of k entries leaves the slices where the binary exponents of its largest and of its
+        smallest but zero differ by so many: `span`, and half of what log2 k is over 5.
+        """
+        return (self.span or 0) + max((k.bit_length() - 6) // 2, 0)
 
     @property
     def range(self) -> float:

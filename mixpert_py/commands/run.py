@@ -1,6 +1,7 @@
 """The command that runs a program rewritten in memory: `mixpert run`."""
 
 import os
+import sys
 
 import click
 
@@ -57,19 +58,21 @@ def run(
     asked = running.asked_for(plan if plan_path else None, scheme)
     if asked and backend is None:
         _tell_of_no_device(asked)
+    path = list(sys.path)
     exit_code = running.run(program, hook, plan, scheme, trace, backend)
     if trace is None or os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
-    records = running.profile(program, hook, trace)
-    if profile:
-        from mixpert_py.commands import tables
+    with launcher.looking_in(path):
+        records = running.profile(program, hook, trace)
+        if profile:
+            from mixpert_py.commands import tables
 
-        tables.print_profile(records)
-    if json_file:
-        running.write_json(records, json_file)
-    fallbacks = running.fallback_lines(program, records) if strict else []
-    for line in fallbacks:
-        click.echo(f"mixpert: {line}", err=True)
+            tables.print_profile(records)
+        if json_file:
+            running.write_json(records, json_file)
+        fallbacks = running.fallback_lines(program, records) if strict else []
+        for line in fallbacks:
+            click.echo(f"mixpert: {line}", err=True)
     return exit_code or int(bool(fallbacks))
 
 

@@ -1,5 +1,6 @@
 """What the commands print for people: tables on stdout, progress on stderr."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -175,10 +176,11 @@ def _waves(row: Mapping[str, Any]) -> str:
     return f"{row['waves']:.2f}, last ÷ {row['parts of the last']}"
 
 
-def print_profile(records: Records, file: TextIO | None = None) -> None:
+def print_profile(records: Records, file: TextIO | None = None, *, has_files: bool = True) -> None:
     """The table of `mixpert run --profile`, on stderr: stdout is the program's.
 
-    file: where it is printed instead.
+    file: where it is printed instead. has_files: where the products are of several files, lines
+    come with their file's name; cells of a notebook have none.
     """
     # The program may have put something else in the place of sys.stderr.
     console = _Console(file=file or sys.__stderr__)
@@ -190,6 +192,7 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
     moved = any(record["transfer_seconds"] for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = "spread,\nbits", "int8\nloss", "cancels"
+    several = has_files and len({record["path"] for record in records}) > 1
     columns = ("line", "expression", "calls", "m × k × n", "ran", time, *[moving] * moved)
     table = _table(
         *columns,
@@ -203,7 +206,7 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
         m, k, n, _ = record["shapes"][0]
         more = f" +{len(record['shapes']) - 1}" if len(record["shapes"]) > 1 else ""
         table.add_row(
-            str(record["line"] or "–"),
+            Text(_line(record, several)),
             Text(record["expression"]),
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
@@ -216,11 +219,26 @@ def print_profile(records: Records, file: TextIO | None = None) -> None:
             *[_reasons(record["reasons"])] * refused,
         )
     console.print(table)
+    for hint in dict.fromkeys(_hints(records, several)):  # two products may stand in one line
+        console.print(Text(hint), soft_wrap=True)
+
+
+def _line(record: Mapping[str, Any], several: bool) -> str:
+    """The line of a product; after its file, where the products are of several."""
+    if not record["line"]:
+        return "–"
+    return (
+        f"{os.path.basename(record['path'])}:{record['line']}" if several else f"{record['line']}"
+    )
+
+
+def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
         if (bits := record["int8_loss"] or 0.0) >= TOLD_FROM:
-            place = f"line {record['line']}" if record["line"] else record["expression"]
+            line = _line(record, several)
+            place = f"line {line}" if record["line"] else record["expression"]
             hint = f"int8x6 loses about {bits:.0f} bits here: small entries along K count"
-            console.print(Text(f"{place}: {hint}"), soft_wrap=True)
+            yield f"{place}: {hint}"
 
 
 def _reasons(calls: Mapping[str, int]) -> str:

@@ -10,6 +10,8 @@ import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -30,8 +32,9 @@ LOOK = 0.02  # seconds between two looks at a thread that is waited for
 class Program:
     """A program to run: its source, and all that `python` would have told it about itself.
 
-    argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be.
-    spec: for `-m`, else None.
+    argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be; of a
+    module that is "" where there is no such entry. spec: for `-m`, else None. before: what the
+    module's package, which was imported to find it, has put before that entry.
     """
 
     source: bytes
@@ -40,6 +43,7 @@ class Program:
     module: str
     path: str
     spec: ModuleSpec | None = None
+    before: tuple[str, ...] = ()
 
     @property
     def is_file(self) -> bool:
@@ -54,7 +58,7 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
         source,
-        os.path.join(os.getcwd(), path),
+        path if os.path.isabs(path) else os.path.join(os.getcwd(), path),
         (path, *arguments),
         config.module_name(Path(path)),
         folder,
@@ -63,8 +67,10 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
 
 def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python -m name arguments…`. Raises SourceError if there is no such module."""
-    folder = os.getcwd()
-    sys.path.insert(0, folder)
+    folder = current_folder() or ""
+    looked_through = [folder] if folder and not sys.flags.safe_path else []
+    sys.path[:0] = looked_through
+    before: tuple[str, ...] = ()
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -74,11 +80,22 @@ def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
     except Exception as error:  # the package's own, from its __init__
         raise SystemExit(tracebacks.report(error)) from None
     finally:
-        sys.path.remove(folder)
+        if folder in looked_through and folder in sys.path:
+            at = sys.path.index(folder)
+            before = tuple(sys.path[:at])
+            del sys.path[: at + 1]
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise SourceError(f"-m {name}: no such module with Python source")
     source = read_source(Path(spec.origin))
-    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec)
+    return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
+
+
+def current_folder() -> str | None:
+    """The current folder; None where it was removed: what needs none still runs there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
 
 
 def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
@@ -158,12 +175,24 @@ def execute(
     if insert_path:
         sys.path.insert(0, program.path)
     elif not sys.flags.safe_path:
-        sys.path[0] = program.path
+        own = [program.path] if program.path or not program.is_file else []
+        sys.path[:1] = [*program.before, *own]
     set_default(force)
     if program.is_file and program.spec is None:
         tell_spawned_children(program.filename, force, project)
     exec(rewritten, main.__dict__)
     return main
+
+
+@contextmanager
+def looking_in(path: Sequence[str]) -> Iterator[None]:
+    """Import from these places meanwhile: the program's folder may have a `rich.py` of its own."""
+    theirs = list(sys.path)
+    sys.path[:] = path
+    try:
+        yield
+    finally:
+        sys.path[:] = theirs
 
 
 def wait_for_threads() -> None:

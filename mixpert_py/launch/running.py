@@ -28,12 +28,16 @@ Places = dict[str, tuple[str, "CallSite"]]
 
 
 def project_hook(script: str | None, fuse: bool = False) -> ImportHook:
-    """The import hook for the project of a script, or of the current folder; installed.
+    """The import hook for the project of a script, or of the current folder; installed. Where that
+    folder was removed there is no project.
 
     fuse: as in `pipeline.analyze`, for the program too.
     """
-    start = os.getcwd() if script is None else os.path.dirname(os.path.realpath(script))
-    hook = ImportHook(folder=project.folder_of(start), fuse=fuse)
+    start = launcher.current_folder()
+    if script is not None and (start is not None or os.path.isabs(script)):
+        start = os.path.dirname(os.path.realpath(script))
+    folder = None if start is None else project.folder_of(start)
+    hook = ImportHook(folder=folder, fuse=fuse)
     hook.install()
     return hook
 
@@ -60,7 +64,7 @@ def run(
         plan=plan,
         trace=trace,
         find_plan=config.find_plan,
-        workspace_limit=config.workspace_limit(),
+        workspace_limit=config.workspace_limit(program.filename if program.is_file else None),
     )
     tracebacks.trim_in_threads()
     code = 0
@@ -142,8 +146,8 @@ def json_place(path: str | None) -> Path | None:
     """
     if path is None:
         return None
-    place = Path(os.path.abspath(path))
     try:
+        place = Path(os.path.abspath(path))
         files.require_place(place)
     except OSError as error:
         raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mixpert_py import config
+from mixpert_py import config, files
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.in_force import InForce, set_default
@@ -34,11 +34,12 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         """Put in force what is to be, and return the rewritten script."""
         from mixpert_py.launch import launcher  # which imports this file
 
-        limit = config.workspace_limit()
+        script = os.fsdecode(self.script)
+        limit = config.workspace_limit(script)
         set_default(InForce(self.scheme, self.plan, self.backend, workspace_limit=limit))
         if self.project is not None:
             ImportHook(folder=os.fsdecode(self.project)).install()
-        return launcher.compiled(launcher.script(os.fsdecode(self.script)))
+        return launcher.compiled(launcher.script(script))
 
 
 def tell_spawned_children(script: str, force: InForce, project: str | None) -> None:
@@ -63,7 +64,9 @@ def tell_spawned_children(script: str, force: InForce, project: str | None) -> N
     def job_file() -> str:
         # A file, because a plan may be larger than an environment variable; made for the first
         # child, because most programs spawn none.
-        descriptor, path = tempfile.mkstemp(prefix="mixpert-", suffix=".json")
+        files.remove_abandoned(tempfile.gettempdir(), files.RUN_PREFIX)
+        descriptor, path = tempfile.mkstemp(prefix=files.RUN_PREFIX, suffix=".json")
+        files.hold(path)  # to the end of this process
         atexit.register(Path(path).unlink, missing_ok=True)
         folder = None if project is None else os.fsencode(project)
         job = SpawnedJob(os.fsencode(script), folder, force.scheme, force.backend, force.plan)

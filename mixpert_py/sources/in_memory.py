@@ -151,7 +151,9 @@ def _key(
     # Under `-X no_debug_ranges` code has no columns.
     *_, column = next(iter(compile("0", "", "eval").co_positions()))
     python = sys.implementation.cache_tag, sys.flags.optimize, column is None
-    place = repr((os.path.abspath(file), module, python, sites, scheme, fuse))
+    # A text has no place, and the current folder, which would be asked for, may have been removed.
+    full = os.path.abspath(file) if os.path.exists(file) else file
+    place = repr((full, module, python, sites, scheme, fuse))
     state = repr((sha256(source).digest(), file, importlib.util.MAGIC_NUMBER, _version()))
     return place.encode("utf-8", "surrogatepass"), state.encode("utf-8", "surrogatepass")
 

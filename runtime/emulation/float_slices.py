@@ -35,7 +35,7 @@ def split(
         nonfinite[panel] = ~np.isfinite(largest)
         outlier[panel, 0] = np.isfinite(largest) & (largest > splitter.range)
         if splitter.span is not None:
-            outlier[panel, 0] |= np.isfinite(largest) & spans_more(x[panel], splitter.span)
+            outlier[panel, 0] |= np.isfinite(largest) & spans_more(x[panel], splitter.reach(k))
         left_out = nonfinite[panel] | outlier[panel, 0]
         rest[left_out] = largest[left_out] = 0
         highest = np.frexp(largest)[1].astype(np.int32)
@@ -64,8 +64,8 @@ def split(
     )
 
 
-def spans_more(x: Array, span: int) -> Array:
-    """Rows of x (rows, k) whose finite entries differ by more than span + ⌊log2 k⌋ powers of two.
+def spans_more(x: Array, reach: int) -> Array:
+    """Rows of x (rows, k) whose finite entries differ by `FloatSlices.reach(k)` powers of two.
 
     By the exponents' fields, a subnormal number counting as the smallest of them: what differs by
     a power of two less may count as well.
@@ -75,8 +75,7 @@ def spans_more(x: Array, span: int) -> Array:
     floor = np.where(size < np.finfo(x.dtype).smallest_normal, tiny, size)
     largest = np.frexp(np.where(np.isfinite(size), size, 0).max(axis=1, initial=0))[1]
     smallest = np.frexp(np.where(size > 0, floor, np.inf).min(axis=1, initial=np.inf))
-    limit = span + x.shape[1].bit_length() - 1
-    more: Array = np.isfinite(smallest[0]) & (largest - smallest[1] >= limit)
+    more: Array = np.isfinite(smallest[0]) & (largest - smallest[1] >= reach)
     return more
 
 

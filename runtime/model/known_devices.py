@@ -3,6 +3,7 @@
 A file of the user's that others could have written is none.
 """
 
+import os
 import re
 from functools import cache
 from importlib.resources.abc import Traversable
@@ -86,4 +87,6 @@ def _files() -> dict[str, Traversable]:
 
 
 def _user_folder() -> Path:
-    return Path("~/.cache/mixpert/models").expanduser()
+    home = os.path.expanduser("~")
+    # A user without a home, as in some containers, has no models: nothing is below a device.
+    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert", "models")

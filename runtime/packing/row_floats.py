@@ -68,8 +68,8 @@ def spans_more(side: Side) -> Any:
         _, highest = math.frexp(largest)
         field = (INFINITE - fine) >> FRACTION
         lowest = field - BIAS if field > 0 else LOWEST
-        _, length = math.frexp(np.float64(k))
-        return highest - lowest >= SPAN + length - 1
+        _, length = math.frexp(np.float64(k))  # one more than ⌊log2 k⌋
+        return highest - lowest >= SPAN + max((length - 6) // 2, 0)
 
     return device(spans)
 

@@ -3,20 +3,26 @@
 hi = RN(x), lo = RN((x − hi) · 2^12): scaled, so that low slices do not fall below FP16's smallest
 number where entries of a row differ in size. Without outliers, with u = 2^-24 and n = K,
 
-    |C − Ĉ|ij ≤ (12 + n) · u · (|A||B|)ij + n · 2^-149        on every input that does not overflow.
+    |C − Ĉ|ij ≤ (12 + n) · u · (|A||B|)ij + n · 2^-149      where |A||B| is in FP32's range.
 
-An entry loses 2 u of itself at most by the rounding of lo: |x − hi| ≤ 2^-11 |x| has 13 bits of x's
-24 left, of which FP16 holds 11. lo·lo, which is dropped, is at most 4 u |a||b|: 8 u in all. Below
-2^-28 of its row's largest entry lo is subnormal, and an entry 2^-t of the largest loses 2^(t − 51)
-of itself. Rows that reach below 2^-(25 + ⌊log2 n⌋) leave the slices, and are multiplied in FP32; in
-those that stay, that is n / 4 · u at most, of each operand.
-Sums: hi·hi is promoted every 64 of K. Tensor cores, as measured on an H200 (`model/devices`), cut
-the 16 products of an instruction and the sum so far at 2^-25 of the largest, and the result at
-2^-23 of itself: within 64 of K at most four times 10.5 u, for K < 64 at most n / 2 + 3 u, of the
-products' magnitudes. Totals round once every 64 of K. The cross terms stay in the tensor cores over
-all of K: what is cut off there is 2^-12 n u, since these are 2^-11 of the products at most. So sums
-add n / 4 + 4 u at most from n = 512 on, and n / 2 + 4 below. From n = 512 on that is (12 + 3 n / 4)
-· u in all, less than the n · u of an FP32 product.
+A row's largest entry is below 2^15. Rows whose exponents differ by 29 or more leave the slices, and
+are multiplied in FP32; so hi ≥ 2^-14 is a normal number in those that stay, |x − hi| ≤ 2^-11 |x|
+has 13 bits of x's 24 left, of which lo holds 11: an entry loses 2 u of itself at most. lo·lo, which
+is dropped, is at most 4 u |a||b|: 8 u in all.
+
+Sums, with what tensor cores do as measured on an H200 (`model/devices`): they cut the 16 products
+of an instruction and the sum so far at 2^-25 of the largest one's power of two, and the result at
+2^-23 of itself. Of hi·hi that is n/2 + 2.5 ⌈n/16⌉ u of |A||B| up to n = 64, where its sums enter a
+total that rounds; 42 u, and n/64 u for the total, beyond. The cross terms stay in the tensor cores
+over all of n, but are 2^-11 of the products: n/500 u. One more rounding adds both: up to n = 64
+that is 9.5 + 0.67 n, beyond 51 + n/50.
+
+From n = 128 on the exponents of a row that stays may differ by nearly T = 29 + ⌊(⌊log2 n⌋ − 5)/2⌋,
+so that few rows of usual data leave. Then hi may be subnormal, by 2^(T − 29) ≤ √(n/32) at most.
+Where both are, lo·lo is 2^(2T − 80) ≤ n/8 u |a||b|; tensor cores take their product for
+2^(2T − 58) ≤ n/32 times what it is, and cut by that: 8.5 n/32 u more; and rounding lo loses
+4 √(n/32) u. In all less than 46 + 0.43 n + 0.71 √n: less than 12 + n, and than n, which is an FP32
+product's own bound.
 """
 
 from typing import Final
@@ -26,7 +32,7 @@ from mixpert_py.runtime.schemes.wide_range import BF16X6
 from mixpert_py.runtime.splitter import FP16, FloatSlices
 
 LOW: Final = 12  # powers of two that the low slice is scaled by: 2^3 · 2^12 is below 2^16
-SPAN: Final = 25
+SPAN: Final = 29
 
 SLICES = FloatSlices(FP16, 2, step=LOW, scaled=True, span=SPAN)
 

@@ -4,11 +4,11 @@ Smaller terms come first. Rows and columns are scaled, which changes no digit: i
 slices off the bottom of the range, and takes float64 operands of any exponent. To 2^43: so sums of
 K ≤ 2^24 products stay below 2^110, of FP32's 2^128 units' significands may take 2^16, and products
 of entries 2^-103 of their row's and column's largest, 2^-120, are above its smallest normal number.
-Rows that reach below 2^-(79 + ⌊log2 K⌋) leave the slices.
+Rows that reach below 2^-94, from K = 128 on 2^-(94 + ⌊(⌊log2 K⌋ − 5) / 2⌋), leave the slices.
 
 `bf16x6` keeps the bound of `fp16x3` from K = 128 on, and so is what takes its place where many rows
 leave that scheme's slices. With u = 2^-24, of (|A||B|)ij: three slices hold a float32, and terms
-that are dropped are 0.3 u. A step of 32 of K is 12 instructions, which lose 10.5 u of its products
+that are dropped are 1 u. A step of 32 of K is 12 instructions, which lose 10.5 u of its products
 each at most (see `fp16x3`): 126 u in all; then K/32 additions to the total and 2 roundings. So
 129 + K/32 ≤ 12 + K from K = 121 on.
 """
@@ -16,8 +16,8 @@ each at most (see `fp16x3`): 126 u in all; then K/32 additions to the total and 
 from mixpert_py.runtime.scheme import Scheme, Term
 from mixpert_py.runtime.splitter import BF16, TF32, FloatSlices
 
-BF16_SLICES = FloatSlices(BF16, 3, scaled=True, highest=43, span=79)
-TF32_SLICES = FloatSlices(TF32, 2, scaled=True, highest=43, span=79)
+BF16_SLICES = FloatSlices(BF16, 3, scaled=True, highest=43, span=94)
+TF32_SLICES = FloatSlices(TF32, 2, scaled=True, highest=43, span=94)
 
 
 def descending(order: int, count: int) -> tuple[Term, ...]:

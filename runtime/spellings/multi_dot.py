@@ -22,10 +22,11 @@ def multi_dot(
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
+    out: Any = None,
     block: int | None = None,
     native: Native = np.linalg.multi_dot,
 ) -> Any:
-    """np.linalg.multi_dot(arrays), in the order of products that NumPy takes.
+    """np.linalg.multi_dot(arrays, out=out), in the order of products that NumPy takes.
 
     arrays: anything `native` takes. Lists and tuples of NumPy's matrices, float32 or float64, the
     first and last perhaps vectors, are multiplied in pairs, each counted as a call of the site.
@@ -38,9 +39,9 @@ def multi_dot(
         and type(arrays) in (list, tuple)
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):
-        return native(arrays)
+        return native(arrays) if out is None else native(arrays, out=out)
     wish = Wish(scheme, block, backend, site)
-    refused = _refused(native, arrays)
+    refused = _refused(native, arrays, out)
     if refused is not None:
         return planned(refused, wish)[0]
     first, last = arrays[0].ndim, arrays[-1].ndim
@@ -52,7 +53,8 @@ def multi_dot(
     for i, k, j in steps(_sizes(arrays)):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = wish._replace(goes_on=bool(products))
-        products[i, j] = planned(Call(np.dot, left, right, (), None, dot_shape), step)[0]
+        place = None if products else out  # of the last product, which is two-dimensional
+        products[i, j] = planned(Call(np.dot, left, right, (), place, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result
@@ -92,11 +94,11 @@ def _sizes(arrays: Any) -> tuple[int, ...]:
     return (rows, *(x.shape[0] for x in arrays[1:]), columns)
 
 
-def _refused(native: Native, arrays: Any) -> Call | None:
+def _refused(native: Native, arrays: Any, out: Any) -> Call | None:
     """The whole as one native call, if any of it can take no scheme."""
 
     def run(*_: Any) -> Any:
-        return native(arrays)
+        return native(arrays) if out is None else native(arrays, out=out)
 
     if type(arrays) not in (list, tuple) or len(arrays) < 2:
         return not_rearranged(run, arrays, arrays, Reason.SHAPE)

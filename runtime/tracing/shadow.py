@@ -152,7 +152,8 @@ def _scaled(x: Array) -> Array:
     if is_complex(x):
         size = np.maximum(np.abs(x.real), np.abs(x.imag))
         exponent = _exponent(size)
-        scaled: Array = np.ldexp(x.real, -exponent) + 1j * np.ldexp(x.imag, -exponent)
+        scaled = np.empty_like(x)  # not a sum: 1j times Inf has a NaN
+        scaled.real, scaled.imag = np.ldexp(x.real, -exponent), np.ldexp(x.imag, -exponent)
         return scaled
     return np.ldexp(x, -_exponent(np.abs(x)))
 

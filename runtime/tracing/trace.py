@@ -31,6 +31,7 @@ class Reason(StrEnum):
     SHAPE = "shapes do not match"
     DIMENSIONS = "no product of two matrices"
     OUT = "out= of another kind"
+    ARGUMENT = "argument without a scheme"
     RANGE = "beyond float32's range"
     SPREAD = "exponent spread"
     GRADIENT = "tensor with a gradient"

@@ -9,6 +9,7 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import PlanError
+from mixpert_py.runtime.code_cache import CodeCache
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 
 PROGRAM = """\
@@ -111,3 +112,12 @@ def test_where_the_workspace_limit_comes_from(
     assert "workspace_limit is a number of bytes" in python(script)
     toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")
     assert "has no 'workspace_limits'; it has 'exclude', 'workspace_limit'" in python(script)
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where none is known
+    cache = CodeCache(config.cache_folder() / "code")
+    cache.keep(b"place", b"state", b"code")
+    assert cache.load(b"place", b"state") is None
+    assert not config.cache_folder().exists()

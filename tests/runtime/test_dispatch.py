@@ -1,5 +1,7 @@
 """Dispatch: every call means what the native one means, and says why it took no scheme."""
 
+import operator
+import sys
 from collections.abc import Iterator
 from functools import partial
 from time import sleep
@@ -55,7 +57,7 @@ def test_an_emulated_call_differs_in_value_only(spelling: str, scheme: str) -> N
         for left, a in OPERANDS.items():
             for right, b in OPERANDS.items():
                 wanted, its_warnings = outcome(native, a, b)
-                result, our_warnings = outcome(ours, a, b)
+                result, our_warnings = outcome(partial(ours, site=SITE), a, b)
                 assert set(our_warnings) <= set(its_warnings), (left, right)
                 if same(result, wanted):
                     continue
@@ -254,3 +256,74 @@ def test_the_clock_starts_when_the_operands_are_there(monkeypatch: pytest.Monkey
         matmul(*late, site="s")
     assert not late
     assert trace.sites["s"].seconds < 0.05
+
+
+@pytest.mark.parametrize("force", [InForce(), InForce(scheme="float64")], ids=["none", "float64"])
+@pytest.mark.parametrize("native", [operator.matmul, np.matmul])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"axes": [(0, 1), (1, 0), (0, 1)]},
+        {"axes": [(0, 1), (1, 0), (0, 1)], "out": np.zeros((4, 3))},
+        {"dtype": np.float32, "casting": "same_kind"},
+        {"dtype": int},
+        {"order": "F"},
+        {"subok": False},
+        {"signature": "dd->d"},
+        {"axis": 0},
+        {"where": True},
+        {"kind": 1},
+    ],
+    ids=str,
+)
+def test_matmul_takes_what_numpys_takes(
+    options: dict[str, Any], native: Any, force: InForce
+) -> None:
+    a, b = np.arange(12.0).reshape(4, 3) / 7, np.arange(12.0).reshape(3, 4)
+    wanted, its_warnings = outcome(partial(np.matmul, **options), a, b)
+    with use(force):
+        for _ in range(2):  # the first call of a site takes another way
+            result, ours = outcome(partial(matmul, native=native, site=SITE, **options), a, b)
+            assert same(result, wanted), (result, wanted)
+            assert ours == its_warnings
+
+
+def test_an_argument_of_numpys_is_a_reason() -> None:
+    trace = Trace()
+    with use(InForce(scheme="float64", trace=trace)):
+        matmul(np.eye(2), np.eye(2), site=SITE, dtype=np.float32)
+    assert trace.sites[SITE].reasons == {Reason.ARGUMENT: 1}
+
+
+class Convertible:
+    """Something that NumPy takes as an array, and that has no `@`."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return np.eye(2)
+
+
+@pytest.mark.parametrize("operands", [([[1, 2]], [[3], [4]]), (Convertible(), Convertible())])
+def test_matmul_by_name_takes_what_has_no_operator(operands: tuple[Any, Any]) -> None:
+    for scheme in (None, "float64"):
+        assert same(matmul(*operands, scheme=scheme), np.matmul(*operands))
+        with pytest.raises(TypeError, match="unsupported operand"):
+            matmul(*operands, scheme=scheme, site=SITE)  # a rewritten `a @ b`
+
+
+def test_another_function_in_numpys_place_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "matmul", matmul)
+    out = np.zeros((2, 2))
+    assert np.matmul(np.eye(2), np.eye(2), out=out) is out
+    assert same(np.matmul(np.eye(2), np.eye(2), dtype=np.float32), np.eye(2, dtype=np.float32))
+
+
+@pytest.mark.parametrize(("native", "frames"), [(operator.matmul, 2), (np.matmul, 2)])
+def test_a_call_that_passes_costs_two_calls(native: Any, frames: int) -> None:
+    a, seen = np.eye(2), []
+    matmul(a, a, site=SITE, native=native)
+    sys.setprofile(lambda frame, event, _: seen.append(frame) if event == "call" else None)
+    try:
+        matmul(a, a, site=SITE, native=native)
+    finally:
+        sys.setprofile(None)
+    assert len(seen) == frames  # `matmul` and `passes`

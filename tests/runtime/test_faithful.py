@@ -59,6 +59,49 @@ def test_random_pairs_of_families_under_any_scaling(seed: int) -> None:
             assert not beyond(a, b, faithful(a, b)).any(), (left, right, m, k, n)
 
 
+def block_cases(k: int) -> Any:
+    """What is small in both operands meets, what is large meets zeros."""
+    for small in (2.0**-24, 2.0**-28, 2.0**-29, 2.0**-30, 2.0**-32, 2.0**-35, 2.0**-39):
+        for times in (1.0, 1 + 2.0**-11 + 2.0**-23):
+            a, b = np.zeros((1, k), np.float32), np.zeros((k, 1), np.float32)
+            a[0, 0] = b[1, 0] = 1
+            a[0, 2:] = b[2:, 0] = small * times
+            yield a, b
+            n = 2.0 ** (14 - (k.bit_length() - 1))
+            a[0, 2:] = b[2:, 0] = (n + 0.5) * 2.0**-38 * times
+            yield a, b
+
+
+@pytest.mark.parametrize(
+    ("k", "backend"),
+    [(k, "reference") for k in (3, 64, 65, 128, 255, 512, 4096, 32768)]
+    + [(k, "reference:h200") for k in (3, 64, 128, 600)],
+)
+def test_small_entries_that_meet_while_large_ones_meet_zeros(k: int, backend: str) -> None:
+    for a, b in block_cases(k):
+        assert not beyond(a, b, matmul(a, b, scheme="faithful", backend=backend)).any()
+        if k >= 512:
+            value = matmul(a, b, guarantee="componentwise", backend=backend)
+            error = abs(value - a.astype("d") @ b.astype("d"))
+            assert (error <= k * UNIT * (a.astype("d") @ b.astype("d")) + k * 2.0**-149).all()
+
+
+@pytest.mark.parametrize("k", [100, 600])
+def test_blocks_that_meet_zeros(k: int) -> None:
+    """Half of K is large in A and zero in B, a quarter the other way, the rest small in both."""
+    rng = np.random.default_rng(k)
+    for tiny in (1e-8, 4e-10, 4e-11, 1e-14, 1e-20):
+        a, b = rng.standard_normal((20, k)), rng.standard_normal((k, 20))
+        a[:, k // 2 : 3 * k // 4], b[: k // 2] = 0, 0
+        a[:, 3 * k // 4 :] *= tiny
+        b[3 * k // 4 :] *= tiny
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        value, exact = faithful(a, b), Exact.of(a, b)
+        assert not beyond(a, b, value).any()
+        ratios = errors(exact, value).over(errors(exact, chained(a, b)), Sums.of(exact).floor)
+        assert max(ratios.frobenius, ratios.componentwise) <= 1
+
+
 def test_adversarial_mantissas() -> None:
     for x in (1 + 4093 * 2.0**-23, 1 + 4095 * 2.0**-23, 2 - 2.0**-23):
         for k in (1, 2, 15, 64, 1000):
@@ -73,7 +116,8 @@ def test_a_finite_product_stays_finite() -> None:
 
 @pytest.mark.parametrize("k", [2, 64, 1000])
 def test_rows_leave_where_they_span_too_much(k: int) -> None:
-    limit = SPAN + k.bit_length() - 1
+    limit = SLICES.reach(k)
+    assert limit == SPAN + {2: 0, 64: 0, 1000: 2}[k]
     x = np.zeros((3, k), np.float32)
     x[:, 0] = 1
     x[:, 1] = 2.0 ** -(limit - 1), 2.0**-limit, 0

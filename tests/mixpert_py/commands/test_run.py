@@ -1,11 +1,14 @@
 """`mixpert run`: the program behaves as under `python`, and its products as the plan says."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import Mixpert, Said
+from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said
 from tests.mixpert_py.commands.run_program import PRODUCT, python
 
 WORLD = """\
@@ -284,3 +287,89 @@ def test_an_option_without_its_value_is_a_usage_error(mixpert: Mixpert, option: 
     said = mixpert("run", option)
     assert said.code == 2
     assert "requires an argument" in said.err
+
+
+def from_a_removed_folder(tmp_path: Path, *command: str) -> Said:
+    """What a command says whose working folder is gone."""
+    (tmp_path / "gone").mkdir()
+    done = subprocess.run(
+        ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", sys.executable, *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+        timeout=60,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_program_runs_where_the_working_folder_was_removed(tmp_path: Path) -> None:
+    script = tmp_path / "world.py"
+    script.write_text(WORLD)
+    path = "import sys; print([e for e in sys.path if not e.endswith('bin')][:1], sys.argv)"
+    for words in ([str(script), "-x"], ["-m", "json.tool", "--help"], ["-c", path, "x"]):
+        theirs = from_a_removed_folder(tmp_path, *words)
+        assert from_a_removed_folder(tmp_path, "-m", "mixpert_py", "run", *words) == theirs
+        assert theirs.code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["run", "world.py"], "mixpert: world.py: no such file or directory"),
+        (["run", "-m", "world"], "mixpert: -m world: no such module with Python source"),
+        (["run", "--json", "p.json", "-c", "1"], "mixpert: p.json: cannot write: no such file"),
+        (["tune", "--error", "1e-3", "{}/world.py"], "mixpert: the current folder was removed"),
+        (["sites", "."], "mixpert: the current folder was removed"),
+    ],
+    ids=lambda value: " ".join(value)[:8],
+)
+def test_what_a_removed_working_folder_leaves_out(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
+    (tmp_path / "world.py").write_text(WORLD)
+    given = [word.format(tmp_path) for word in command]
+    ours = from_a_removed_folder(tmp_path, "-m", "mixpert_py", *given)
+    assert ours.one_clear_line().startswith(said)
+    assert ours.code == 2
+
+
+def test_a_product_by_name_runs_where_the_working_folder_was_removed(tmp_path: Path) -> None:
+    text = "import numpy, mixpert_py; mixpert_py.matmul(numpy.eye(2), numpy.eye(2), site='m:f/x')"
+    assert from_a_removed_folder(tmp_path, "-c", text) == Said(0, "", "")
+
+
+def test_the_projects_workspace_limit_is_the_programs(tmp_path: Path, mixpert: Mixpert) -> None:
+    program = tmp_path / "project" / "p.py"
+    program.parent.mkdir()
+    program.write_text(
+        "from multiprocessing import get_context\n"
+        "from mixpert_py.runtime.in_force import current\n"
+        "def limit(_):\n"
+        "    return current().workspace_limit\n"
+        "if __name__ == '__main__':\n"
+        "    with get_context('spawn').Pool(1) as pool:\n"
+        "        print(limit(0), pool.map(limit, [0]))\n"
+    )
+    (program.parent / "pyproject.toml").write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
+    assert mixpert("run", "project/p.py") == Said(0, "4096 [4096]\n", "")
+
+
+def test_a_package_may_put_folders_before_its_own(tmp_path: Path, mixpert: Mixpert) -> None:
+    package = tmp_path / "pkg"
+    (package / "vendored").mkdir(parents=True)
+    (package / "vendored" / "inside.py").write_text("x = 1\n")
+    (package / "__init__.py").write_text(
+        "import os, sys\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'vendored'))\n"
+    )
+    (package / "__main__.py").write_text("import sys, inside\nprint(sys.path[:2], inside.x)\n")
+    ours, theirs = mixpert("run", "-m", "pkg"), python(tmp_path, "-m", "pkg")
+    assert ours == theirs
+    assert ours.code == 0
+
+
+def test_a_safe_path_holds_for_modules_too(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "near.py").write_text(PRODUCT)
+    assert mixpert("run", "-m", "near").code == 0
+    said = mixpert("run", "-m", "near", PYTHONSAFEPATH="1")
+    assert said.one_clear_line() == "mixpert: -m near: no such module with Python source"

@@ -110,3 +110,37 @@ def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mi
     assert (said.code, sorted(said.out.split())) == (0, ["0", "1", "2", *["2.0"] * 3])
     (record,) = json.loads((tmp_path / "p.json").read_text())
     assert record["calls"] == 3
+
+
+@pytest.mark.parametrize("options", [["--profile"], ["--json", "p.json"], ["--strict"]])
+def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(
+    tmp_path: Path, mixpert: Mixpert, options: list[str]
+) -> None:
+    (tmp_path / "s.py").write_text(PRODUCT)
+    mixpert("run", "s.py")  # what is kept of it needs no rewriter in the next run
+    for name in ("ast", "colorsys", "libcst", "rich"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('of the program')\n")
+    said = mixpert("run", *options, "s.py")
+    assert said.code == 0, said
+    assert "of the program" not in said.err
+
+
+def test_lines_of_several_files_come_with_their_file(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "net.py").write_text("def f(x):\n    return x @ x\n")
+    (tmp_path / "s.py").write_text("import net, numpy as np\na = np.eye(3)\nb = net.f(a @ a)\n")
+    said = mixpert("run", "--profile", "s.py")
+    assert "net.py:2" in said.err
+    assert "s.py:3" in said.err
+    (tmp_path / "s.py").write_text(PRODUCT)
+    assert "s.py:" not in mixpert("run", "--profile", "s.py").err
+
+
+def test_two_products_in_a_line_get_one_hint(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(
+        "import numpy as np\n"
+        "d = 10.0 ** np.linspace(-3, 3, 64)\n"
+        "a, b = np.ones((64, 64)) * d, np.ones((64, 64)) / d[:, None]\n"
+        "c = a @ b, a[:32] @ b\n"
+    )
+    said = mixpert("run", "--profile", "s.py")
+    assert said.err.count("line 4: int8x6 loses about") == 1, said.err

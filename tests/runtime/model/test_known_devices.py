@@ -1,5 +1,6 @@
 """Which device model a name stands for."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -88,3 +89,10 @@ def test_exact_names_are_not_taken_for_words_of_others() -> None:
     with pytest.raises(DeviceError, match="several"):
         find("h200")
     assert known_devices.slug("NVIDIA H200 NVL") in names()
+
+
+def test_a_user_without_a_home_has_the_shipped_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where none is known
+    model = find("h200")
+    with pytest.raises(DeviceError, match="cannot write the device model"):
+        keep(model)

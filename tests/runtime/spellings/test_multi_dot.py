@@ -137,3 +137,38 @@ def test_one_array_may_stand_twice() -> None:
     x = np.random.default_rng(1).standard_normal((5, 5))
     for scheme in ("native", "float64"):
         assert same(multi_dot([x, x, x], scheme=scheme), np.linalg.multi_dot([x, x, x]))
+
+
+OUTS: dict[str, Any] = {
+    "fits": lambda shape: np.full(shape, 7.0),
+    "Fortran": lambda shape: np.zeros(shape, order="F"),
+    "float32": lambda shape: np.zeros(shape, np.float32),
+    "dimensions": lambda shape: np.zeros((*shape, 1)),
+    "number": lambda shape: 5,
+}
+
+
+@pytest.mark.parametrize("scheme", [None, "native", "float64"])
+@pytest.mark.parametrize("kind", OUTS)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("two", (3, 5)),
+        ("three, first two first", (2, 40)),
+        ("six", (30, 25)),
+        ("vector first", (1, 6)),
+        ("vectors at the ends", (1, 1)),
+        ("int", (4, 4)),
+    ],
+)
+def test_out_takes_the_last_product(
+    name: str, shape: tuple[int, ...], kind: str, scheme: str | None
+) -> None:
+    theirs, ours = OUTS[kind](shape), OUTS[kind](shape)
+    wanted, _ = outcome(partial(np.linalg.multi_dot, out=theirs), given(name))
+    with use(InForce(scheme=scheme)):
+        for _ in range(2):
+            result, _ = outcome(partial(multi_dot, site=SITE, out=ours), given(name))
+            assert same(result, wanted), (result, wanted)
+            assert same(ours, theirs)
+            assert not isinstance(result, np.ndarray) or np.shares_memory(result, ours)

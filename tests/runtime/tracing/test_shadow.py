@@ -369,3 +369,9 @@ class TestOnAGpu:
         found = look(a, a, ("int8x3",))
         assert found is not None
         assert found.errors == {}
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_imaginary_part_is_no_warning() -> None:
+    a = np.array([[complex(0, np.inf), 1]], np.complex64)
+    look(a, np.ones((2, 1), np.complex64), ())
