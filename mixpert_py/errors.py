@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LONGEST = 200  # characters of another's text in a message
+
 
 class MixPertError(Exception):
     """Base of all errors that MixPert-Py raises; the command line prints it as one line."""
@@ -34,6 +36,19 @@ class BudgetError(MixPertError):
     """A budget cannot be judged: the program's own spread is too large for it."""
 
     exit_code = 1
+
+
+def one_line(text: object) -> str:
+    """What a file holds, or a library says of it, in a line that a terminal can show."""
+    said = short(str(text))
+    if said.isprintable():
+        return said
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+
+
+def short(text: str) -> str:
+    """A text of a file's, for a message: what is in it may be of any length."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 @contextmanager

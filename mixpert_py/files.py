@@ -1,11 +1,29 @@
-"""Files are replaced in one step: a reader, or a crash, sees the old bytes or the new ones."""
+"""Files are replaced in one step: a reader, or a crash, sees the old bytes or the new ones.
+
+What a process needs for a time only it holds a lock on as long as it lives. A killed process leaves
+it behind, and the next one that works in the same place removes it.
+"""
 
 import errno
 import os
+import shutil
+import stat
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # there are no such locks on Windows: nothing is removed
+    fcntl = None  # type: ignore[assignment]
+
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
+NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they replace the old
+RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
+OLD = 60.0  # seconds in which a live process has got its lock
 
 
 def require_place(path: Path) -> None:
@@ -31,19 +49,21 @@ def replace(path: Path, content: bytes, mode: int | None = None) -> None:
             stream.write(content)
         return
     target = Path(os.path.realpath(path))
+    remove_abandoned(str(target.parent), NEW_PREFIX)
     old = target.stat() if target.exists() else None
     if mode is None:
         mode = old.st_mode & 0o7777 if old else 0o644
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=NEW_PREFIX)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            _lock(descriptor)
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())  # the name must not reach the disk before the bytes
-        if old is not None:
-            _keep_owner(temporary, old)
-        os.chmod(temporary, mode)  # last: a new owner takes the set-user-id bit away
-        os.replace(temporary, target)
+            os.fsync(descriptor)  # the name must not reach the disk before the bytes
+            if old is not None:
+                _keep_owner(temporary, old)
+            os.chmod(temporary, mode)  # last: a new owner takes the set-user-id bit away
+            os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
         raise
@@ -60,3 +80,60 @@ def is_stream(path: Path) -> bool:
     if path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",)):
         return True
     return path.exists() and not path.is_file()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[str]:
+    """A folder for a run, which is removed with all that is in it."""
+    remove_abandoned(tempfile.gettempdir(), RUN_PREFIX)
+    # What left the process group of a run may still be writing there when it is removed.
+    with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
+        descriptor = hold(folder)
+        try:
+            yield folder
+        finally:
+            os.close(descriptor)
+
+
+def hold(path: str | os.PathLike[str]) -> int:
+    """Keep others from removing a file or a folder as long as the descriptor returned is open."""
+    descriptor = os.open(path if fcntl is not None else os.devnull, os.O_RDONLY)
+    _lock(descriptor)
+    return descriptor
+
+
+@cache
+def remove_abandoned(folder: str, prefix: str) -> None:
+    """Remove what killed processes of this user left in a folder; once in a process.
+
+    prefix: of the names. What is young, what a live process holds, what another user owns and links
+    are left, and all where the file system has no locks.
+    """
+    with suppress(OSError), os.scandir(folder) as listing:
+        for entry in listing:
+            if entry.name.startswith(prefix):
+                with suppress(OSError):
+                    _remove_if_abandoned(entry.path)
+
+
+def _remove_if_abandoned(path: str) -> None:
+    found = os.lstat(path)
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if fcntl is None or not (is_folder or stat.S_ISREG(found.st_mode)):
+        return
+    if found.st_uid != os.getuid() or time.time() - found.st_mtime < OLD:
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: somebody holds it
+        if os.path.samestat(found, os.fstat(descriptor)):
+            shutil.rmtree(path, ignore_errors=True) if is_folder else os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Share a lock with all who use the same; nothing where there are none."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,8 @@
-"""Where in a TOML text what is wrong stands: neither the parser nor msgspec says the line."""
+"""TOML that people write, read within limits, and where in it what is wrong stands.
+
+Neither the parser nor msgspec says the line of a key, and the parser's time grows with the square
+of the number of a key's parts.
+"""
 
 import re
 import tomllib
@@ -7,18 +11,56 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-LONGEST = 200  # characters of the file in a message
-# TOML without its spaces: strings, of several lines first; comments; signs; bare keys and values.
+from mixpert_py.errors import one_line, short
+
+MAX_BYTES = 1 << 20
+MOST_PARTS = 16  # of a dotted key
+# Strings, those of several lines first. One that is not closed reaches to the end of its line, or
+# of the text: so no text is looked at twice.
+STRING = r"""
+      "{3} (?:\\.|[^\\])*? (?:"{3,5}|\\?\Z) | '{3} .*? (?:'{3,5}|\Z)
+    | " (?:\\.|[^"\\\n])*+ "? | ' [^'\n]*+ '?
+"""
+# TOML without its spaces: strings; comments; signs; bare keys and values.
 TOKEN = re.compile(
-    r"""
-      "{3} (?:\\.|[^\\])*? "{3,5} | '{3} .*? '{3,5}
-    | " (?:\\.|[^"\\])* " | ' [^']* '
-    | \# [^\n]*
-    | [\[\]{},=\n]
-    | [^\s\[\]{},="'#]+
-    """,
-    re.DOTALL | re.VERBOSE,
+    rf"{STRING} | \# [^\n]* | [\[\]{{}},=\n] | [^\s\[\]{{}},=\"'#]+", re.DOTALL | re.VERBOSE
 )
+# The signs between strings, comments and words.
+SIGN = re.compile(rf"{STRING} | \# [^\n]* | ([\[\]{{}},=\n.])", re.DOTALL | re.VERBOSE)
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+
+
+def decoded(raw: bytes) -> str:
+    """The text of a file, of which one byte more than MAX_BYTES is enough.
+
+    Raises ValueError, in words that follow the file's name, if it is too large or no UTF-8.
+    """
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+
+
+def tables(text: str) -> dict[str, Any]:
+    """What a TOML text says.
+
+    Raises ValueError, in words that follow the file's name, where it is none, is larger than
+    MAX_BYTES, is nested too deeply, or has an integer that does not fit 64 bits.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    if "." * MOST_PARTS in "".join(SIGN.findall(text)):
+        raise ValueError("nested too deeply")
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError as error:  # a decimal number may have too many digits
+        raise ValueError(f"not valid TOML: {one_line(error)}") from None
+    _require_64_bits(found)
+    return found
 
 
 def line_of(text: str, keys: list[str]) -> int:
@@ -55,9 +97,17 @@ def shown(keys: list[str]) -> str:
     return short(".".join(keys).replace(".[", "["))
 
 
-def short(text: str) -> str:
-    """A text of the file's, for a message: what is in it may be of any length."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+def _require_64_bits(found: dict[str, Any]) -> None:
+    """Raise ValueError for an integer that TOML does not have: Python might not even print it."""
+    values: list[Any] = [found]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values.extend(value.values())
+        elif isinstance(value, list):
+            values.extend(value)
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ValueError("not valid TOML: an integer of more than 64 bits")
 
 
 def _places(text: str) -> Iterator[tuple[list[str], int]]:
@@ -106,6 +156,8 @@ def _header(text: str, lengths: dict[str, int]) -> list[str]:
 
 def _parts(key: str) -> list[str]:
     """The parts of a key, bare, quoted or dotted."""
+    if BARE_KEY.fullmatch(key):
+        return key.split(".")
     parts: list[str] = []
     value: Any = tomllib.loads(f"{key} = 0")
     while isinstance(value, dict):

@@ -12,6 +12,8 @@ from pathlib import Path
 
 FOLDER_MODE = 0o700
 WRITABLE_BY_OTHERS = 0o022
+# Opening a pipe waits for a writer, unless it is told not to.
+READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def read(path: Path) -> bytes | None:
@@ -19,13 +21,18 @@ def read(path: Path) -> bytes | None:
     try:
         if not _is_ours(os.lstat(path.parent), stat.S_ISDIR):
             return None
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            if not _is_ours(os.fstat(file.fileno()), stat.S_ISREG):
-                return None
+        descriptor = os.open(path, READING)
+    except OSError:
+        return None
+    try:
+        if not _is_ours(os.fstat(descriptor), stat.S_ISREG):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
     except OSError:
         return None
+    finally:
+        os.close(descriptor)
 
 
 def files(folder: Path) -> list[Path]:

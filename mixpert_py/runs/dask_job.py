@@ -4,7 +4,6 @@ import io
 import json
 import platform
 import tarfile
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py import __version__, config
+from mixpert_py.files import temporary_folder
 from mixpert_py.runs import process
 
 WORK = "work"  # the folder that the program runs in, within the job's
@@ -63,7 +63,7 @@ def run(parcel: Parcel, work: bytes) -> Answer:
     Where nobody waits for it any more, it is ended, and has no answer.
     """
     process.stop.set(Released())
-    with tempfile.TemporaryDirectory(prefix="mixpert-run-", ignore_cleanup_errors=True) as name:
+    with temporary_folder() as name:
         folder, inside = Path(name), Path(name) / WORK
         inside.mkdir()
         with tarfile.open(fileobj=io.BytesIO(work)) as archive:

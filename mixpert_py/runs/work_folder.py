@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 
-PREFIX = "mixpert-run-"  # of the names of our own folders
+from mixpert_py import files
+
 MOST_BYTES = 1 << 28  # that are copied for a run
 MOST_ENTRIES = 20_000  # files and folders that are looked at
 
@@ -100,7 +101,7 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
     """All in a folder, each folder before what is in it; links are not followed."""
     with suppress(OSError), os.scandir(folder) as listing:
         for entry in listing:
-            if entry.name == "__pycache__" or entry.name.startswith(PREFIX):
+            if entry.name == "__pycache__" or entry.name.startswith(files.RUN_PREFIX):
                 continue
             yield entry
             if entry.is_dir(follow_symlinks=False) and not _is_shared(entry):

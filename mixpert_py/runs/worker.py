@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py import config
+from mixpert_py.files import hold
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
@@ -107,6 +108,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
     process = os.getpid()
     folder = Path(job.folder)
+    hold(folder)  # to the end of this process, which may come after the parent's
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path)
     trace = Trace(job.levels or None, job.keep)
@@ -120,7 +122,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
-        limit = config.workspace_limit()
+        limit = config.workspace_limit(job.filename)
         force = InForce(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
         namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
     except SystemExit as stop:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, one_line
 
 FORMAT = 4
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -44,11 +44,13 @@ def code_cells(text: str) -> list[Cell]:
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SourceError(f"not a notebook: {error}") from None
+        raise SourceError(f"not a notebook: {one_line(error)}") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells", []), list):
         raise SourceError("not a notebook: no list of cells")
     if notebook.get("nbformat") != FORMAT:
-        raise SourceError(f"a notebook of format {notebook.get('nbformat')}; {FORMAT} is known")
+        found = notebook.get("nbformat")
+        which = one_line(found) if isinstance(found, int | float | None) else "that is no number"
+        raise SourceError(f"a notebook of format {which}; {FORMAT} is known")
     if not _is_python(notebook.get("metadata")):
         return []
     places = _sources(text)

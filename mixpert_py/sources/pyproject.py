@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, one_line, short
+from mixpert_py.toml_lines import MAX_BYTES, decoded, tables
 
 PROJECT = "pyproject.toml"
 KEYS = frozenset({"exclude", "workspace_limit"})
@@ -32,7 +33,7 @@ def workspace_limit(start: str) -> int | None:
     """
     path = Path(folder_of(start), PROJECT)
     try:
-        if b"workspace_limit" not in path.read_bytes():
+        if b"workspace_limit" not in _read(path):
             return None  # nearly always, and sooner than it is parsed
     except OSError:
         return None
@@ -43,18 +44,24 @@ def workspace_limit(start: str) -> int | None:
 
 
 def table(path: Path) -> dict[str, Any]:
-    """What is ours in a project's file; nothing where there is no such file."""
-    import tomllib
+    """What is ours in a project's file; nothing where there is no such file.
 
+    Raises SourceError, in one line, where it is wrong.
+    """
     try:
-        ours: Any = tomllib.loads(path.read_text("utf-8")).get("tool", {}).get("mixpert", {})
+        ours: Any = tables(decoded(_read(path))).get("tool", {}).get("mixpert", {})
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
-        raise SourceError(f"{path}: {' '.join(str(error).split())}") from None
+        raise SourceError(f"{path}: {one_line(error)}") from None
     if not isinstance(ours, dict):
         raise SourceError(f"{path}: [tool.mixpert] is a table")
     if unknown := sorted(ours.keys() - KEYS):
         known = ", ".join(map(repr, sorted(KEYS)))
-        raise SourceError(f"{path}: [tool.mixpert] has no {unknown[0]!r}; it has {known}")
+        raise SourceError(f"{path}: [tool.mixpert] has no {short(unknown[0])!r}; it has {known}")
     return ours
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)

@@ -1,7 +1,6 @@
 """Runs a program under plans, each run in a process of its own: the tuner's `measure`."""
 
 import marshal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, Site
@@ -162,10 +162,7 @@ class Experiment:
         warm: bool,
     ) -> Run:
         comparison, program = self.comparison, self.program
-        # What left the process group may still be writing there when it is removed.
-        with tempfile.TemporaryDirectory(
-            prefix=work_folder.PREFIX, ignore_cleanup_errors=True
-        ) as folder:
+        with temporary_folder() as folder:
             directory = self._work_folder.for_run(folder)
             job = Job(
                 folder,

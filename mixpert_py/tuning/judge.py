@@ -2,7 +2,6 @@
 
 import json
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py import config
+from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.runs import process
 from mixpert_py.tuner import criterion
@@ -61,7 +60,7 @@ class UserCriterion:
 
     def __call__(self, reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
         """Raises ProgramError if the function fails, hangs, or returns no number."""
-        with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
+        with files.temporary_folder() as folder:
             np.save(Path(folder) / "reference.npy", reference, allow_pickle=False)
             np.save(Path(folder) / "value.npy", value, allow_pickle=False)
             ended = process.run(
@@ -86,6 +85,7 @@ class UserCriterion:
 
 def main(module: str, function: str, path: str, folder: str) -> None:
     """The process: evaluate the function on two saved arrays."""
+    files.hold(folder)
     sys.path.insert(0, path)
     error = getattr(import_module(module), function)(
         np.load(Path(folder) / "reference.npy"), np.load(Path(folder) / "value.npy")

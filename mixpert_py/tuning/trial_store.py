@@ -3,25 +3,38 @@
 SQLite's rollback journal and no write-ahead log: a run takes a second and its transaction a
 millisecond, so nothing is gained by a log, which is unsafe on network folders and leaves two more
 files behind when a process is killed.
+
+The file may be a stranger's: it is read within limits on time and memory, and only if its tables
+are those that are made here, and nothing else is in it.
 """
 
 import hashlib
 import io
 import json
+import re
 import sqlite3
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from mixpert_py.errors import MixPertError
+from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.runs.run import Values
 
 APPLICATION = 0x4D695850  # in the file's header: "MiXP"
 SCHEMA = 2
 BUSY = 60.0  # seconds to wait for another process's transaction
 MOST_TUNINGS = 20  # finished ones, and as many unfinished ones
+MOST_BYTES = 1 << 28  # of a run's values, and of all that is read of a tuning's runs
+LONGEST_TEXT = 1 << 23  # bytes
+LONGEST_HEADER = 1 << 10  # bytes before the numbers of an array
+# SQLite's steps, of which a table of a thousand rows takes ten thousand or so.
+STEPS = 10_000
+OPENING = 10  # times so many until it is known whose file it is
+MOST = 1_000  # times so many as long as it is open
 
 TABLES = """
 CREATE TABLE tuning (
@@ -55,6 +68,7 @@ CREATE TABLE content ( -- values of runs, equal ones once
     npz BLOB NOT NULL -- the arrays in this order
 );
 """
+SEQUENCE = "CREATETABLEsqlite_sequence(name,seq)"  # SQLite's own, for AUTOINCREMENT
 
 
 class Row(NamedTuple):
@@ -79,17 +93,26 @@ class Store:
         """Raises MixPertError if the file is something else, or of another version."""
         mode = "ro" if read_only else "rwc"
         place = f"{path.absolute().as_uri()}?mode={mode}"
+        if path.exists() and not path.is_file():  # it would be waited for what a pipe brings
+            raise sqlite3.OperationalError("unable to open database file: no regular file")
         self._connection = sqlite3.connect(place, BUSY, isolation_level=None, uri=True)
+        self._connection.text_factory = _text
+        self._left = OPENING
         try:
-            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._connection.set_progress_handler(self._is_too_much, STEPS)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
+            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "foreign_keys = ON"):
+                self._connection.execute(f"PRAGMA {setting}")
             if not self._is_empty():
                 self._require_ours(path)
             elif not read_only:
                 self._create()
+            self._left = MOST
         except BaseException as error:
             self.close()
-            if type(error) is sqlite3.DatabaseError:  # its children say more than this
-                said = f"{path}: not a file of trials ({error}); move it out of the way"
+            # Its children say more than this; and what is said of names that are no text is none.
+            if type(error) is sqlite3.DatabaseError or isinstance(error, UnicodeDecodeError):
+                said = f"{path}: not a file of trials ({one_line(error)}); move it out of the way"
                 raise MixPertError(said) from None
             raise
 
@@ -109,12 +132,12 @@ class Store:
 
     def unfinished(self, subject: str) -> tuple[int, str] | None:
         """Number and beginning of the newest unfinished tuning of a subject."""
-        found: tuple[int, str] | None = self._connection.execute(
+        found = self._connection.execute(
             "SELECT id, begun FROM tuning WHERE subject = ? AND finished IS NULL"
             " ORDER BY id DESC LIMIT 1",
             (subject,),
         ).fetchone()
-        return found
+        return None if found is None else (found[0], str(found[1]))
 
     def add(self, tuning: int, machine: str, row: Row, values: Values) -> None:
         """Keep a run, all of it in one transaction. Equal values are kept once."""
@@ -128,20 +151,36 @@ class Store:
         """The runs of a tuning that need not be made again, in the order they were made."""
         columns = ", ".join(Row._fields)
         query = f"SELECT {columns} FROM run WHERE tuning = ? AND NOT again ORDER BY id"
-        return [Row(*found) for found in self._connection.execute(query, (tuning,))]
+        rows, size = [], 0
+        for found in self._connection.execute(query, (tuning,)):
+            size += sum(len(value) for value in found if isinstance(value, str | bytes))
+            if size > MOST_BYTES:
+                raise sqlite3.DataError(f"more than {MOST_BYTES >> 20} MiB of runs")
+            try:
+                rows.append(msgspec.convert(found, Row, strict=False))
+            except msgspec.ValidationError as error:
+                raise sqlite3.DataError(f"not a run: {error}") from None
+        return rows
 
     def values(self, digest: str) -> Values:
-        """Values that were kept. Raises LookupError if they are gone."""
-        query = "SELECT names, npz FROM content WHERE digest = ?"
+        """Values that were kept.
+
+        Raises LookupError if they are gone, and any other exception if they are damaged.
+        """
+        query = "SELECT names FROM content WHERE digest = ?"
         found = self._connection.execute(query, (digest,)).fetchone()
         if found is None:
             raise LookupError(f"no content {digest}")
-        names, npz = found
-        with np.load(io.BytesIO(npz), allow_pickle=False) as arrays:
-            return {name: arrays[f"arr_{i}"] for i, name in enumerate(json.loads(names))}
+        self._allow_values()
+        query = "SELECT npz FROM content WHERE digest = ?"
+        (npz,) = self._connection.execute(query, (digest,)).fetchone()
+        return _unpacked(json.loads(found[0]), npz)
 
     def end(self, tuning: int, record: str, finished: bool) -> None:
-        """Keep what a tuning ended with, this time; a finished one's values go."""
+        """Keep what a tuning ended with, this time; a finished one's values go.
+
+        record: of at most LONGEST_TEXT bytes.
+        """
         now = _now()
         with self._connection as it:
             it.execute("BEGIN IMMEDIATE")
@@ -153,11 +192,22 @@ class Store:
 
     def latest(self) -> str | None:
         """The record of the plan that was written last."""
+        if self._is_empty():
+            return None
         found = self._connection.execute(
             "SELECT record FROM tuning WHERE record IS NOT NULL"
             " ORDER BY written DESC, id DESC LIMIT 1"
         ).fetchone()
         return None if found is None else str(found[0])
+
+    def _is_too_much(self) -> bool:
+        """Whether to stop here: a file of ours never takes so many steps."""
+        self._left -= 1
+        return self._left < 0
+
+    def _allow_values(self) -> None:
+        """Let a column have the size of a run's values, packed."""
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MOST_BYTES)
 
     def _is_empty(self) -> bool:
         return not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -182,6 +232,11 @@ class Store:
                 f"{path}: trials of schema {version}; this version reads {SCHEMA}; move the file "
                 "out of the way, or use the newer version"
             )
+        # No view that never ends, no trigger, no other index or column.
+        query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+        here = {_bare(sql) for (sql,) in self._connection.execute(query)}
+        if here != set(map(_bare, TABLES.split(";"))) - {""} | {SEQUENCE}:
+            raise MixPertError(f"{path}: not a file of trials; move it out of the way")
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
@@ -193,6 +248,7 @@ class Store:
         with self._connection as it:
             it.execute("BEGIN IMMEDIATE")
             if content is not None:
+                self._allow_values()
                 it.execute("INSERT OR IGNORE INTO content VALUES (?, ?, ?)", (row.digest, *content))
             elif row.digest is not None:
                 query = "SELECT 1 FROM content WHERE digest = ?"
@@ -217,8 +273,18 @@ class Store:
         )
 
 
+def _text(raw: bytes) -> str:
+    """A text of the file's; one of ours is UTF-8, which is not to be believed."""
+    return raw.decode(errors="replace")
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(" ")
+
+
+def _bare(sql: object) -> str:
+    """A statement without its comments and spaces."""
+    return re.sub(r"--[^\n]*|\s+", "", str(sql))
 
 
 def _digest(values: Values) -> str:
@@ -235,3 +301,22 @@ def _packed(values: Values) -> tuple[str, bytes]:
     file = io.BytesIO()
     np.savez_compressed(file, *values.values())
     return json.dumps(list(values)), file.getvalue()
+
+
+def _unpacked(names: list[str], npz: bytes) -> Values:
+    """What was `_packed`. Raises ValueError where that takes more memory than a run's values."""
+    # An entry of the archive's directory begins so, and an object is made of each.
+    if npz.count(b"PK\1\2") > 2 * len(names) + 8:
+        raise ValueError("more arrays than names")
+    with zipfile.ZipFile(io.BytesIO(npz)) as archive:
+        files = archive.infolist()
+        # Of these only is no more unpacked than is read.
+        if not {file.compress_type for file in files} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("packed in another way")
+        if sum(file.file_size - LONGEST_HEADER for file in files) > MOST_BYTES:
+            raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
+        values = {}
+        for i, name in enumerate(names):
+            with archive.open(f"arr_{i}.npy") as file:
+                values[name] = np.lib.format.read_array(file, allow_pickle=False)
+        return values

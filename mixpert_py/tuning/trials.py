@@ -18,14 +18,13 @@ from typing import Any
 import msgspec
 
 from mixpert_py import files
-from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.errors import MixPertError, ProgramError, one_line
 from mixpert_py.machine import machine
 from mixpert_py.runs.run import Run, Values
 from mixpert_py.runs.worker import Result
-from mixpert_py.tuning.trial_store import Row, Store
+from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
 
 TRIAL = "trial"  # the purpose of a run that may fail
-MOST_BYTES = 1 << 28  # of a run's values; with more of them it is made again
 
 
 def beside(plan: Path) -> Path | None:
@@ -39,7 +38,8 @@ def beside(plan: Path) -> Path | None:
 def latest(plan: Path) -> dict[str, Any] | None:
     """What was recorded of the tuning that wrote a plan file last; None if nothing was.
 
-    Raises MixPertError if the file beside the plan is no trials file of this version.
+    Raises MixPertError, in one line, if the file beside the plan is no trials file of this version,
+    or cannot be read.
     """
     path = beside(plan)
     if path is None or not path.is_file():
@@ -47,9 +47,9 @@ def latest(plan: Path) -> dict[str, Any] | None:
     try:
         with closing(Store(path, read_only=True)) as store:
             record = store.latest()
-    except sqlite3.Error:
-        return None
-    return None if record is None else json.loads(record)
+        return None if record is None else json.loads(record)
+    except (sqlite3.Error, ValueError, RecursionError) as error:
+        raise MixPertError(f"{path}: cannot read what was tuned: {one_line(error)}") from None
 
 
 class Trials:
@@ -116,6 +116,7 @@ class Trials:
 
     def keep(self, purpose: str, plan: Mapping[str, str], run: Run) -> None:
         """Keep a run that was made, on disk before this returns."""
+        # A larger one is made again.
         fits = sum(array.nbytes for array in run.values.values()) <= MOST_BYTES
         row = Row(
             purpose,
@@ -138,7 +139,10 @@ class Trials:
     def end(self, record: Mapping[str, Any], finished: bool) -> None:
         """Keep what the plan that was written came from. A finished tuning is not resumed."""
         if (tuning := self._tuning) is not None:
-            self._write(lambda store: store.end(tuning, json.dumps(record), finished))
+            text = json.dumps(record)
+            if len(text) > LONGEST_TEXT:  # most of it are the plans that were tried
+                text = json.dumps({**record, "trials": []})
+            self._write(lambda store: store.end(tuning, text, finished))
 
     def _take_over(self, store: Store) -> None:
         if (found := store.unfinished(self._subject)) is not None:
@@ -179,7 +183,7 @@ class Trials:
                 self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        self._say(f"{self._path}: runs are not kept from here on: {error}")
+        self._say(f"{self._path}: runs are not kept from here on: {one_line(error)}")
         self._path = self._tuning = None
         self._made.clear()
 

@@ -1,10 +1,13 @@
 """Plan files: TOML both ways, and one clear line for everything malformed."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from math import nan
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -151,6 +154,64 @@ def test_a_number_of_too_many_digits_is_refused() -> None:
 def test_a_key_of_too_many_parts_is_refused(line: str, part: str) -> None:
     with pytest.raises(PlanError, match="nested too deeply"):
         plan_file.loads(line.format(" . ".join([part] * 200)))
+
+
+@pytest.mark.parametrize("line", ["# {}", "schema = 1 # {}", "provenance.source = '{}'"])
+def test_dots_in_comments_and_texts_are_no_nesting(line: str) -> None:
+    assert plan_file.loads(line.format("." * 500)).schema == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["schema = {}", f'[[site]]\nid = "{ID}"\nscheme = "x"\ncalls = {{}}', "x = [[{{a={}}}]]"],
+)
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "-0x8000000000000001", str(1 << 63)])
+def test_an_integer_of_more_than_64_bits_is_refused(line: str, number: str) -> None:
+    with pytest.raises(PlanError, match=r"^plan: not valid TOML: ") as caught:
+        plan_file.loads(line.format(number))
+    assert len(str(caught.value)) < 100
+
+
+ROWS = range(1 << 20)
+LARGE = {
+    "escaped quotes in a key": ('"a\\"b".' for _ in ROWS),
+    "keys of many parts": (f"{'a.' * 15}b{row} = 1\n" for row in ROWS),
+    "in a table of many parts": (
+        f"{'a.' * 15}b{row} = 1\n" if row else f"[{'c.' * 15}c]\n" for row in ROWS
+    ),
+    "tables of many parts": (f"[a{'.a' * 14}.b{row}]\n" for row in ROWS),
+    "rows of a table": ("[[site]]\n" for _ in ROWS),
+    "quoted keys": (f"'a{row}' = '1'\n" if row else "[provenance.versions]\nz=1\n" for row in ROWS),
+    "lists in lists": ("[" * 200 + "]" * 200 + ",\n" if row else "a = [" for row in ROWS),
+    "numbers": ("1," if row else "schema = [" for row in ROWS),
+    "texts that do not end": ("\\\"\"\"x" for _ in ROWS),
+    "quotes": ("\"\"\"\\" for _ in ROWS),
+    "spaces": (" " if row else "a" for row in ROWS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", LARGE.values(), ids=LARGE)
+def test_a_mebibyte_takes_no_longer_than_a_second(pieces: Iterator[str]) -> None:
+    text, size = [], 0
+    for piece in pieces:
+        size += len(piece)
+        if size > plan_file.MAX_BYTES:
+            break
+        text.append(piece)
+    begin = process_time()
+    with pytest.raises(PlanError) as caught:
+        plan_file.loads("".join(text), known=KNOWN)
+    assert process_time() - begin < 2.0  # a second, and as much for a busy machine
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+
+
+def test_what_is_larger_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(PlanError, match=r"p\.toml: larger than 1 MiB$"):
+        plan_file.load(path)
 
 
 @pytest.mark.parametrize("size", [1 << 19, 20 << 20])

@@ -1,6 +1,7 @@
 """Kept code: found again, and never taken from anybody else."""
 
 import os
+import stat
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -60,6 +61,31 @@ def folder_in_place(kept: CodeCache) -> None:
     (kept.folder / CodeCache(kept.folder)._file(b"place").name).mkdir()
 
 
+def pipe_in_place(kept: CodeCache) -> None:
+    the_file(kept).unlink()
+    os.mkfifo(kept._file(b"place"), 0o600)
+
+
+def pipe_in_place_of_the_folder(kept: CodeCache) -> None:
+    kept.folder.rename(kept.folder.parent / "elsewhere")
+    os.mkfifo(kept.folder, 0o700)
+
+
+def socket_in_place(kept: CodeCache) -> None:
+    the_file(kept).unlink()
+    os.mknod(kept._file(b"place"), stat.S_IFSOCK | 0o600)
+
+
+def device_in_place(kept: CodeCache) -> None:
+    the_file(kept).unlink()
+    os.mknod(kept._file(b"place"), stat.S_IFCHR | 0o600, os.makedev(1, 5))  # endless zeros
+
+
+def dangling_link(kept: CodeCache) -> None:
+    the_file(kept).unlink()
+    os.symlink("nowhere", kept._file(b"place"))
+
+
 def from_another_place(kept: CodeCache) -> None:
     kept.keep(b"other", b"state", b"planted")
     os.replace(kept._file(b"other"), kept._file(b"place"))
@@ -73,6 +99,11 @@ PLANTED: dict[str, Callable[[CodeCache], None]] = {
     "link": link,
     "link to a folder": link_to_the_folder,
     "folder": folder_in_place,
+    "pipe": pipe_in_place,
+    "pipe in place of the folder": pipe_in_place_of_the_folder,
+    "socket": socket_in_place,
+    "device": device_in_place,
+    "dangling link": dangling_link,
     "file of another place": from_another_place,
     "empty file": lambda kept: the_file(kept).write_bytes(b"") and None,
     "half a file": lambda kept: os.truncate(the_file(kept), 70),
@@ -90,10 +121,15 @@ def test_what_another_could_have_written_is_not_taken(
         plant(kept)
     except PermissionError:
         pytest.skip("only root gives files away")
+    files = set(os.listdir("/dev/fd"))
     assert kept.load(b"place", b"state") is None
+    assert set(os.listdir("/dev/fd")) == files
 
 
-@pytest.mark.parametrize("name", ["link", "empty file", "half a file", "changed file"])
+BROKEN = ["link", "empty file", "half a file", "changed file", "pipe", "socket", "dangling link"]
+
+
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_file_is_replaced(kept: CodeCache, name: str) -> None:
     PLANTED[name](kept)
     kept.keep(b"place", b"state", b"again")

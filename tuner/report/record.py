@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from mixpert_py.errors import MixPertError
+from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.plan import Provenance
 from mixpert_py.tuner.outcome import Outcome, Verdict
 from mixpert_py.tuner.trial import Trial
@@ -146,8 +146,8 @@ def read(entries: Any, name: str) -> Record:
     """The record of plain data. Raises MixPertError, in one line, if that is none."""
     try:
         return msgspec.convert(entries, Record)
-    except msgspec.ValidationError as error:
-        raise MixPertError(f"{name}: not the result of a tuning: {error}") from None
+    except ValueError as error:  # what JSON calls text need not be valid Unicode
+        raise MixPertError(f"{name}: not the result of a tuning: {one_line(error)}") from None
 
 
 def finite(value: float | None) -> float | None:

@@ -168,17 +168,33 @@ def soak_memory(size: int, save: bool) -> int:
 
 @bench_soak.command("plans")
 @click.option("--count", default=100_000, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=540.0, show_default=True, help="At most.")
+@click.option("--seconds", default=540.0, show_default=True, help="At most, in this call.")
 @click.option("--seed", default=1, show_default=True)
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Default: all of them.")
+@STATE
 @SAVE
-def soak_plans(count: int, seconds: float, seed: int, save: bool) -> int:
-    """Mutated plan files.
+def soak_plans(
+    count: int,
+    seconds: float,
+    seed: int,
+    kinds: tuple[str, ...],
+    state_path: str | None,
+    save: bool,
+) -> int:
+    """Mutated files.
 
-    Each is a plan, or an error of one line that says what is wrong.
+    COUNT of each KIND: plans, stores of trials, profiles, models of devices, notebooks and
+    configuration. Each is what it should be, or an error of one line that says what is wrong,
+    within a second and 256 MiB.
     """
     from mixpert_py.bench.soak import plans
+    from mixpert_py.bench.soak.kinds import KINDS
 
-    return _end(plans.gate(count, seconds, seed, _say), save)
+    if unknown := set(kinds).difference(KINDS):
+        known = ", ".join(KINDS)
+        raise click.UsageError(f"no kind {unknown.pop()!r}; choose from: {known}")
+    path = Path(state_path) if state_path else None
+    return _end(plans.gate(count, seconds, seed, _say, kinds or tuple(KINDS), path), save)
 
 
 @bench_soak.command("planted")

@@ -136,6 +136,12 @@ def _in_linked_folder(file: Path, evil: bytes) -> None:
     file.parent.symlink_to(elsewhere)
 
 
+def _pipe(file: Path, evil: bytes) -> None:
+    """Who opens it waits until somebody writes to it."""
+    file.unlink()
+    os.mkfifo(file, 0o600)
+
+
 WAYS: dict[str, Callable[[Path, bytes], object]] = {
     "by the user himself": lambda file, evil: file.write_bytes(evil),
     "by another user": _by_another,
@@ -146,6 +152,7 @@ WAYS: dict[str, Callable[[Path, bytes], object]] = {
     "in a folder where all may write": partial(_in_writable_folder, 0o1777),
     "as a link": _link,
     "as a link to a folder": _in_linked_folder,
+    "as a pipe": _pipe,
 }
 BROKEN: dict[str, Callable[[Path, bytes], object]] = {
     "cut short": lambda file, evil: file.write_bytes(evil[:-1]),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
@@ -18,6 +19,7 @@ from mixpert_py.bench.products.backend import Backend, Made, backend
 from mixpert_py.bench.products.case import Way
 from mixpert_py.bench.products.sweep import State
 from mixpert_py.bench.soak import load, plans, products, threads, verdict
+from mixpert_py.bench.soak.kinds import KINDS, PLAN
 from mixpert_py.bench.soak.load import Stretch
 from mixpert_py.bench.soak.verdict import Verdict
 from mixpert_py.errors import MixPertError, PlanError
@@ -71,25 +73,32 @@ class TestVerdict:
 
 class TestPlans:
     def test_the_gate_is_passed(self) -> None:
-        done = call("plans", "--count", "600")
-        assert done.return_value == 0
-        record = json.loads(done.stdout)
-        assert record["passed"]
-        assert done.stderr.startswith("plans passed: 600 mutated plan files read: ")
+        done = call("plans", "--count", "40")
+        assert done.return_value == 0, done.stderr
+        assert done.stderr.startswith("plans passed: 240 mutated files read: plans, stores, ")
+        assert json.loads(done.stdout)["passed"]
 
-    def test_some_are_still_plans(self, tmp_path: Path) -> None:
-        found = plans.gate(300, 60, 2, silent)
-        count = int(found.found.split()[0])
-        assert 30 < count < 270
+    @pytest.mark.parametrize("name", KINDS)
+    def test_some_are_still_valid(self, name: str) -> None:
+        found = plans.gate(150, 60, 2, [].append, [name]).figures["kinds"][name]
+        assert 5 < found["refused"] < 148
 
-    def test_the_seeds_are_plans(self) -> None:
-        assert [len(plan_file.loads(s.decode("utf-8-sig")).site) for s in plans.SEEDS] == [
-            2,
-            1,
-            1,
-            1,
-            0,
-        ]
+    @pytest.mark.parametrize("name", KINDS)
+    def test_a_file_is_the_same_each_time(self, name: str) -> None:
+        make = KINDS[name].make
+        assert make(Random("1")) == make(Random("1"))
+        assert len({make(Random(str(number))) for number in range(9)}) > 5
+
+    def test_it_goes_on_where_it_was(self, tmp_path: Path) -> None:
+        given = "plans", "--kind", "plans", "--state", str(tmp_path / "s.json")
+        assert call(*given, "--count", "20").return_value == 0
+        done = call(*given, "--count", "30")
+        assert done.stderr.startswith("plans passed: 30 mutated files read: plans: ")
+        with pytest.raises(MixPertError, match=r"s\.json: of seed 1; wanted 2"):
+            plans.gate(1, 60, 2, silent, ["plans"], tmp_path / "s.json")
+        (tmp_path / "s.json").write_text("[]")
+        with pytest.raises(MixPertError, match=r"s\.json: not a state of"):
+            plans.gate(1, 60, 1, silent, ["plans"], tmp_path / "s.json")
 
     @pytest.mark.parametrize("error", [KeyError("x"), RecursionError("deep"), SystemExit(3)])
     def test_any_other_error_fails(self, error: BaseException, monkeypatch: Any) -> None:
@@ -98,8 +107,8 @@ class TestPlans:
 
         monkeypatch.setattr(plan_file, "loads", loads)
         said: list[str] = []
-        assert not plans.gate(3, 60, 1, said.append).passed
-        assert said[0].startswith(f"file 1 of seed 1: {type(error).__name__}: ")
+        assert not plans.gate(3, 60, 1, said.append, ["plans"]).passed
+        assert said[0].startswith(f"plans, file 1 of seed 1: {type(error).__name__}: ")
 
     @pytest.mark.parametrize("message", ["two\nlines", "x" * 5000])
     def test_an_error_is_one_line(self, message: str, monkeypatch: Any, tmp_path: Path) -> None:
@@ -110,19 +119,44 @@ class TestPlans:
             raise PlanError(f"{name}: {message}")
 
         monkeypatch.setattr(plan_file, "loads", loads)
-        kind, fault = plans.judged(path, False)
-        assert kind == "PlanError"
+        refused, fault = plans.judged(KINDS["plans"], path)
+        assert refused
         assert fault.startswith("the error reads ")
 
     def test_a_plan_that_changes_when_it_is_written(self, monkeypatch: Any, tmp_path: Path) -> None:
         path = tmp_path / "p.toml"
-        path.write_bytes(plans.SEEDS[0])
-        assert plans.judged(path, True) == ("plan", "")
+        path.write_text(PLAN)
+        assert plans.judged(KINDS["plans"], path, also=True) == (False, "")
         monkeypatch.setattr(plan_file, "save", lambda plan, path: path.write_text(""))
-        assert plans.judged(path, True)[1] == "it reads otherwise when it has been written"
+        said = (False, "it reads otherwise when it has been written")
+        assert plans.judged(KINDS["plans"], path, also=True) == said
+
+    @pytest.mark.parametrize(
+        ("read", "limit", "unit"),
+        [
+            (lambda: sum(range(10**7)), "SLOWEST", " s"),
+            (lambda: bytearray(b"x") * (64 << 20), "MOST_MEMORY", " MiB"),
+        ],
+        ids=["slow", "large"],
+    )
+    def test_one_that_takes_too_much_fails(
+        self, read: Any, limit: str, unit: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(plans, "SLOWEST", 60.0)
+        monkeypatch.setattr(plans, limit, 0)
+        kind = replace(KINDS["plans"], read=lambda path, also: read())
+        monkeypatch.setitem(KINDS, "plans", kind)
+        said: list[str] = []
+        assert not plans.gate(1, 60, 1, said.append, ["plans"]).passed
+        assert said[0].endswith(unit)
 
     def test_one_that_ends_early_is_not_passed(self) -> None:
-        assert not plans.gate(1000, 0.0, 1, silent).passed
+        assert not plans.gate(1000, 0.0, 1, silent, ["profiles"]).passed
+
+    def test_another_kind_is_refused(self) -> None:
+        done = CliRunner().invoke(bench, ["soak", "plans", "--kind", "x"])
+        assert done.exit_code == 2
+        assert "no kind 'x'; choose from: plans, stores, " in done.output
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,17 @@
 """The file that keeps runs: what comes back, what is refused, and what a file that fails costs."""
 
 import errno
+import io
 import os
 import sqlite3
+import stat
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from time import process_time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +19,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.runs.run import Run
+from mixpert_py.tuner.report import record as report_record
 from mixpert_py.tuning import trial_store
 from mixpert_py.tuning.trial_store import MOST_TUNINGS, SCHEMA, Store
 from mixpert_py.tuning.trials import TRIAL, Trials, beside, latest
@@ -131,7 +138,62 @@ def cut(path: Path) -> None:
     os.truncate(path, 5000)
 
 
-@pytest.mark.parametrize("make", [foreign, newer, text, cut], ids=lambda make: make.__name__)
+def changed(path: Path, script: str, *values: object) -> None:
+    """A file of ours with one tuning, after a statement of a stranger's, or a script of them."""
+    trials = Trials(path)
+    trials.begin({})
+    trials.keep("native run", {}, RUN)
+    trials.end({}, finished=False)
+    with closing(sqlite3.connect(path)) as connection:
+        if values:
+            connection.execute(script, values)
+            connection.commit()
+        else:
+            connection.executescript(script)
+
+
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT"
+
+
+def endless_view(path: Path) -> None:
+    changed(
+        path,
+        "PRAGMA foreign_keys = OFF; ALTER TABLE tuning RENAME TO before;"
+        f"CREATE VIEW tuning AS {ENDLESS} n AS id, '' AS subject, '' AS begun, NULL AS finished,"
+        " '' AS written, '{}' AS record FROM t WHERE n < 0",
+    )
+
+
+def endless_trigger(path: Path) -> None:
+    changed(
+        path,
+        "CREATE TRIGGER more AFTER INSERT ON run BEGIN"
+        f" INSERT INTO content {ENDLESS} n, '', '' FROM t; END",
+    )
+
+
+def index_with_a_function(path: Path) -> None:
+    changed(path, "CREATE INDEX mine ON tuning (hex(zeroblob(1000000)))")
+
+
+def computed_column(path: Path) -> None:
+    changed(path, "ALTER TABLE tuning ADD mine AS (hex(zeroblob(100000000)))")
+
+
+def many_views(path: Path) -> None:
+    changed(
+        path,
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_master WITH RECURSIVE t AS (SELECT 1 AS n"
+        " UNION ALL SELECT n + 1 FROM t WHERE n < 500000) SELECT 'view', 'v' || n, 'v' || n, 0,"
+        " 'CREATE VIEW v' || n || ' AS SELECT 1' FROM t;",
+    )
+
+
+STRANGERS = [endless_view, endless_trigger, index_with_a_function, computed_column]
+REFUSED = [foreign, newer, text, cut, *STRANGERS]
+
+
+@pytest.mark.parametrize("make", REFUSED, ids=lambda make: make.__name__)
 def test_what_is_not_ours_is_refused_and_left(
     make: Callable[[Path], None], program: Path, mixpert: Mixpert
 ) -> None:
@@ -144,6 +206,150 @@ def test_what_is_not_ours_is_refused_and_left(
     assert runs(program) == 0
     with pytest.raises(MixPertError, match=r"s\.mixpert\.trials\.db: "):
         latest(program.with_name("s.mixpert.toml"))
+
+
+RECORDS: dict[str, object] = {
+    "empty text": "",
+    "random bytes": b"\xff\x00\n" * 500,
+    "text that is none": "{",
+    "number": 3,
+    "deep": "[" * 100_000,
+    "huge": "x" * 100_000_000,
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_a_record_that_is_none_is_said_in_one_line(record: object, tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    changed(path, "UPDATE tuning SET record = ?", record)
+    begin = process_time()
+    with pytest.raises(MixPertError) as caught:
+        report_record.read(latest(tmp_path / "t.mixpert.toml"), str(path))
+    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 500
+    assert process_time() - begin < 1
+
+
+def test_text_that_is_no_utf8_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    changed(path, "UPDATE tuning SET record = CAST(? AS TEXT)", b"\xff\x00\n" * 500)
+    with pytest.raises(MixPertError, match=r"t\.mixpert\.trials\.db: cannot read") as caught:
+        latest(tmp_path / "t.mixpert.toml")
+    assert len(str(caught.value)) < 500
+
+
+def test_a_schema_that_takes_long_to_read_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    many_views(path)
+    begin = process_time()
+    with pytest.raises(MixPertError, match=r"t\.mixpert\.trials\.db: "):
+        latest(tmp_path / "t.mixpert.toml")
+    assert process_time() - begin < 1
+
+
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_the_steps_of_a_query_are_limited(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    changed(
+        path,
+        "INSERT INTO tuning (subject, begun, written, record) WITH RECURSIVE t AS (SELECT 1 AS n"
+        f" UNION ALL SELECT n + 1 FROM t WHERE n < {count}) SELECT '{{}}', n, '', 3 FROM t;",
+    )
+    monkeypatch.setattr(trial_store, "MOST", 20)
+    if count > 10:
+        with pytest.raises(MixPertError, match="interrupted"):
+            latest(tmp_path / "t.mixpert.toml")
+    else:
+        assert latest(tmp_path / "t.mixpert.toml") == {}
+
+
+def test_a_record_without_room_loses_what_was_tried(tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    trials = Trials(path)
+    trials.begin({})
+    trials.keep("native run", {}, RUN)
+    trials.end({"a": 1, "trials": ["x" * trial_store.LONGEST_TEXT]}, finished=True)
+    assert latest(tmp_path / "t.mixpert.toml") == {"a": 1, "trials": []}
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFIFO, stat.S_IFSOCK], ids=["pipe", "socket"])
+def test_a_pipe_is_not_waited_for(kind: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    os.mknod(path, kind | 0o600)
+    said: list[str] = []
+    trials = Trials(path, resume=True, say=said.append)
+    trials.begin({})
+    assert "runs are not kept from here on: unable to open" in said[0]
+    assert latest(tmp_path / "t.mixpert.toml") is None
+
+
+@pytest.mark.parametrize("column", ["result", "error", "worst", "errors", "digest", "plan"])
+def test_a_row_of_other_types_is_no_run(column: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    changed(path, f"UPDATE run SET {column} = ?", b"\xff")
+    said: list[str] = []
+    trials = Trials(path, resume=True, say=said.append)
+    trials.begin({})
+    assert "runs are not kept from here on: not a run: " in said[0]
+    assert trials.take("native run", {}) is None
+
+
+def many_values(count: int) -> bytes:
+    return packed([np.zeros(2)] * count)
+
+
+def packed(arrays: list[np.ndarray[Any, Any]], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for i, array in enumerate(arrays):
+            one = io.BytesIO()
+            np.save(one, array)
+            archive.writestr(f"arr_{i}.npy", one.getvalue())
+    return file.getvalue()
+
+
+def large(method: int) -> bytes:
+    """A thousand times smaller than what is in it, or less."""
+    file = io.BytesIO()
+    with (
+        zipfile.ZipFile(file, "w", method, compresslevel=9) as archive,
+        archive.open("arr_0.npy", "w", force_zip64=True) as one,
+    ):
+        np.save(one, np.zeros(1 << 25, np.int8))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: large(zipfile.ZIP_DEFLATED),
+        lambda: large(zipfile.ZIP_BZIP2),
+        lambda: many_values(1000),
+        lambda: packed([np.array([{}], object)]),
+        lambda: b"",
+        lambda: b"\xff" * 1000,
+    ],
+    ids=["large", "large, packed otherwise", "many", "objects", "nothing", "noise"],
+)
+def test_values_that_are_none_are_made_again(
+    make: Callable[[], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_store, "MOST_BYTES", 1 << 20)
+    path = tmp_path / "t.db"
+    content = make()
+    changed(path, "UPDATE content SET npz = ?", content)
+    said: list[str] = []
+    trials = Trials(path, resume=True, say=said.append)
+    trials.begin({})
+    tracemalloc.start()
+    try:
+        assert trials.take("native run", {}) is None
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(content) + (8 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_empty_file_is_ours(program: Path) -> None:
