@@ -243,6 +243,18 @@ def huge_entry(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
     return a, b
 
 
+def blocks(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
+    """Large entries meet zeros, half of K those of A and a quarter those of B; small ones meet."""
+    a, b = normal(rng, m, k, n)
+    small = 2.0 ** -rng.integers(20, 50, (1, 1))
+    half, most = k // 2, k - k // 4
+    a[:, half:most] = 0
+    b[:half] = 0
+    a[:, most:] *= small
+    b[most:] *= small
+    return a, b
+
+
 def _masked(
     rng: Source, m: int, k: int, n: int, kept: Callable[[Array, Array], Array]
 ) -> tuple[Array, Array]:
@@ -294,4 +306,5 @@ EVERYDAY: dict[str, Family] = {
     "subnormal-rich": subnormal_rich,
     "permuted": permuted,
     "huge entry": huge_entry,
+    "blocks": blocks,
 }

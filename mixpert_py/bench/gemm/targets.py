@@ -23,6 +23,7 @@ Measure = Callable[[Bench], list[Record]]
 
 FAMILIES = ("normal", "uniform [-1, 1)", "uniform [0, 1)")
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
+WIDE = "spread 4"  # most of its rows
 FULL = 8192
 BATCH = (1000, 128)
 CUBE = (FULL, FULL, FULL)
@@ -166,6 +167,18 @@ def accuracy(bench: Bench) -> list[Record]:
     return rows
 
 
+def wide_range(bench: Bench) -> list[Record]:
+    """The default where rows span more than its slices hold, and the wider scheme multiplies."""
+    rows = []
+    for n, most in ((2048, 0.65), (4096, 0.5), (8192, 0.5)):
+        shape = (n, n, n)
+        what = f"faithful's time over cuBLAS FP32's, {WIDE}"
+        target = Target("wide-range", what, text(shape), "≤", most, "×")
+        pair = ("faithful", vendor.FP32.name)
+        rows.append(_race(bench, target, pair, *bench.operands(*shape, WIDE)))
+    return rows
+
+
 def host(bench: Bench) -> list[Record]:
     """What a call costs the host, and the first call of a process whose kernels are on disk."""
     a, b = bench.operands(1024, 1024, 1024)
@@ -205,21 +218,24 @@ MEASURES: dict[str, Measure] = {
     "layouts": layouts,
     "packing": packing,
     "accuracy": accuracy,
+    "wide-range": wide_range,
     "host": host,
 }
 
 
 def _race(bench: Bench, target: Target, pair: tuple[str, str], a: Array, b: Array) -> Record:
-    """How many times as fast the second is as the first, round by round."""
+    """The first's time over the second's, round by round."""
     try:
         parts = {name: bench.contenders[name].prepare(a, b) for name in pair}
         samples = in_turn(bench.clock, calls(parts), bench.rounds)
     except Exception as error:  # one scheme that fails leaves the others of its section
         return target.missing(said(error))
-    theirs, own = pair
+    first, second = pair
     times = {name: 1e3 * timing(taken)["median"] for name, taken in samples.items()}
     detail = ", ".join(f"{name} {time:.3f} ms" for name, time in times.items())
-    return target.row(ratio(samples[theirs], samples[own]), f"{detail}; ran {ours.ran(a, b, own)}")
+    own = first if second == vendor.FP32.name else second
+    race = ratio(samples[first], samples[second])
+    return target.row(race, f"{detail}; ran {ours.ran(a, b, own)}")
 
 
 def _judged(bench: Bench, pair: tuple[str, str], a: Array, b: Array) -> list[Judgement]:
