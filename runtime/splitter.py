@@ -105,7 +105,9 @@ class FloatSlices:
 
     Slice p has the value s_p · 2^(−step · p). scaled: every row of A (column of B) is first brought
     to just below 2^`highest` by a power of two; that changes no digit and lets nothing leave the
-    range. span: of `reach`; None: no row leaves by that.
+    range. span: of `reach`; None: no row leaves by that. whole: exponents (e, f). Rows of float32
+    numbers below 2^e stay whatever they span, for all of those are multiples of 2^-149; rows that
+    reach 2^f leave, which would meet them.
     """
 
     element: Element
@@ -115,6 +117,7 @@ class FloatSlices:
     scaled: bool = False
     highest: int = 15
     span: int | None = None
+    whole: tuple[int, int] | None = None
 
     def reach(self, k: int) -> int:
         """A row of k entries leaves the slices where the binary exponents of its largest and of its

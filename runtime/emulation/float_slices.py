@@ -35,7 +35,7 @@ def split(
         nonfinite[panel] = ~np.isfinite(largest)
         outlier[panel, 0] = np.isfinite(largest) & (largest > splitter.range)
         if splitter.span is not None:
-            outlier[panel, 0] |= np.isfinite(largest) & spans_more(x[panel], splitter.reach(k))
+            outlier[panel, 0] |= np.isfinite(largest) & leaves_by_span(x[panel], splitter)
         left_out = nonfinite[panel] | outlier[panel, 0]
         rest[left_out] = largest[left_out] = 0
         highest = np.frexp(largest)[1].astype(np.int32)
@@ -64,8 +64,9 @@ def split(
     )
 
 
-def spans_more(x: Array, reach: int) -> Array:
-    """Rows of x (rows, k) whose finite entries differ by `FloatSlices.reach(k)` powers of two.
+def leaves_by_span(x: Array, splitter: FloatSlices) -> Array:
+    """Rows of x (rows, k) whose finite entries differ by `reach(k)` powers of two, or that `whole`
+    rows may not meet.
 
     By the exponents' fields, a subnormal number counting as the smallest of them: what differs by
     a power of two less may count as well.
@@ -75,7 +76,11 @@ def spans_more(x: Array, reach: int) -> Array:
     floor = np.where(size < np.finfo(x.dtype).smallest_normal, tiny, size)
     largest = np.frexp(np.where(np.isfinite(size), size, 0).max(axis=1, initial=0))[1]
     smallest = np.frexp(np.where(size > 0, floor, np.inf).min(axis=1, initial=np.inf))
-    more: Array = np.isfinite(smallest[0]) & (largest - smallest[1] >= reach)
+    more: Array = largest - smallest[1] >= splitter.reach(x.shape[1])
+    if splitter.whole is not None and x.dtype == np.float32:
+        below, beyond = splitter.whole
+        more = (more & (largest > below)) | (largest > beyond)
+    more &= np.isfinite(smallest[0])
     return more
 
 

@@ -53,25 +53,29 @@ def finest_of(side: Side) -> Any:
     return device(fineness)
 
 
-def spans_more(side: Side) -> Any:
+def leaves_by_span(side: Side) -> Any:
     """The device function for whether a row of k entries, its largest finite and its finest as
-    `finest_of` has it, spans more powers of two than the splitter holds. All subnormal numbers
-    count as the smallest of them.
+    `finest_of` has it, spans more powers of two than the splitter holds, or meets rows that do. All
+    subnormal numbers count as the smallest of them.
     """
     SINGLE, SPAN = side.memory == "float32", side.span
     FRACTION, BIAS, LOWEST = (23, 126, -148) if SINGLE else (20, 1022, -1073)
     INFINITE = 0x7F800000 if SINGLE else 0x7FF00000
+    WHOLE = side.whole is not None
+    BELOW, BEYOND = side.whole or (0, 0)
 
-    def spans(largest, fine, k):
+    def leaves(largest, fine, k):
         if fine == 0:
             return False
         _, highest = math.frexp(largest)
+        if WHOLE and (highest <= BELOW or highest > BEYOND):
+            return highest > BEYOND
         field = (INFINITE - fine) >> FRACTION
         lowest = field - BIAS if field > 0 else LOWEST
         _, length = math.frexp(np.float64(k))  # one more than ⌊log2 k⌋
         return highest - lowest >= SPAN + max((length - 6) // 2, 0)
 
-    return device(spans)
+    return device(leaves)
 
 
 def float_units(side: Side) -> Any:
@@ -88,13 +92,13 @@ def float_units(side: Side) -> Any:
     float_of = float32_of if single else float64_of
     kind: Any = np.float32 if single else np.float64
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
-    SCALED_TO, SPAN, spans = side.highest, side.span, spans_more(side)
+    SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
 
     def units(top, fine, power, k):
         flag = 0
         if top >= INFINITE:
             flag = NONFINITE
-        elif top > LIMIT or (SPAN >= 0 and spans(np.float64(float_of(top)), fine, k)):
+        elif top > LIMIT or (SPAN >= 0 and leaves(np.float64(float_of(top)), fine, k)):
             flag = OUTLIER
         exponent = SCALED_TO
         if SCALED:

@@ -42,6 +42,7 @@ class Side(NamedTuple):
     range: float = math.inf
     highest: int = 15
     span: int = -1  # none
+    whole: tuple[int, int] | None = None
 
     @property
     def fineness(self) -> bool:
@@ -105,4 +106,5 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
         range=splitter.range,
         highest=splitter.highest,
         span=-1 if splitter.span is None else splitter.span,
+        whole=splitter.whole if memory == "float32" else None,
     )

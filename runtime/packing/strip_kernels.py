@@ -48,7 +48,7 @@ from mixpert_py.runtime.packing.layout import (
     NONFINITE,
     OUTLIER,
 )
-from mixpert_py.runtime.packing.row_floats import finest_of, spans_more
+from mixpert_py.runtime.packing.row_floats import finest_of, leaves_by_span
 from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
@@ -158,7 +158,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
     fetch = strip_fetch(HELD)
-    finest_entry, is_wide = finest_of(side), spans_more(side)
+    finest_entry, leaves = finest_of(side), leaves_by_span(side)
     inf = math.inf
 
     def strip(
@@ -294,17 +294,17 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 else:
                     finest = 0
 
-                too_wide = False
+                spans_too_much = False
                 if SPAN >= 0:
                     fine = np.float64(finest_entry(least))
                     fine = np.int32(highest(scratch, partials, fine, slot, place, lanes, strand))
-                    too_wide = own < inf and is_wide(own, fine, k)
+                    spans_too_much = own < inf and leaves(own, fine, k)
 
                 if own == inf:
                     found = NONFINITE_CODE
-                elif not DIGITS and (own > RANGE or too_wide):
+                elif not DIGITS and (own > RANGE or spans_too_much):
                     found = max(found, OUTLIER_CODE)
-                stays = own <= RANGE and own < inf and not too_wide
+                stays = own <= RANGE and own < inf and not spans_too_much
                 alive = live and stays and largest > 0.0 and not out
                 exponent = 0
                 significand = 256

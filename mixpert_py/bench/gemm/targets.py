@@ -23,7 +23,10 @@ Measure = Callable[[Bench], list[Record]]
 
 FAMILIES = ("normal", "uniform [-1, 1)", "uniform [0, 1)")
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
-WIDE = "spread 4"  # most of its rows
+WIDE = (
+    *(("spread 4", 2048, 0.65), ("spread 4", 4096, 0.5), ("spread 4", 8192, 0.5)),
+    ("RBF kernel", 4096, 0.5),
+)
 FULL = 8192
 BATCH = (1000, 128)
 CUBE = (FULL, FULL, FULL)
@@ -170,12 +173,12 @@ def accuracy(bench: Bench) -> list[Record]:
 def wide_range(bench: Bench) -> list[Record]:
     """The default where rows span more than its slices hold, and the wider scheme multiplies."""
     rows = []
-    for n, most in ((2048, 0.65), (4096, 0.5), (8192, 0.5)):
+    for family, n, most in WIDE:
         shape = (n, n, n)
-        what = f"faithful's time over cuBLAS FP32's, {WIDE}"
+        what = f"faithful's time over cuBLAS FP32's, {family}"
         target = Target("wide-range", what, text(shape), "≤", most, "×")
         pair = ("faithful", vendor.FP32.name)
-        rows.append(_race(bench, target, pair, *bench.operands(*shape, WIDE)))
+        rows.append(_race(bench, target, pair, *bench.operands(*shape, family)))
     return rows
 
 

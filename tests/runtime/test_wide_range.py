@@ -1,0 +1,83 @@
+"""Schemes of FP32's range: which rows they hold, and that these lose nothing, whatever they span."""
+
+import numpy as np
+import pytest
+
+from mixpert_py import matmul
+from mixpert_py.bench.contract import allowed
+from mixpert_py.runtime.emulation import float_slices
+from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, TF32_SLICES
+from mixpert_py.runtime.splitter import FloatSlices
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.families import EVERYDAY
+
+
+def leaving(x: np.ndarray, slices: FloatSlices) -> list[bool]:
+    found: list[bool] = (
+        float_slices.split(x, slices, 8, -(-x.shape[1] // 8) * 8).outlier[:, 0].tolist()
+    )
+    return found
+
+
+@pytest.mark.parametrize("slices", [BF16_SLICES, TF32_SLICES])
+def test_rows_below_2_20_stay_and_those_from_2_62_on_leave(slices: FloatSlices) -> None:
+    tiny = 2.0**-149
+    rows = [
+        *([2.0**19, tiny], [2.0**20 * (1 - 2.0**-24), tiny], [2.0**20, tiny]),
+        *([2.0**62 * (1 - 2.0**-24), 1.0], [2.0**62, 2.0**62], [0.0, tiny], [0.0, 0.0]),
+    ]
+    x = np.zeros((len(rows), 8))
+    x[:, 2:4] = rows
+    single = leaving(x.astype(np.float32), slices)
+    assert single == [False, False, True, False, True, False, False]
+    # float64's numbers are no multiples of 2^-149: there, what a row spans decides.
+    assert leaving(x, slices) == [True, True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["bf16x6", "bf16x9", "tf32x3"])
+def test_slices_of_rows_below_2_20_hold_all_of_float32(name: str) -> None:
+    slices = EMULATIONS[name].left
+    assert isinstance(slices, FloatSlices)
+    rng = np.random.default_rng(1)
+    x = np.ldexp(rng.uniform(1, 2, (50, 64)), rng.integers(-149, 20, (50, 64))).astype(np.float32)
+    packed = float_slices.split(x, slices, 64, 64)
+    assert not packed.outlier.any()
+    held = packed.slices[0].astype(np.float64).sum(axis=1) * 2.0**packed.exponents
+    lost = 0 if slices.count == 3 else 2.0**-23
+    assert (abs(held - x) <= lost * abs(x)).all()
+
+
+def meeting(k: int, other: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A's largest entries, near 2^20, meet zeros, and so do B's, near 2^other; small ones meet."""
+    a, b = (np.ldexp(rng.uniform(1, 2, shape), -1) for shape in ((6, k), (k, 6)))
+    a[:, 1], b[0] = 0, 0
+    sizes = np.array([20, -20, -60, -100, -130, -147])
+    a[:, 0] = np.ldexp(a[:, 0], 20)
+    a[:, 2:] = np.ldexp(a[:, 2:], sizes[:, None])
+    b[1] = np.ldexp(b[1], other)
+    b[2:] = np.ldexp(b[2:], other - np.array([0, 20, 40, 60, 80, 93]))
+    return a.astype(np.float32), b.astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", ["reference", "reference:h200"])
+@pytest.mark.parametrize("other", [-60, 0, 20, 40, 62, 90, 127])
+def test_small_entries_that_meet_small_ones(backend: str, other: int) -> None:
+    for k in (128, 600):
+        a, b = meeting(k, other, np.random.default_rng(k))
+        for x, y in ((a, b), (np.ascontiguousarray(b.T), np.ascontiguousarray(a.T))):
+            value = matmul(x, y, scheme="bf16x6", backend=backend)
+            exact, size = (
+                p(x).astype(np.float64) @ p(y).astype(np.float64) for p in (np.positive, abs)
+            )
+            assert (abs(value - exact) <= allowed(k, size))[size < 2.0**128].all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "reference:h200"])
+def test_a_kernel_matrix_that_falls_to_subnormal_numbers(backend: str) -> None:
+    made = EVERYDAY["RBF kernel"](np.random.default_rng(4), 40, 300, 20)
+    a, b = (x.astype(np.float32) for x in made)
+    assert ((a > 0) & (a < np.finfo(np.float32).tiny)).any(axis=1).mean() > 0.5
+    assert not any(leaving(a, BF16_SLICES))
+    value = matmul(a, b, scheme="bf16x6", backend=backend)
+    exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
+    assert (abs(value - exact) <= allowed(300, size)).all()
