@@ -1,4 +1,4 @@
-"""Schemes of FP32's range: which rows they hold, and that these lose nothing, whatever they span."""
+"""Schemes of FP32's range: which rows they hold; these lose nothing, whatever they span."""
 
 import numpy as np
 import pytest
