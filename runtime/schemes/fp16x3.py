@@ -28,7 +28,7 @@ product's own bound.
 from typing import Final
 
 from mixpert_py.runtime.scheme import Scheme, Term
-from mixpert_py.runtime.schemes.wide_range import BF16X6
+from mixpert_py.runtime.schemes.wide_range import WIDER
 from mixpert_py.runtime.splitter import FP16, FloatSlices
 
 LOW: Final = 12  # powers of two that the low slice is scaled by: 2^3 · 2^12 is below 2^16
@@ -45,7 +45,7 @@ FP16X3 = Scheme(
     error=1.7e-7,
     promotion=64,
     deferred=True,
-    wider=BF16X6,
+    wider=WIDER,
 )
 
 SCHEMES = (FP16X3,)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
@@ -9,16 +10,30 @@ from typing import Literal
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, Numbers, narrow, of_parts
-from mixpert_py.bench.families import FAMILIES
+from mixpert_py.bench.families import EVERYDAY, FAMILIES
 from mixpert_py.runtime.call import PRECISION
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
 
-Special = Literal["", "not finite", "overflow"]
+Special = Literal["", "not finite", "overflow", "subnormal", "mixed units"]
 Way = Literal["", "left kept", "right kept", "out"]
 
-SPECIALS: tuple[Special, ...] = ("", "not finite", "overflow")
+ALL = {**FAMILIES, **EVERYDAY}
+# How often, of a hundred.
+SPECIALS: dict[Special, int] = {
+    "": 60,
+    "not finite": 15,
+    "overflow": 9,
+    "subnormal": 8,
+    "mixed units": 8,
+}
+# Powers of two that products of normal numbers are scaled to: about the ends of their type's range.
+ENDS = {
+    "overflow": {"float32": (112, 132), "float64": (1008, 1030)},
+    "subnormal": {"float32": (-156, -118), "float64": (-1080, -1015)},
+}
+UNITS = 8.0  # rows, columns and K are scaled by powers of ten in ± this
 WAYS: tuple[Way, ...] = ("", "left kept", "right kept", "out")
 TILES = (64, 96, 128, 192, 256)
 STEPS = (32, 64, 128, 256)
@@ -118,7 +133,7 @@ def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
             dtypes, _complex_sides(kind), stacks, vectors, strict=True
         )
     )
-    special: Special = rng.choices(SPECIALS, (80, 15, 5))[0]
+    special: Special = rng.choices(tuple(SPECIALS), tuple(SPECIALS.values()))[0]
     way: Way = which.choices(WAYS, (82, 6, 6, 6))[0]
     if "kept" in way and (block is not None or True in vectors):
         way = ""  # a packed operand has its own block, and is a matrix
@@ -126,7 +141,7 @@ def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
         seed,
         scheme,
         block,
-        rng.choice(tuple(FAMILIES)),
+        rng.choice(tuple(ALL)),
         1 if vectors[0] else _length(rng, limit, TILES),
         _length(rng, limit, STEPS),
         1 if vectors[1] else _length(rng, limit, TILES),
@@ -158,12 +173,13 @@ def _length(rng: random.Random, largest: int, multiples: tuple[int, ...]) -> int
 def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
     """a (…, m, k) and b (…, k, n), or vectors, of NumPy or CuPy."""
     numbers = Numbers(xp, case.seed)
-    family = FAMILIES[case.family]
+    family = ALL[case.family]
     count = max(1, math.prod(case.left.stack), math.prod(case.right.stack))
     sides = case.left, case.right
     # All parts of A and of B, the imaginary ones after the real ones.
+    scaled = _scaled(case, numbers)
     drawn = [
-        [family(numbers, case.m, case.k, case.n) for _ in range(count)]
+        [scaled(*family(numbers, case.m, case.k, case.n)) for _ in range(count)]
         for _ in range(max(side.parts for side in sides))
     ]
     a, b = (
@@ -171,6 +187,24 @@ def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
         for which, side in enumerate(sides)
     )
     return a[..., 0, :] if case.left.vector else a, b[..., 0] if case.right.vector else b
+
+
+def _scaled(case: Case, numbers: Numbers) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """What a special product makes of the operands of its family."""
+    special, rng = case.special, random.Random(f"scales {case.seed}")
+    if special == "mixed units":
+        rows, inside, columns = (
+            10.0 ** (numbers.uniform(-UNITS, UNITS, length) * rng.randint(0, 1))
+            for length in (case.m, case.k, case.n)
+        )
+        return lambda a, b: (a * rows[:, None] * inside, b / inside[:, None] * columns)
+    if special not in ENDS:
+        return lambda a, b: (a, b)
+    dtype = max(PRECISION[side.dtype] for side in (case.left, case.right))
+    power = rng.randint(*ENDS[special][dtype])
+    of_left = power // 2 if rng.random() < 0.5 else rng.choice((0, power))
+    xp = numbers.xp
+    return lambda a, b: (xp.ldexp(a, of_left), xp.ldexp(b, power - of_left))
 
 
 def _operand(case: Case, side: Side, numbers: Numbers, drawn: list[list[Array]]) -> Array:
@@ -186,8 +220,6 @@ def _operand(case: Case, side: Side, numbers: Numbers, drawn: list[list[Array]])
 def _part(case: Case, side: Side, numbers: Numbers, matrices: list[Array]) -> Array:
     xp, dtype = numbers.xp, PRECISION[side.dtype]
     x = xp.stack(matrices)[: math.prod(side.stack)]
-    if case.special == "overflow":
-        x = x * 2.0 ** (60 if dtype == "float32" else 500)
     if case.special == "not finite" and x.size:
         x.reshape(-1)[numbers.integers(0, x.size, 3)] = xp.asarray([math.nan, math.inf, -math.inf])
     return narrow(x.reshape(*side.stack, *matrices[0].shape), np.dtype(dtype))

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, parts, wide
+from mixpert_py.bench.contract import allowed
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.runtime.certificates.certificate import MEASURING, Certificate
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
+UNSEEN = 2.0**-75  # of a row: its squares underflow where norms are measured in single precision
+SMALL = 2.0**-960  # norms of rows whose slices float64 may not hold by themselves
 Failures = list[str]
 
 
@@ -47,8 +50,8 @@ class Checked:
         # What the product in float64 may itself be off.
         self.own = self.times * self.k * UNIT64 * self.absolute
         # Elsewhere a sum on the way may overflow, as it may in the native product.
-        most = float(np.finfo(dtype).max) * (1 - (self.k + 1) * self.unit)
-        self.held = self.times * self.absolute <= most
+        self.most = float(np.finfo(dtype).max) * (1 - (self.k + 1) * self.unit) / self.times
+        self.held = self.absolute <= self.most
 
     @property
     def finite(self) -> Array:
@@ -56,7 +59,8 @@ class Checked:
         return self.rows[:, None] & self.columns
 
     def special_values(self, value: Array, native: bool) -> Failures:
-        """NaN and Inf must be exactly where, and what, they are natively.
+        """NaN and Inf must be exactly where, and what, they are natively, where nothing else may
+        overflow on the way.
 
         What a complex element holds differs between BLAS libraries: there it must be what the
         formula of the parts makes, unless the product was `native`.
@@ -75,6 +79,8 @@ class Checked:
                 products = [[p @ q for q in parts(y)] for p in parts(x)]
                 for one, other in zip(parts(here), by_formula(products), strict=True):
                     wrong |= self._special(one, other)
+            sizes = (sum(self.xp.nan_to_num(abs(p), posinf=0.0) for p in parts(z)) for z in (x, y))
+            wrong &= next(sizes) @ next(sizes) <= self.most
             if bool(wrong.any()):
                 failures.append(f"NaN and Inf: {int(wrong.sum())} elements of their {name} differ")
         return failures
@@ -93,13 +99,9 @@ class Checked:
         limit = replace(certificate, left=left, right=right).bound()
         return self._within("certificate", value, limit)
 
-    def graded(self, value: Array) -> Failures:
-        """Grade B, k · 2^-24 · ‖A(i,:)‖ ‖B(:,j)‖, 2 % let go where one rounding is all of it."""
-        rows, columns = self._norms(self.a), self._norms(self.b.T)
-        # Both parts of a complex element are sums of two such products, rounded.
-        k = self.k if self.times == 1 else 2**0.5 * (self.k + 1)
-        limit = k * UNIT32 * (1.02 if self.k == 1 else 1 + 2.0**-20) * rows[:, None] * columns
-        return self._within("grade B", value, limit + self.times * self.k * self._smallest)
+    def contracted(self, value: Array) -> Failures:
+        """What `faithful` states of real products: (12 + k) · u · |A||B|, and what underflows."""
+        return self._within("contract", value, allowed(self.k, self.absolute))
 
     def chained(self, value: Array) -> Failures:
         """The bound of any native product: (k + 1) · u · |A||B|, u the result's rounding."""
@@ -129,7 +131,9 @@ class Checked:
         limit = rows * weights @ columns.T
         floor = (self.k + 2) * self._smallest
         excess = abs(wide(value) - made) - limit - floor
-        whole = left.whole[:, None] & right.whole
+        # What overflows so is multiplied natively.
+        whole = (left.whole & self._sizable(self.a))[:, None] & right.whole
+        whole &= self._sizable(self.b.T) & (abs(rows) @ abs(columns).T <= np.finfo(self.dtype).max)
         return self._failures("terms", value, made, excess, whole)
 
     def measured(self, left: Slices, right: Slices) -> Failures:
@@ -147,7 +151,8 @@ class Checked:
                 ),
             )
             for what, found, stated in pairs:
-                short = ~(found <= self.xp.asarray(stated) * MEASURING * SLACK) & slices.whole
+                most = self.xp.asarray(stated) * MEASURING * SLACK + UNSEEN * slices.norm
+                short = ~(found <= most) & slices.whole & self._sizable(exact)
                 if bool(short.any()):
                     failures.append(
                         f"{what} of {name} is no upper bound in {int(short.sum())} rows"
@@ -157,6 +162,11 @@ class Checked:
     @property
     def _smallest(self) -> float:
         return float(np.finfo(self.dtype).smallest_subnormal)
+
+    def _sizable(self, x: Array) -> Array:
+        """Rows none of whose slices underflows here."""
+        kept: Array = self._norms(x) >= SMALL
+        return kept
 
     def _norms(self, x: Array) -> Array:
         """2-norm of every row, also where squares leave float64's range."""

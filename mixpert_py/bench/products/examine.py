@@ -96,8 +96,8 @@ def _matrices(
         yield "there is no certificate"
     else:
         yield from checked.certified(value, made.certificate)
-    if case.scheme == "faithful":
-        yield from checked.graded(value)
+    if case.scheme == "faithful" and value.dtype.kind == "f":
+        yield from checked.contracted(value)
     if value.dtype.kind == "c":
         yield from _of_parts(backend, case, a, b, made, value)
         return

@@ -8,17 +8,14 @@ from types import ModuleType
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, of_parts
-from mixpert_py.bench.families import EVERYDAY, FAMILIES
-from mixpert_py.bench.products.case import BESIDE_REAL, Side, Way, laid_out
+from mixpert_py.bench.products.case import ALL, BESIDE_REAL, UNITS, Side, Way, laid_out
 from mixpert_py.runtime.cuda.guard import LEAST_K
 
-ALL = {**FAMILIES, **EVERYDAY}
 NAMES = tuple(ALL)
 LARGEST = 512
 GUARDED = 0.5  # of products
 LONG = 0.25  # of these: K drawn anew, as long as a wider scheme takes
 LAYOUTS = ("C", "F", "strided", "negative", "offset")
-ORDERS = 8.0  # scales are powers of ten in ± this
 UNIFORM = 0.25  # of lengths; the others are uniform in their logarithm
 PACKED = 1 / 8
 COMPLEX = 1 / 16
@@ -161,4 +158,4 @@ def _matrix(pair: Pair, rng: np.random.Generator, which: int, scale: Array) -> A
 
 
 def _powers(rng: np.random.Generator, count: int) -> Array:
-    return 10.0 ** rng.uniform(-ORDERS, ORDERS, count)
+    return 10.0 ** rng.uniform(-UNITS, UNITS, count)

@@ -17,7 +17,17 @@ from mixpert_py.bench.products import examine as product_examine
 from mixpert_py.bench.products import slices as product_slices
 from mixpert_py.bench.products import sweep as products
 from mixpert_py.bench.products.backend import Backend, Made, backend
-from mixpert_py.bench.products.case import LAYOUTS, NAMES, TILES, Case, Side, Way, draw, operands
+from mixpert_py.bench.products.case import (
+    LAYOUTS,
+    NAMES,
+    SPECIALS,
+    TILES,
+    Case,
+    Side,
+    Way,
+    draw,
+    operands,
+)
 from mixpert_py.bench.products.examine import Outcome
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.errors import MixPertError
@@ -82,16 +92,16 @@ class TestCase:
     def test_everything_is_drawn(self) -> None:
         cases = [draw(seed) for seed in range(3000)]
         assert {one.scheme for one in cases} == set(NAMES)
-        assert {one.family for one in cases} == set(FAMILIES)
+        assert {one.family for one in cases} == set(product_case.ALL)
         assert {one.left.layout for one in cases} == set(LAYOUTS)
-        assert {one.special for one in cases} == {"", "not finite", "overflow"}
+        assert {one.special for one in cases} == set(SPECIALS)
         types = ("float32", "float64", "complex64", "complex128")
         assert {(one.left.dtype, one.right.dtype) for one in cases} == {
             (a, b) for a in types for b in types
         }
         complex_ones = [one for one in cases if max(one.left.parts, one.right.parts) == 2]
         assert len(complex_ones) == pytest.approx(len(cases) / 8, rel=0.15)
-        assert {one.special for one in complex_ones} == {"", "not finite", "overflow"}
+        assert {one.special for one in complex_ones} == set(SPECIALS)
         assert {one.way for one in complex_ones} == {"", "left kept", "right kept", "out"}
         assert {one.way for one in cases} == {"", "left kept", "right kept", "out"}
         assert any(one.block for one in cases)
@@ -217,7 +227,7 @@ class Broken(Backend):
 
 class TestCheck:
     @pytest.mark.parametrize("scheme", NAMES)
-    @pytest.mark.parametrize("special", ["", "not finite", "overflow"])
+    @pytest.mark.parametrize("special", SPECIALS)
     def test_every_scheme_holds(self, scheme: str, special: Any) -> None:
         for family in ("normal", "spread 4"):
             found = product_examine.examine(REFERENCE, case(scheme, family, special=special))
@@ -241,7 +251,7 @@ class TestCheck:
 
     @pytest.mark.parametrize("pair", ["FF", "DD", "Fd", "fF", "dD"])
     @pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV", "fp16x3", "bf16x6", "faithful"])
-    @pytest.mark.parametrize("special", ["", "not finite", "overflow"])
+    @pytest.mark.parametrize("special", SPECIALS)
     def test_complex_products_hold(self, scheme: str, special: Any, pair: str) -> None:
         left, right = (replace(PLAIN, dtype=np.dtype(letter).name) for letter in pair)
         for seed, family in ((1, "normal"), (2, "spread 4")):
