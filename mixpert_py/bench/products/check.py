@@ -14,7 +14,7 @@ from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
 UNSEEN = 2.0**-75  # of a row: its squares underflow where norms are measured in single precision
-SMALL = 2.0**-960  # norms of rows whose slices float64 may not hold by themselves
+SMALL, LARGE = 2.0**-960, 2.0**1000  # beyond, float64 may not hold single slices of a row
 Failures = list[str]
 
 
@@ -164,8 +164,9 @@ class Checked:
         return float(np.finfo(self.dtype).smallest_subnormal)
 
     def _sizable(self, x: Array) -> Array:
-        """Rows none of whose slices underflows here."""
-        kept: Array = self._norms(x) >= SMALL
+        """Rows of which no slice underflows or overflows here; rows of zeros are not among them."""
+        norms = self._norms(x)
+        kept: Array = (norms >= SMALL) & (norms <= LARGE)
         return kept
 
     def _norms(self, x: Array) -> Array:
