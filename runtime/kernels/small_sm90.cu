@@ -59,7 +59,7 @@ constexpr u32 INFINITE = 0x7f800000, NORMAL = 0x00800000, MAGNITUDE = 0x7fffffff
 // A normal number with one of these set is too fine for two digits beside any larger one.
 constexpr u32 LAST = (1 << (24 - HELD)) - 1;
 constexpr u32 ROUGH = 0x80000000;  // set in a row's largest magnitude where LAST bits were seen
-constexpr int NONFINITE = 1, OUTLIER = 2;
+constexpr int NONFINITE = 1, OUTLIER = 2, LARGE = 4, LEAVES = NONFINITE | OUTLIER;
 constexpr int SMALLEST = -60;  // exponents below take 2^64 first: a factor would overflow
 constexpr int NEVER = -1000;
 
@@ -184,7 +184,7 @@ __device__ __forceinline__ float ratio(int significand) {
 struct RowUnit {
     int exponent = 0, significand = 256, flag = 0;
 
-    __device__ __forceinline__ RowUnit(const Largest &it, bool fine) {
+    __device__ __forceinline__ RowUnit(const Largest &it, bool fine, int k) {
         if (it.top >= INFINITE) {
             flag = NONFINITE;
         } else if (it.top != 0) {
@@ -194,6 +194,7 @@ struct RowUnit {
                 float fraction = (float)it.fraction * Precision<float>::power(-24);
                 significand = (int)floorf(__fmul_rn(fraction, 257.25f)) + 1;
             }
+            if (2 * exponent + 32 - __clz(k) > 127) flag = LARGE;
         }
     }
     __device__ __forceinline__ bool is_small() const { return exponent < SMALLEST; }
@@ -206,7 +207,7 @@ struct RowUnit {
         return ratio(significand) * Precision<float>::power(power);
     }
     __device__ __forceinline__ void publish(Tables &tables, int side, int row) const {
-        tables.units[side][row] = unit(flag ? 0 : significand, exponent - 15);
+        tables.units[side][row] = unit(flag & LEAVES ? 0 : significand, exponent - 15);
         tables.flags[side][row] = flag;
     }
 };
@@ -323,7 +324,7 @@ struct Along {
                 if (lane() == at) fine |= finer;
             }
         }
-        RowUnit unit(it, fine);
+        RowUnit unit(it, fine, (int)next.p.of[side].k);
         if (lane() < PLACES) unit.publish(tables, side, pass * ROWS + row(lane()));
         if (__any_sync(~0u, unit.is_small())) {
 #pragma unroll
@@ -421,7 +422,7 @@ struct Across {
     }
 
     // By a thread for each row. Returns whether any row takes a power of two before its factor.
-    static __device__ __forceinline__ bool make_units(const Values &x, int side, int pass,
+    static __device__ __forceinline__ bool make_units(const Values &x, int side, int pass, int k,
                                                       Tables &tables) {
         int thread = threadIdx.x;
         bool owns = thread < ROWS;
@@ -441,7 +442,7 @@ struct Across {
             __syncthreads();
             if (owns && it.look) fine = tables.finer[thread];
         }
-        RowUnit unit(it, fine);
+        RowUnit unit(it, fine, k);
         if (owns) {
             unit.publish(tables, side, pass * ROWS + thread);
             tables.factors[thread] = unit.factor();
@@ -465,7 +466,7 @@ struct Across {
                                                Byte *slices, Tables &tables, const Next &next) {
         write_largest(x, tables);
         __syncthreads();
-        bool small = make_units(x, side, pass, tables);
+        bool small = make_units(x, side, pass, (int)next.p.of[side].k, tables);
         if (small) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -599,7 +600,7 @@ __device__ __forceinline__ void review(const Problem &p, const Byte *slices, Tab
         uint4 digits = digits_at(slices, row, chunk);
         sum = dot(digits, digits, sum);
     }
-    if (flag == 0 && sum < SAFE && is_crowded(slices, row, (int)of.k)) {
+    if (!(flag & LEAVES) && sum < SAFE && is_crowded(slices, row, (int)of.k)) {
         flag = OUTLIER;
         tables.units[side][row].one = 0;
     }

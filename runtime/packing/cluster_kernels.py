@@ -30,8 +30,17 @@ from mixpert_py.runtime.packing.cluster_intrinsics import (
 )
 from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
 from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
-from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
+from mixpert_py.runtime.packing.layout import (
+    ACROSS,
+    APART,
+    ITEM,
+    LEAVES,
+    OUTLIER,
+    PANEL,
+    QUAD,
+    STEP,
+)
+from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_kernels import resident
 from mixpert_py.runtime.packing.panel_looks import seeing
 from mixpert_py.runtime.packing.row_digits import facts, place_of
@@ -163,7 +172,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             # Those that may leave are decided on when they have been cut.
             if SUMS == 0 or found != 0:
                 whose = np.int64(batch) * rows + panel_row + own
-                scales[whose] = numbers[own] if found >> 1 == 0 else numbers[own] & ~511
+                scales[whose] = numbers[own] & ~511 if (found >> 1) & LEAVES else numbers[own]
                 flags[whose] = found >> 1
         slice_words = ((rows + 7) & ~7) * 16
         swizzle = np.int32((np.int32(row) >> 1) & 3)
@@ -222,7 +231,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         if rank > 0:
             return
         receive(boxes, LOST)
-        if group == 0 and own < again[3] and numbers[PANEL + own] == 0:
+        if group == 0 and own < again[3] and numbers[PANEL + own] & DECIDED == 0:
             out = lost(left, own)
             if again[0] < a_total:
                 scales, flags, rows = a_scales, a_flags, a_rows
@@ -230,7 +239,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
                 scales, flags, rows = b_scales, b_flags, b_rows
             whose = np.int64(again[1]) * rows + again[2] + own
             scales[whose] = numbers[own] & ~511 if out else numbers[own]
-            flags[whose] = OUTLIER if out else 0
+            flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:
         pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8

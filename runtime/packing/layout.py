@@ -5,7 +5,10 @@ from functools import lru_cache
 
 from mixpert_py.runtime.splitter import TF32, Digits, Splitter
 
-NONFINITE, OUTLIER = 1, 2  # bits of a row's flag
+# A row's flag, one of these or 0. LARGE: it stays in the slices, and what they make of it may
+# overflow though A·B does not.
+NONFINITE, OUTLIER, LARGE = 1, 2, 4
+LEAVES = NONFINITE | OUTLIER
 STEP = 64  # bytes of K, of one row of one slice
 SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time

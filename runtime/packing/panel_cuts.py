@@ -10,7 +10,7 @@ import numpy as np
 
 from mixpert_py.runtime.packing.fetches import fetch_apart
 from mixpert_py.runtime.packing.intrinsics import device
-from mixpert_py.runtime.packing.layout import PANEL, QUAD
+from mixpert_py.runtime.packing.layout import LEAVES, PANEL, QUAD
 from mixpert_py.runtime.packing.row_digits import facts
 from mixpert_py.runtime.packing.row_slices import hard, units_of
 from mixpert_py.runtime.packing.side import Side
@@ -18,6 +18,8 @@ from mixpert_py.runtime.packing.side import Side
 # Of a panel's rows in shared memory: what to multiply them by; scale words, and flags, doubled,
 # with whether a row is plain.
 FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
+# Of a row's second number, its flag and whether it is plain: either says that it stays, or leaves.
+DECIDED = 2 * LEAVES + 1
 
 
 class Cuts(NamedTuple):

@@ -28,8 +28,17 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, OUTLIER, PANEL, QUAD, STEP
-from mixpert_py.runtime.packing.panel_cuts import FACTORS, NUMBERS, cuts
+from mixpert_py.runtime.packing.layout import (
+    ACROSS,
+    APART,
+    ITEM,
+    LEAVES,
+    OUTLIER,
+    PANEL,
+    QUAD,
+    STEP,
+)
+from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_looks import looks
 from mixpert_py.runtime.packing.row_digits import facts, place_of
 from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
@@ -175,9 +184,9 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 for i in range(4):
                     factors_[which * FACTORS + i * PANEL + own] = factors[i * PANEL + own]
                 # Those that may leave are decided on when they have been cut.
-                if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] != 0):
+                if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] & DECIDED):
                     whose = np.int64(batch) * rows + panel_row + own
-                    scales[whose] = word if flag == 0 else word & ~511
+                    scales[whose] = word & ~511 if flag & LEAVES else word
                     flags[whose] = flag
             cuda.syncthreads()
             if thread == 0:
@@ -262,7 +271,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
             cuda.threadfence()
         if cuda.syncthreads_or(done) == 0:
             return
-        if thread < PANEL and panel_row + own < rows and numbers[PANEL + own] == 0:
+        if thread < PANEL and panel_row + own < rows and numbers[PANEL + own] & DECIDED == 0:
             out = False
             for p in range(SUMS):
                 whole = 0.0
@@ -272,7 +281,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 out = out or whole > 0.0
             whose = np.int64(batch) * rows + panel_row + own
             scales[whose] = numbers[own] & ~511 if out else numbers[own]
-            flags[whose] = OUTLIER if out else 0
+            flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:
         packed = types.uint32, types.int32, types.uint8

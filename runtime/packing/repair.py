@@ -39,6 +39,7 @@ def repair(
     alpha: float = 1.0,
     stream: int = 0,
     guard: Guarded | None = None,
+    replaces: bool = True,
 ) -> None:
     """Adds to out = alpha · A·B + …, as the GEMM left it, what packing took out of the slices.
 
@@ -49,7 +50,8 @@ def repair(
     fixed order: more accurate than a half-precision product of the outliers, which the reference
     backend adds, and needs neither a second packing nor the host. Always one launch, which ends at
     once where nothing is flagged. guard: if its word is not 0 the flags of its operands count; K is
-    one block then. Does not wait for the device.
+    one block then. replaces: out is alpha · A·B alone; so elements of large rows and columns that
+    are not finite are made again. Does not wait for the device.
     """
     a, b = left.operand, right.operand
     a_flags, b_flags = left.flags, right.flags
@@ -69,6 +71,7 @@ def repair(
         *how.lengths,
         _bits(alpha),
         *how.rest,
+        int(replaces),
     )
     how.kernel.launch_words(how.grid, THREADS, values, 0, stream)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.packing.intrinsics import device, fused
-from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.layout import LEAVES, NONFINITE, OUTLIER
 
 ACROSS = 16  # threads beside each other
 EACH = 4  # lines of a thread
@@ -86,7 +86,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
                         right = y_outliers[y_out + other] != 0
                     for i in range(EACH):
                         place = np.int32(start + down + i * DOWN)
-                        if place < found and not (unmarked and theirs != 0):
+                        if place < found and not (unmarked and theirs & LEAVES != 0):
                             mark = marks[members[place]]
                             left = (mark & OUTLIER) != 0
                             if left and blocks > 1:

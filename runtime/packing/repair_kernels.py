@@ -8,6 +8,8 @@ A few thread blocks share the tiles of a product, or one takes those of several.
 all the flags of its products, 16 bytes a load, and mostly ends there. Where they are too many to be
 read by every block, a block takes one tile, and looks at what that needs.
 
+Elements of large lines that are not finite, and could be, are made again by a thread each.
+
 Of a few flagged lines, one is multiplied after the other. Threads lie along the columns if those
 are contiguous, else along K; several share an element's sum, which they add up in a fixed order.
 For many, see `repair_blocks`.
@@ -17,6 +19,7 @@ For many, see `repair_blocks`.
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined"
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.packing.intrinsics import device, load_four
-from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.layout import LARGE, LEAVES, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS, WIDE
 from mixpert_py.runtime.packing.repair_blocks import Blocks, blocks_of
 
@@ -49,7 +52,7 @@ def repair_kernel(
         a_other_flags, b_other_flags, a_other_words, b_other_words, guard, guarded,
         m, n, k, block, blocks, alpha,
         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks, c_batch, c_row,
-        lines, a_tiles, tiles, a_along, b_along, batches, products, share, look,
+        lines, a_tiles, tiles, a_along, b_along, batches, products, share, look, replaces,
     ):  # fmt: skip
         marks = cuda.shared.array(LINES, np.uint8)
         members = cuda.shared.array(LINES, np.uint16)
@@ -87,7 +90,7 @@ def repair_kernel(
                     rows(
                         memory, lines, tile, batch,
                         a, b, c, a_flags, b_flags, a_outliers, b_outliers,
-                        m, n, k, block, blocks, alpha,
+                        m, n, k, block, blocks, alpha, replaces,
                         a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks,
                         np.int64(batch) * c_batch, c_row, 1, a_along, b_along, False,
                     )  # fmt: skip
@@ -95,7 +98,7 @@ def repair_kernel(
                     columns(
                         memory, lines, np.int32(tile - a_tiles), batch,
                         b, a, c, b_flags, a_flags, b_outliers, a_outliers,
-                        n, m, k, block, blocks, alpha,
+                        n, m, k, block, blocks, alpha, replaces,
                         b_batch, b_row, b_k, b_marks, a_batch, a_row, a_k, a_marks,
                         np.int64(batch) * c_batch, 1, c_row, b_along, a_along, True,
                     )  # fmt: skip
@@ -106,7 +109,7 @@ def repair_kernel(
     others = bytes_, bytes_, words, words, types.CPointer(types.int32), types.int64
     operands = [types.CPointer(getattr(types, name)) for name in (left, right, result)]
     lengths = [types.int64] * 5
-    return kernel, (*operands, *flags, *others, *lengths, types.float64, *[types.int64] * 19)
+    return kernel, (*operands, *flags, *others, *lengths, types.float64, *[types.int64] * 20)
 
 
 @device
@@ -160,7 +163,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
 
     def lines(
         memory, span, tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
-        x_lines, y_lines, k, block, blocks, alpha,
+        x_lines, y_lines, k, block, blocks, alpha, replaces,
         x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
         c_start, c_x, c_y, x_along, y_along, unmarked,
     ):  # fmt: skip
@@ -178,7 +181,23 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
             mark = x_flags[batch * x_marks + first + i]
             marks[i] = mark
             marked = np.uint8(marked | mark)
-        if cuda.syncthreads_or(marked) == 0:
+        # What overflowed of large lines, where neither line has left and will be added to.
+        if cuda.syncthreads_or(marked & LARGE) and replaces != 0:
+            for spot in range(thread, count * np.int32(COLUMNS), np.int32(THREADS)):
+                i, other = np.int32(spot // COLUMNS), np.int32(columns + spot % COLUMNS)
+                if marks[i] == LARGE and other < last:
+                    theirs = y_flags[batch * y_marks + other]
+                    at = c_start + np.int64(first + i) * c_x + np.int64(other) * c_y
+                    if theirs & LEAVES == 0 and math.isinf(c[at]):
+                        x_start = batch * x_batch + np.int64(first + i) * x_line
+                        y_start = batch * y_batch + np.int64(other) * y_line
+                        total = REAL(0)
+                        for place_k in range(k):
+                            total += REAL(x[x_start + place_k * x_k]) * REAL(
+                                y[y_start + place_k * y_k]
+                            )
+                        c[at] = REAL(alpha) * total
+        if cuda.syncthreads_or(marked & LEAVES) == 0:
             return
         found = np.int32(list_members(members, counts, marks, count, thread, THREADS))
 
@@ -210,7 +229,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                 theirs = np.uint8(0)
                 if mine:
                     theirs = y_flags[batch * y_marks + other]
-                mine = mine and not (unmarked and theirs != 0)
+                mine = mine and not (unmarked and theirs & LEAVES != 0)
                 whole = ((mark | theirs) & NONFINITE) != 0
                 total = REAL(0)
                 kept = REAL(0)
@@ -261,7 +280,7 @@ def list_members(members, counts, marks, count, thread, threads):
     start, end = min(thread * share, count), min((thread + 1) * share, count)
     own = np.int32(0)
     for i in range(start, end):
-        own += np.int32(marks[i] != 0)
+        own += np.int32(marks[i] & LEAVES != 0)
     counts[thread] = own
     cuda.syncthreads()
     before = found = np.int32(0)
@@ -270,7 +289,7 @@ def list_members(members, counts, marks, count, thread, threads):
             before += np.int32(counts[i])
         found += np.int32(counts[i])
     for i in range(start, end):
-        if marks[i] != 0:
+        if marks[i] & LEAVES != 0:
             members[before] = i
             before += np.int32(1)
     cuda.syncthreads()

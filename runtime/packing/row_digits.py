@@ -33,7 +33,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     store_two,
 )
-from mixpert_py.runtime.packing.layout import NONFINITE
+from mixpert_py.runtime.packing.layout import LARGE, NONFINITE
 from mixpert_py.runtime.packing.row_intrinsics import (
     nearest_integer32,
     nearest_integer64,
@@ -108,7 +108,7 @@ def row_units(side: Side) -> Any:
     MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
     LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
     UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
-    FINITE = 1e38
+    FINITE, large = 1e38, is_large(side)
     float_of = float32_of if side.memory == "float32" else float64_of
 
     def units(top, fine, power, k):
@@ -126,8 +126,10 @@ def row_units(side: Side) -> Any:
         one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
         ratio = WIDE(256) / WIDE(significand)
         flag = NONFINITE if top >= INFINITE else 0
+        if flag == 0 and large(exponent, k):
+            flag = LARGE
         plain = 0
-        if flag == 0 and two == WIDE(1):
+        if flag != NONFINITE and two == WIDE(1):
             plain = 1
             if SUMS > 0 and top > 0:
                 norm = np.float64(power) * np.float64(one) * np.float64(one)
@@ -136,6 +138,21 @@ def row_units(side: Side) -> Any:
         return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8), flag, plain
 
     return device(units)
+
+
+def is_large(side: Side) -> Any:
+    """The device function for whether a row, or tile, of an exponent is large: see `Side.room`. k:
+    entries of a row.
+    """
+    ROOM = side.room
+
+    def large(exponent, k):
+        if ROOM < 0:
+            return False
+        _, length = math.frexp(np.float64(k))  # one more than ⌊log2 k⌋
+        return 2 * exponent + length > ROOM
+
+    return device(large)
 
 
 def row_coarse(side: Side) -> Any:

@@ -20,8 +20,8 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     store_four,
 )
-from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
-from mixpert_py.runtime.packing.row_digits import facts
+from mixpert_py.runtime.packing.layout import LARGE, LEAVES, NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.row_digits import facts, is_large
 from mixpert_py.runtime.packing.row_intrinsics import (
     cut_halves,
     first_half,
@@ -93,6 +93,7 @@ def float_units(side: Side) -> Any:
     kind: Any = np.float32 if single else np.float64
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
     SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
+    large = is_large(side)
 
     def units(top, fine, power, k):
         flag = 0
@@ -105,10 +106,12 @@ def float_units(side: Side) -> Any:
             exponent = 0
             if 0 < top < INFINITE:
                 _, exponent = math.frexp(np.float64(float_of(top)))
+            if flag == 0 and large(exponent, k):
+                flag = LARGE
         word = np.int32(((exponent - SCALED_TO - 8) << 9) | 256)
         power = min(SCALED_TO - exponent, HIGHEST_POWER)
         one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
-        if flag != 0:
+        if flag & LEAVES:
             two = WIDE(0)
         return word, one, two, WIDE(0), WIDE(0), flag, 1 if two == WIDE(1) else 0
 

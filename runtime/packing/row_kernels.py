@@ -25,7 +25,7 @@ from numba.cuda import types
 
 from mixpert_py.runtime.packing.fetches import fetch_eight, row_fetch
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.layout import ITEM, OUTLIER, STEP
+from mixpert_py.runtime.packing.layout import ITEM, LEAVES, OUTLIER, STEP
 from mixpert_py.runtime.packing.row_digits import (
     TOO_FINE,
     facts,
@@ -269,9 +269,9 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     for other in range(few):
                         excess += np.float64(excesses[p * threads + slot + other])
                     out = out or excess > 0.0
-                if out and flag == 0:
+                if out and flag & LEAVES == 0:
                     flag = OUTLIER
-            scales[places[r]] = word if flag == 0 else word & ~511
+            scales[places[r]] = word & ~511 if flag & LEAVES else word
             flags[places[r]] = flag
 
     return device(rows_of)

@@ -50,6 +50,17 @@ class Side(NamedTuple):
         return self.fitted or self.span >= 0
 
     @property
+    def room(self) -> int:
+        """Rows where twice the exponent, and log2 K, come to more are large; −1: none is.
+
+        Slices are below 2^e (1 + 2^-7): sums of K products of a row and a column that are not large
+        are below 2^127 (1 + 2^-6), of float32 numbers. Of these, floats round nothing up to 2^128.
+        """
+        if self.kind == "floats" and (self.memory == "float32" or not self.scaled):
+            return -1
+        return 127 if self.memory == "float32" else 1023
+
+    @property
     def sums(self) -> int:
         """That decide whether a row leaves: of what it loses, and of its digits' squares."""
         if self.rule != "loss":

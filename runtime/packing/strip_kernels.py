@@ -44,10 +44,12 @@ from mixpert_py.runtime.packing.layout import (
     DEPTH,
     ITEM,
     KEPT,
+    LARGE,
     MOST_THREADS,
     NONFINITE,
     OUTLIER,
 )
+from mixpert_py.runtime.packing.row_digits import is_large
 from mixpert_py.runtime.packing.row_floats import finest_of, leaves_by_span
 from mixpert_py.runtime.packing.side import Side
 
@@ -158,7 +160,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
     fetch = strip_fetch(HELD)
-    finest_entry, leaves = finest_of(side), leaves_by_span(side)
+    finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
     inf = math.inf
 
     def strip(
@@ -211,6 +213,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
         while searching:
             found = NONE  # why the row leaves now, if it does
             reference = NONE
+            may_overflow = np.int32(0)  # LARGE, where this thread has seen that
             spread = False  # whether a tile of this row is an outlier
             upper = 0.0
             lower = inf
@@ -304,8 +307,6 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                     found = NONFINITE_CODE
                 elif not DIGITS and (own > RANGE or spans_too_much):
                     found = max(found, OUTLIER_CODE)
-                stays = own <= RANGE and own < inf and not spans_too_much
-                alive = live and stays and largest > 0.0 and not out
                 exponent = 0
                 significand = 256
                 if 0.0 < largest < inf:
@@ -315,6 +316,10 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                         significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
                     else:
                         exponent = raised
+                if 0.0 < largest < inf and large(exponent, k):
+                    may_overflow = np.int32(LARGE)
+                stays = own <= RANGE and own < inf and not spans_too_much
+                alive = live and stays and largest > 0.0 and not out
                 if DIGITS:
                     shift = SHIFT - exponent
                     low = -15
@@ -426,8 +431,12 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
             dead |= newly
             searching = cuda.syncthreads_or(newly) != 0
 
+        if DIGITS or not SINGLE:
+            seen = np.float64(may_overflow)
+            may_overflow = np.int32(highest(scratch, partials, seen, slot, lane, across, r))
         if lane == 0 and present:
-            flags[batch * rows + row] = dead | (OUTLIER if spread else 0)
+            flag = dead | (OUTLIER if spread else 0)
+            flags[batch * rows + row] = flag | (may_overflow if dead == 0 else 0)
         if MEASURE:
             for i in range(KINDS):
                 sums[i] = total(scratch, partials, sums[i], slot, lane, across, r)

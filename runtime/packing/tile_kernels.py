@@ -25,7 +25,8 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.packing.intrinsics import SIMULATED, device, store_two
-from mixpert_py.runtime.packing.layout import ITEM, NONFINITE, OUTLIER, STEP
+from mixpert_py.runtime.packing.layout import ITEM, LARGE, NONFINITE, OUTLIER, STEP
+from mixpert_py.runtime.packing.row_digits import is_large
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.packing.tile_digits import (
     HELD,
@@ -39,7 +40,8 @@ from mixpert_py.runtime.packing.tile_intrinsics import larger
 from mixpert_py.runtime.packing.tiles import STRETCH, WARP, WARP_ROWS
 
 SPREAD = 1 << QUAD  # beside a bit for each row of a thread
-DEAD = SPREAD << 1
+HIGH = SPREAD << 1  # whether a tile is large
+DEAD = HIGH << 1
 
 
 def pack_kernel(
@@ -99,7 +101,7 @@ def _strip(side: Side, threads: int) -> Any:
     SHARE = side.group * STRETCH // HELD  # threads of a tile
     WARPS_LOG = (threads // WARP).bit_length() - 1
     INFINITE = np.float32(math.inf)
-    units, octet = tile_units(side), tile_octet(side)
+    units, octet, large = tile_units(side), tile_octet(side), is_large(side)
 
     def strip(
         index, x, slices, scales, flags, outliers,
@@ -108,7 +110,8 @@ def _strip(side: Side, threads: int) -> Any:
         tops = cuda.shared.array(threads, types.float32)
         excesses = cuda.shared.array(threads, types.float32)
         # Of a thread: a bit for each of its rows that is found not to be finite, whether a tile
-        # left, and, times DEAD, the rows that are left out. Not in registers, which are few.
+        # left, or is large, and, times DEAD, the rows that are left out. Not in registers, which
+        # are few.
         marks = cuda.shared.array(threads, types.int32)
         flagged = cuda.shared.array(threads, types.int64)  # the row whose flag a thread writes
         values = cuda.local.array(HELD, np.float32)
@@ -205,6 +208,8 @@ def _strip(side: Side, threads: int) -> Any:
                 if LOSSY:
                     excesses[slot] = norms[1] - LOSS * norms[0]
                 meet()  # also before anybody overwrites what others may still read above
+                if large(exponent, k):
+                    marks[slot] |= HIGH
                 if LOSSY:
                     excess = np.float32(0)
                     for i in range(SHARE):
@@ -245,7 +250,8 @@ def _strip(side: Side, threads: int) -> Any:
 
         if flagged[slot] >= 0:
             flag = NONFINITE if (dead >> eighth) & 1 else 0
-            flags[flagged[slot]] = flag | (OUTLIER if mark & SPREAD else 0)
+            flag |= OUTLIER if mark & SPREAD else 0
+            flags[flagged[slot]] = flag | (LARGE if mark & HIGH and flag == 0 else 0)
 
     return device(strip)
 

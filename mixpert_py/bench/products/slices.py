@@ -8,6 +8,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
 from mixpert_py.runtime.emulation.packed import Packed
+from mixpert_py.runtime.packing.layout import LEAVES
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 
@@ -56,7 +57,8 @@ def of_device(xp: ModuleType, packed: Any, k: int) -> Slices:
     least = xp.zeros((place.count, place.rows))
     if isinstance(packed.splitter, FloatSlices):
         least = xp.asarray(packed.splitter.normals)[:, None] * units[:, 0]
-    return Slices(values, least, packed.view("flags")[0] == 0, norms[0], norms[1], norms[2:])
+    whole = packed.view("flags")[0] & LEAVES == 0
+    return Slices(values, least, whole, norms[0], norms[1], norms[2:])
 
 
 def _unswizzled(xp: ModuleType, raw: Array) -> Array:

@@ -24,6 +24,19 @@ def reference(x: Array, splitter: Splitter, scheme: Scheme, rule: OutlierRule) -
         return float_slices.split(x, splitter, chunk, block)
 
 
+def flags_of(
+    wanted: Packed, splitter: Splitter, k: int, dtype: np.dtype[Any]
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Of rows of k numbers of a type: NaN or Inf, outliers, and what may overflow."""
+    leaves = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
+    large, single = np.zeros(len(leaves), bool), dtype.itemsize == 4
+    if isinstance(splitter, Digits) or (splitter.scaled and not single):
+        brought_to = 7 if isinstance(splitter, Digits) else splitter.highest
+        highest = wanted.exponents.max(axis=1)
+        large = 2 * (highest + brought_to) + k.bit_length() > (127 if single else 1023)
+    return np.where(leaves > 0, leaves, 4 * large).astype(np.uint8)
+
+
 def compare(
     found: Any,
     place: Layout,
@@ -32,8 +45,11 @@ def compare(
     splitter: Splitter,
     scheme: Scheme,
     measure: bool,
+    dtype: np.dtype[Any],
 ) -> None:
-    """found: `slices`, `scales`, `flags`, `outliers`, `norms` as NumPy arrays, of any shape."""
+    """found: `slices`, `scales`, `flags`, `outliers`, `norms` as NumPy arrays, of any shape; dtype:
+    of the operand.
+    """
     laid = lay_out(wanted, splitter, scheme, place.k)
     shape = (place.batch, place.steps, place.count, place.rows8, 64)
     slices = found.slices.reshape(shape)[batch]
@@ -44,7 +60,7 @@ def compare(
     scales = found.scales.reshape(place.batch, place.blocks, place.rows)[batch]
     kept = wanted.slices.transpose(1, 0, 2, 3).reshape(place.rows, place.blocks, -1).any(axis=2)
     np.testing.assert_array_equal(scales[kept.T], laid.scales[kept.T])
-    flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
+    flags = flags_of(wanted, splitter, place.k, dtype)
     np.testing.assert_array_equal(found.flags.reshape(place.batch, -1)[batch], flags)
     if place.blocks > 1:
         outliers = found.outliers.reshape(place.batch, place.blocks, -1)[batch]

@@ -120,7 +120,7 @@ def on_device(
         names += ["norms"] if measure else []
         views = SimpleNamespace(**{name: one.view(name).get() for name in names})
         wanted = reference(wide.astype(result), splitter, scheme, rule)
-        compare(views, one.layout, 0, wanted, splitter, scheme, measure)
+        compare(views, one.layout, 0, wanted, splitter, scheme, measure, wide.dtype)
         for name in names:
             if name != "slices":  # rows past the last hold anything
                 np.testing.assert_array_equal(other.view(name).get(), getattr(views, name))

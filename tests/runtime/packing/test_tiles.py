@@ -183,7 +183,7 @@ def test_bits_of_the_reference(
         assert wanted.nonfinite.any()
         parts = ("slices", "scales", "flags", "outliers")
         left = SimpleNamespace(**{part: found.view(part).get() for part in parts})
-        compare(left, found.layout, 0, wanted, splitter, scheme, False)
+        compare(left, found.layout, 0, wanted, splitter, scheme, False, wide.dtype)
 
 
 @pytest.mark.gpu

@@ -218,6 +218,7 @@ class FakeGpu:
         alpha: float = 1.0,
         stream: int,
         guard: Guard | None = None,
+        replaces: bool = True,
     ) -> None:
         """Adds alpha times what left the slices, from the operands as they are then."""
         assert stream == Stream.here.ptr

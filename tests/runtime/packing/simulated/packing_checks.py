@@ -46,7 +46,7 @@ def check(
         for batch in range(one.layout.batch):
             wide = stack[batch].astype(result)
             references.append(reference(wide, splitter, scheme, rule))
-            compare(one, one.layout, batch, references[-1], splitter, scheme, measure)
+            compare(one, one.layout, batch, references[-1], splitter, scheme, measure, x.dtype)
     return references[0], references[-1]
 
 

@@ -12,7 +12,7 @@ import pytest
 from numba import cuda
 
 from mixpert_py.runtime.packing import repair_blocks, repair_kernels
-from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.packing.layout import LARGE, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
@@ -32,6 +32,7 @@ def repaired(
     threads: int,
     most: int,
     anew: int | None = None,
+    replaces: bool = True,
 ) -> Array:
     """c (batch, m, n) after the kernel. anew: what the guard's word is, if there is one, and other
     flags with it. flags: (batch, m), (batch, n), batch 1 where shared;
@@ -60,7 +61,9 @@ def repaired(
     buffer = c.reshape(-1)
     with simulation():
         operands = flat(a), flat(b), buffer
-        cuda.jit(function)[grid, threads](*operands, *marks, *others, *lengths, alpha, *rest)
+        cuda.jit(function)[grid, threads](
+            *operands, *marks, *others, *lengths, alpha, *rest, int(replaces)
+        )
     return c
 
 
@@ -184,6 +187,31 @@ def test_many_flagged_lines_of_a_stack(shared: str, monkeypatch: pytest.MonkeyPa
         b, flags, outliers = b[:1], (flags[0], flags[1][:1]), (outliers[0], outliers[1][:1])
         b = np.broadcast_to(b, (2, 40, 20))
     check(a, b, c, flags, outliers, 16, threads=64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.0, -2.5])
+def test_what_overflowed_of_large_lines_is_made_again(alpha: float, dtype: type) -> None:
+    """But not where nothing is large, a line has left, C was finite, or another matrix is in it."""
+    a, b, c, flags, outliers = case(8, 40, 70, 40, seed=4, dtype=dtype)
+    for marks in (*flags, *outliers):
+        marks[:] = 0
+    flags[0][0, 1], flags[1][0, 65] = LARGE, LARGE
+    flags[0][0, 5], outliers[0][0, 0, 5] = OUTLIER, 1
+    c[0, 1, ::3], c[0, ::2, 65], c[0, 1:6, 65], c[0, 0, 0] = np.inf, -np.inf, np.inf, np.inf
+    found = repaired(a[0], b[0], c, flags, outliers, 40, alpha, 32, 3)
+    expected = c.astype(np.float64)
+    expected[0, 5] += alpha * (a[0, 5].astype(np.float64) @ b[0].astype(np.float64))
+    large = (flags[0] == LARGE)[0, :, None] | (flags[1] == LARGE)[0]
+    large[5] = False
+    again = np.isinf(c[0]) & large
+    assert again.sum() == 24 + 6
+    made = alpha * (a[0].astype(np.float64) @ b[0].astype(np.float64))
+    expected[0][again] = made[again]
+    unit = 50 * float(np.finfo(dtype).eps) * abs(alpha)
+    np.testing.assert_allclose(found, expected, rtol=unit, atol=40 * unit)
+    kept = repaired(a[0], b[0], c, flags, outliers, 40, alpha, 32, 3, replaces=False)
+    np.testing.assert_array_equal(kept[0, 1], c[0, 1])
 
 
 def test_nothing_flagged_changes_nothing() -> None:

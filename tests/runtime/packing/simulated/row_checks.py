@@ -54,7 +54,7 @@ def check(
             if isinstance(splitter, Digits):
                 cleared[batch][:, :, np.flatnonzero(gone)] = 0
             left = SimpleNamespace(slices=cleared, scales=one.scales, flags=one.flags)
-            compare(left, place, batch, wanted, splitter, scheme, False)
+            compare(left, place, batch, wanted, splitter, scheme, False, x.dtype)
             references.append(wanted)
     return references[0], references[-1]
 

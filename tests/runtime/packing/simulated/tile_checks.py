@@ -43,7 +43,7 @@ def check(
         stack = x if x.ndim == 3 else x[None]
         for batch in range(one.layout.batch):
             references.append(reference(stack[batch], splitter, scheme, rule))
-            compare(one, one.layout, batch, references[-1], splitter, scheme, False)
+            compare(one, one.layout, batch, references[-1], splitter, scheme, False, x.dtype)
     return references[0], references[-1]
 
 
