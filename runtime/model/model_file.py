@@ -2,7 +2,6 @@
 
 import datetime
 import re
-import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,10 +12,10 @@ import msgspec
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.toml_lines import explained, line_of, shown
+from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, line_of, shown
+from mixpert_py.toml_lines import tables as tables_of
 
 FORMAT = 1
-MAX_BYTES = 1 << 20
 UNEXPLAINED = ("accumulation",)  # may lack something: a probe may find no explanation
 SHIPPED = files("mixpert_py.runtime.model") / "devices"
 
@@ -27,12 +26,10 @@ def loads(text: str, name: str = "device model") -> DeviceModel:
     Raises DeviceError, in one line that names the key and its line, where it is malformed, where a
     measured one lacks a figure, or a published figure its source.
     """
-    if len(text) > MAX_BYTES:
-        raise DeviceError(f"{name}: larger than {MAX_BYTES >> 20} MiB; no device model is")
     try:
-        tables = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise DeviceError(f"{name}: not valid TOML: {error}") from None
+        tables = tables_of(text)
+    except ValueError as error:
+        raise DeviceError(f"{name}: {error}") from None
     if tables.get("format", FORMAT) != FORMAT:
         what = f"{tables['format']}; this version reads {FORMAT}"
         raise _refused(text, name, ["format"], what)
@@ -52,11 +49,13 @@ def load(path: str | Traversable) -> DeviceModel:
     """Read a device model. Raises DeviceError if it cannot be read or is malformed."""
     file = Path(path) if isinstance(path, str) else path
     try:
-        return loads(file.read_text(encoding="utf-8"), str(path))
+        with file.open("rb") as opened:
+            text = decoded(opened.read(MAX_BYTES + 1))
     except OSError as error:
         raise DeviceError(f"{path}: cannot read the device model: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise DeviceError(f"{path}: a device model is UTF-8 text; this file is not") from None
+    except ValueError as error:
+        raise DeviceError(f"{path}: {error}") from None
+    return loads(text, str(path))
 
 
 def dumps(model: DeviceModel) -> str:

@@ -98,7 +98,13 @@ def test_files(tmp_path: Path) -> None:
     path.write_text(T4)
     assert load(path) == loads(T4)
     path.write_bytes(b"\xff")
-    with pytest.raises(DeviceError, match=r"m\.toml: a device model is UTF-8 text"):
+    with pytest.raises(DeviceError, match=r"m\.toml: not UTF-8 text"):
+        load(path)
+    path.write_text("format = " + 5000 * "9")
+    with pytest.raises(DeviceError, match="not valid TOML"):
+        load(path)
+    path.write_text(".".join(100_000 * "a") + " = 1")
+    with pytest.raises(DeviceError, match="nested too deeply"):
         load(path)
     with pytest.raises(DeviceError, match=r"none\.toml: cannot read the device model: No such"):
         load(tmp_path / "none.toml")
