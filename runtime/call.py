@@ -15,6 +15,9 @@ from mixpert_py.runtime.tracing.trace import Reason, Shape
 Array = npt.NDArray[Any]
 Native = Callable[..., Any]
 
+MATMUL: Native = np.matmul  # as they are here, whatever a program puts in their place later
+DOT: Native = np.dot
+
 # By the dtype's kind; the rest is Reason.DTYPE.
 DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.call import (
+    MATMUL,
     PRECISION,
     Call,
     Made,
@@ -36,8 +37,6 @@ from mixpert_py.runtime.tracing.trace import Reason, Shape, Trace
 MOVES = 1 << 20
 
 GUARANTEES = (None, "componentwise")
-
-NUMPYS: Native = np.matmul  # as it is here, whatever a program puts in its place later
 
 
 def matmul(
@@ -160,7 +159,7 @@ def _natively(
 
 def _function(native: Native) -> Native:
     """What takes more than two operands: `@` does not."""
-    return NUMPYS if native is operator.matmul else native
+    return MATMUL if native is operator.matmul else native
 
 
 def _has_operator(a: Any, b: Any) -> bool:

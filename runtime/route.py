@@ -12,6 +12,7 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import (
     DTYPES,
+    MATMUL,
     PRECISION,
     Call,
     Made,
@@ -183,7 +184,7 @@ def _takes(out: Any, call: Call) -> bool:
     """
     if type(out) is not np.ndarray or out.ndim == 0:
         return False
-    writes = out.flags.behaved if call.native is np.matmul else out.flags.carray
+    writes = out.flags.behaved if call.native is MATMUL else out.flags.carray
     a, b = call.a, call.b
     return writes and out.shape == result_shape(a, b) and out.dtype == np.result_type(a, b)
 

@@ -16,16 +16,16 @@ from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, st
 from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.packed import Array, Measured
+from mixpert_py.runtime.packing.layout import LARGE, OUTLIER
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
-
-OUTLIER = 2  # of a packed operand's flags
 
 
 def certificate(product: Product, a: Any, b: Any) -> Certificate:
     """The bound for C = A·B, a: (…, m, k), b: (…, k, n) CuPy arrays. Waits for the device.
 
-    What left the slices was multiplied by a plain chain of k additions: within k times the unit of
-    C's precision, times the 2-norms of what was multiplied.
+    What left the slices, and what had overflowed of large rows and columns, was multiplied by a
+    plain chain of k additions: within k times the unit of C's precision, times the 2-norms of what
+    was multiplied.
     """
     k = a.shape[-1]
     stack, (m, n) = product.value.shape[:-2], product.value.shape[-2:]
@@ -46,6 +46,8 @@ def certificate(product: Product, a: Any, b: Any) -> Certificate:
             for rows, columns, x, y in (
                 (one.rows, np.arange(n), one.outliers, other.norm),
                 (np.arange(m), other.rows, one.norm, other.outliers),
+                (one.large, np.arange(n), one.norm[one.large], other.norm),
+                (np.arange(m), other.large, one.norm, other.norm[other.large]),
             ):
                 if len(rows) and len(columns):
                     chain = nothing_lost(len(x), len(y))
@@ -58,13 +60,15 @@ def certificate(product: Product, a: Any, b: Any) -> Certificate:
 class _Matrix:
     """What is known of one matrix of an operand: norms of its rows (or columns).
 
-    rows: those with outliers; outliers: their norms, whole; norm: of every row, outliers included.
-    slices: norms of all that tensor cores cut by, see `truncation`.
+    rows: those with outliers; outliers: their norms, whole; norm: of every row, outliers included;
+    large: rows that are. slices: norms of all that tensor cores cut by, see `truncation`.
     """
 
-    def __init__(self, measured: Measured, least: Array, rows: Array, outliers: Array) -> None:
+    def __init__(
+        self, measured: Measured, least: Array, rows: Array, outliers: Array, large: Array
+    ) -> None:
         self.measured, self.slices = measured, measured.slices + least
-        self.rows, self.outliers = rows, outliers
+        self.rows, self.outliers, self.large = rows, outliers, large
         self.norm = measured.norm.copy()
         self.norm[rows] += outliers
 
@@ -76,20 +80,21 @@ class _Side:
         self.norms = packed.view("norms").get()
         self.splitter, self.k = packed.splitter, x.shape[axis]
         self.scales = packed.view("scales").get()
-        self.flags = packed.view("flags").get() & OUTLIER
+        self.flags = packed.view("flags").get()
         self.x = x if x.ndim == 3 else x[np.newaxis]
         self.axis = axis
 
     def of(self, index: int) -> _Matrix:
-        norms, rows = self.norms[index], np.flatnonzero(self.flags[index])
+        norms, flags = self.norms[index], self.flags[index]
+        rows, large = np.flatnonzero(flags & OUTLIER), np.flatnonzero(flags == LARGE)
         measured = Measured(norms[0], norms[2:], norms[1])
         least = self._least(index)
         if not len(rows):
-            return _Matrix(measured, least, rows, np.zeros(0))
+            return _Matrix(measured, least, rows, np.zeros(0), large)
         x = self.x[index].take(rows, axis=-1 - (self.axis == -1)).get().astype(np.float64)
         largest = np.abs(x).max(axis=self.axis, keepdims=True)
         whole = np.linalg.norm(x / largest, axis=self.axis) * largest.squeeze(self.axis)
-        return _Matrix(measured, least, rows, whole)
+        return _Matrix(measured, least, rows, whole, large)
 
     def _least(self, index: int) -> Array:
         scales = self.scales[index, 0]

@@ -233,7 +233,7 @@ def _moved(
     if not in_place or line.rows == 0:
         return _refused(xp, Reason.MEMORY if found is None else found)
     # What is added cannot be taken back, nor added again.
-    write(value[line.rows :], np.matmul(a[line.rows :], b))
+    write(value[line.rows :], a[line.rows :] @ b)
     return 0.0
 
 

@@ -9,6 +9,8 @@ from mixpert_py.runtime.scheme import Run, Scheme
 # enough for its threads to meet cheaply.
 TILE_ELEMENTS = 1 << 20
 
+_matmul = np.matmul  # see `call.MATMUL`
+
 
 def execute(
     scheme: Scheme, k: int, left: Packed, right: Packed, dtype: np.dtype[np.floating]
@@ -36,7 +38,7 @@ def slice_product(left: Array, right: Array, out: Array) -> None:
 
     Exact for the digits of one chunk; else one FP32 chain, in BLAS's order, of exact products.
     """
-    np.matmul(left, right.T, out=out)
+    _matmul(left, right.T, out=out)
 
 
 def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right: Packed) -> None:

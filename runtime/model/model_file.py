@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mixpert_py.errors import DeviceError
+from mixpert_py.errors import DeviceError, one_line
 from mixpert_py.runtime.model.device_model import DeviceModel
 from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, line_of, shown
 from mixpert_py.toml_lines import tables as tables_of
@@ -31,7 +31,7 @@ def loads(text: str, name: str = "device model") -> DeviceModel:
     except ValueError as error:
         raise DeviceError(f"{name}: {error}") from None
     if tables.get("format", FORMAT) != FORMAT:
-        what = f"{tables['format']}; this version reads {FORMAT}"
+        what = f"{one_line(tables['format'])}; this version reads {FORMAT}"
         raise _refused(text, name, ["format"], what)
     try:
         model = msgspec.convert(tables, DeviceModel)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape
+from mixpert_py.runtime.call import DOT, Call, Native, Wish, dot_shape
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.rearranged import dtype_reason, not_rearranged
@@ -54,7 +54,7 @@ def multi_dot(
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = wish._replace(goes_on=bool(products))
         place = None if products else out  # of the last product, which is two-dimensional
-        products[i, j] = planned(Call(np.dot, left, right, (), place, dot_shape), step)[0]
+        products[i, j] = planned(Call(DOT, left, right, (), place, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result

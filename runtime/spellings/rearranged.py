@@ -34,7 +34,7 @@ def rearranged(run: Callable[[], Any], a: Any, b: Any) -> Call:
 
     def native(x: Any, y: Any) -> Any:
         # The schemes that are casts hand over other arrays, which the program never saw.
-        return run() if x is a and y is b else np.matmul(x, y)
+        return run() if x is a and y is b else x @ y
 
     return Call(native, a, b, (), None, matmul_shape)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask
+from mixpert_py.runtime.call import DOT, Call, Native, Wish, dot_shape, is_dask
 from mixpert_py.runtime.dispatch import MOVES, planned
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.rearranged import (
@@ -64,7 +64,7 @@ def tensordot(
     matrices = a.transpose(*rows, *left).reshape(m, k), b.transpose(*right, *columns).reshape(k, n)
     if native is NUMPYS and type(a) is ndarray:
         # This is all that NumPy does: asking it would copy the operands once more.
-        call = Call(np.dot, *matrices, (), None, dot_shape)
+        call = Call(DOT, *matrices, (), None, dot_shape)
     else:
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
     shape = (*(a.shape[axis] for axis in rows), *(b.shape[axis] for axis in columns))

@@ -101,7 +101,7 @@ def int8_loss(a: Array, b: Array) -> float:
         left, right = _squares_left(rows), _squares_left(columns)
         lost = sum(float(np.sum(left[p] * right[3 - p])) for p in range(4))
         terms = float(np.sum(left[0] * right[0]))
-        sizes = np.linalg.norm(np.matmul(np.abs(rows), np.abs(columns).swapaxes(-1, -2)))
+        sizes = np.linalg.norm(np.abs(rows) @ np.abs(columns).swapaxes(-1, -2))
     allowed = UNIT * max(ROUNDINGS * math.sqrt(terms), SUMS * float(sizes))
     return max(0.0, math.log2(math.sqrt(lost) / allowed)) if lost and allowed else 0.0
 
@@ -139,7 +139,7 @@ def cancellation(a: Array, b: Array) -> float:
     with np.errstate(all="ignore"):
         # Powers of two, so that squares stay in range and nothing is rounded.
         a, b = _scaled(a), _scaled(b)
-        sizes, product = np.matmul(np.abs(a), np.abs(b)), np.matmul(a, b)
+        sizes, product = np.abs(a) @ np.abs(b), a @ b
         finite = np.isfinite(sizes)
         whole, left = (float(np.linalg.norm(x[finite])) for x in (sizes, product))
     if whole == 0:
@@ -186,7 +186,7 @@ def local_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]
     a, b = sampled(a, b)
     errors = {}
     with np.errstate(all="ignore"):
-        exact = np.matmul(widened(a), widened(b))
+        exact = widened(a) @ widened(b)
         for scheme in schemes:
             result = emulate(a, b, scheme)
             errors[scheme] = float("nan") if result is None else relative(exact, result)

@@ -327,3 +327,19 @@ def test_a_call_that_passes_costs_two_calls(native: Any, frames: int) -> None:
     finally:
         sys.setprofile(None)
     assert len(seen) == frames  # `matmul` and `passes`
+
+
+def test_a_program_may_put_ours_in_numpys_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mixpert_py
+
+    a = np.random.default_rng(0).standard_normal((20, 20)).astype(np.float32)
+    expected = mixpert_py.matmul(a, a, scheme="int8x6", backend="reference")
+    for name in ("matmul", "dot", "tensordot", "einsum", "inner"):
+        monkeypatch.setattr(np, name, getattr(mixpert_py, name))
+    monkeypatch.setattr(np.linalg, "multi_dot", mixpert_py.multi_dot)
+    with mixpert_py.precision("int8x6", backend="reference"):
+        for found in (
+            *(np.matmul(a, a), np.dot(a, a), np.tensordot(a, a, 1), np.einsum("ij,jk", a, a)),
+            *(np.inner(a, a.T), np.linalg.multi_dot([a, a])),
+        ):
+            np.testing.assert_array_equal(found, expected)
