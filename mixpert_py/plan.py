@@ -17,6 +17,10 @@ SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+#[0-9]+\Z"
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+# A plan is written again around its comments, which takes long for long lists.
+Shapes = Annotated[
+    list[Annotated[list[Count], msgspec.Meta(max_length=8)]], msgspec.Meta(max_length=1000)
+]
 SiteId = Annotated[str, msgspec.Meta(pattern=SITE_ID)]
 
 
@@ -56,7 +60,7 @@ class Site(Record, frozen=True):
     expression: str = ""
     block: Annotated[int, msgspec.Meta(ge=1)] | None = None
     locked: bool = False
-    shapes: list[list[Count]] = []
+    shapes: Shapes = []
     calls: Count = 0
     error: NonNegative = 0.0
     native_ms: NonNegative | None = None

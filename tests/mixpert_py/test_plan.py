@@ -60,6 +60,8 @@ MALFORMED = [
     ("unknown key in provenance", '[provenance]\nfile = "x"\n', 2, "file"),
     ("wrong type", WHOLE.replace('"native"', "3"), 19, "scheme"),
     ("wrong type of a list", WHOLE + "shapes = 7\n", 20, "shapes"),
+    ("too many shapes", WHOLE + f"shapes = [{'[1, 2, 3], ' * 1001}]\n", 20, "shapes"),
+    ("too long a shape", WHOLE + f"shapes = [[{'1, ' * 9}]]\n", 20, "shapes"),
     ("not a number", WHOLE.replace("1e-5", '"small"'), 10, "budget"),
     ("negative budget", WHOLE.replace("1e-5", "-1.0"), 10, "budget"),
     ("zero block", WHOLE.replace("128", "0"), 15, "block"),

@@ -129,7 +129,7 @@ class Checked:
             for x, order in zip((left, right), zip(*terms, strict=True), strict=True)
         )
         limit = rows * weights @ columns.T
-        floor = (self.k + 2) * self._smallest
+        floor = (self.k + 2 + len(terms) * self.k) * self._smallest  # theirs, and those of `made`
         excess = abs(wide(value) - made) - limit - floor
         # What overflows so is multiplied natively.
         whole = (left.whole & self._sizable(self.a))[:, None] & right.whole
