@@ -49,6 +49,7 @@ class Checked:
             self.exact, self.absolute = self.a @ self.b, abs(self.a) @ abs(self.b)
         # What the product in float64 may itself be off.
         self.own = self.times * self.k * UNIT64 * self.absolute
+        self.own[xp.isnan(self.own)] = np.inf  # 0 times a modulus that overflows
         # Elsewhere a sum on the way may overflow, as it may in the native product.
         self.most = float(np.finfo(dtype).max) * (1 - (self.k + 1) * self.unit) / self.times
         self.held = self.absolute <= self.most
