@@ -89,7 +89,7 @@ def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
         return [*keys, unknown[1]], "unknown key"
     if missing := re.search(r"missing required field `(.+)`", what):
         return [*keys, missing[1]], "missing"
-    return keys, what
+    return keys, one_line(what)  # it may quote a value
 
 
 def shown(keys: list[str]) -> str:

@@ -436,7 +436,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
             may_overflow = np.int32(highest(scratch, partials, seen, slot, lane, across, r))
         if lane == 0 and present:
             flag = dead | (OUTLIER if spread else 0)
-            flags[batch * rows + row] = flag | (may_overflow if dead == 0 else 0)
+            flags[batch * rows + row] = may_overflow if flag == 0 else flag
         if MEASURE:
             for i in range(KINDS):
                 sums[i] = total(scratch, partials, sums[i], slot, lane, across, r)

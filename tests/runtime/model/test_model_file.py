@@ -103,6 +103,10 @@ def test_files(tmp_path: Path) -> None:
     path.write_text("format = " + 5000 * "9")
     with pytest.raises(DeviceError, match="not valid TOML"):
         load(path)
+    path.write_text(T4.replace('origin = "', 'origin = "' + 5000 * "x", 1))
+    with pytest.raises(DeviceError, match="Invalid enum value") as caught:
+        load(path)
+    assert len(str(caught.value)) < 500
     path.write_text(".".join(100_000 * "a") + " = 1")
     with pytest.raises(DeviceError, match="nested too deeply"):
         load(path)
