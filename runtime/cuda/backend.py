@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
@@ -35,6 +36,8 @@ Made = tuple[Packed | None, Packed | None, bool, Guard | None]
 # (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
 # GEMM has added to c cannot be taken back when the kernel after it does not compile.
 _repaired: set[tuple[int, str]] = set()
+# Devices on which a kernel of a wider scheme did not compile: what leaves is repaired there.
+_unguarded: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ def multiply(
     but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's
     OutOfMemoryError where even that does not help, DeviceError where a kernel does not compile.
 
-    Large products are prepared for a wider scheme as well, where this one has one: see `guard`.
+    Large products are prepared for a wider scheme as well, where this one has one whose kernels
+    compile: see `guard`.
 
     addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
     in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
@@ -145,7 +149,8 @@ def multiply(
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
     addend = addend or ALONE
-    wider = None if measure else wider_of(scheme, a, b)
+    guarded = not measure and result.data.device_id not in _unguarded
+    wider = wider_of(scheme, a, b) if guarded else None
     step = _Step(kernels, scheme, wider, rule, measure, stream, used, addend, limit)
     made: Made = None, None, False, None
     if result.size and k == 0:
@@ -155,7 +160,13 @@ def multiply(
         if stacked:
             batch = batches(stack_sizes(a), stack_sizes(b), stack)
             a, b, c = matrices(a), matrices(b), c.reshape(-1, m, n)
-        made = step.make(a, b, c, batch, left, right)
+        try:
+            made = step.make(a, b, c, batch, left, right)
+        except DeviceError:  # before anything was written to c
+            if wider is None:
+                raise
+            made = step._replace(wider=None).make(a, b, c, batch, left, right)
+            _unguarded.add(c.data.device_id)
     if result is not out and out is not None:
         out[...] = result
         if used is not None:

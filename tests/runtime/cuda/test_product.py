@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import guard
+from mixpert_py.runtime.cuda import backend, guard
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
@@ -371,6 +372,32 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     widened = rows == 40 and k >= 128
     assert schemes == ["bf16x6" if widened else "fp16x3"]
     assert found.outliers() == (0 if widened or not traced else rows / 80)
+
+
+@pytest.mark.parametrize("step", ["pack", "gemm"])
+def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(backend, "_unguarded", set())
+    tried = []
+
+    def refused(*given: Any, **named: Any) -> Any:
+        scheme = given[2]
+        if scheme == FP16X3.wider:
+            tried.append(scheme)
+            raise DeviceError("kernel 'gemm' does not compile")
+        return getattr(gpu, step)(*given, **named)
+
+    kernels = replace(backend.cuda_kernels(), **{step: refused})
+    monkeypatch.setattr(backend, "cuda_kernels", lambda: kernels)
+    a, b = wide(40, 128, rows=40), normal(128, 40, seed=1)
+    for _ in range(2):
+        found = made(a, b, "faithful").value.get()
+        size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+        error = np.abs(found - a.x.astype(float) @ b.x.astype(float))
+        assert (error <= 140 * 2.0**-24 * size).all()
+    assert len(tried) == 1
 
 
 def seen(schemes: list[str]) -> Any:
