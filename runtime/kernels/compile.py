@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import own_files
 from mixpert_py.runtime.code_cache import CodeCache
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
 from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, ordered
@@ -204,7 +205,7 @@ def kept(place: bytes, make: Callable[[], bytes]) -> bytes:
 
     A home that cannot be written costs a compilation per process, nothing else.
     """
-    cache, state = CodeCache(Path.home() / ".cache" / "mixpert" / "kernels"), _sources()
+    cache, state = CodeCache(own_files.folder("kernels")), _sources()
     found = cache.load(place, state)
     if found is None:
         found = make()

@@ -3,7 +3,6 @@
 A file of the user's that others could have written is none.
 """
 
-import os
 import re
 from functools import cache
 from importlib.resources.abc import Traversable
@@ -53,7 +52,7 @@ def names() -> list[str]:
 
 def path_of(device: str) -> Path:
     """Where the user's own model of a device stands, or would."""
-    return _user_folder() / f"{slug(device)}.toml"
+    return own_files.folder("models") / f"{slug(device)}.toml"
 
 
 def keep(model: DeviceModel) -> Path:
@@ -80,13 +79,7 @@ def _having(wanted: str, known: list[str]) -> list[str]:
 def _files() -> dict[str, Traversable]:
     """Files by slug; the user's own take the place of those that are shipped."""
     found: dict[str, Traversable] = {}
-    for file in (*SHIPPED.iterdir(), *own_files.files(_user_folder())):
+    for file in (*SHIPPED.iterdir(), *own_files.files(own_files.folder("models"))):
         if file.name.endswith(".toml"):
             found[file.name.removesuffix(".toml")] = file
     return found
-
-
-def _user_folder() -> Path:
-    home = os.path.expanduser("~")
-    # A user without a home, as in some containers, has no models: nothing is below a device.
-    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert", "models")

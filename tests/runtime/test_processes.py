@@ -1,6 +1,7 @@
 """What other processes see: nothing heavy is imported, forks and spawned children multiply."""
 
 import multiprocessing
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def test_children_multiply_as_their_parent(start: Any) -> None:
 
 
 def cold_start(folder: str, number: int, barrier: Any, results: Any) -> None:
-    Path.home = lambda: Path(folder)  # type: ignore[method-assign]
+    os.environ["HOME"] = folder
     made = bytes([number]) * 200_000
     barrier.wait()
     results.put(kernels.kept(b"place", lambda: made))
@@ -89,7 +90,12 @@ def test_a_home_that_cannot_be_written_costs_a_compilation(
 ) -> None:
     home = tmp_path / "a file"
     home.touch()
-    monkeypatch.setattr(Path, "home", lambda: home)
+    monkeypatch.setenv("HOME", str(home))
     made: Callable[[], bytes] = lambda: b"code"  # noqa: E731
     assert kernels.kept(b"place", made) == b"code"
     assert list(tmp_path.iterdir()) == [home]
+
+
+def test_a_user_without_a_home_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert kernels.kept(b"place", lambda: b"code") == b"code"

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import own_files
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.cuda.break_even import (
     SHIPPED,
@@ -17,7 +18,6 @@ from mixpert_py.runtime.cuda.break_even import (
     small_pays,
     tiny_pays,
 )
-from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
 from tests.runtime.cuda.fake import pays_from
 from tests.runtime.emulations import EMULATIONS
@@ -27,7 +27,7 @@ H200 = "NVIDIA H200"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(known_devices, "_user_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(own_files, "folder", lambda name: tmp_path / "cache")
     forget()
     yield tmp_path
     forget()
