@@ -20,6 +20,8 @@ MAX_TOKENS = 1_000_000
 # LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
 # thousand levels; code that a person wrote stays below 100.
 MAX_DEPTH = 250
+# What LibCST nests though `ast` does not: from some thousand on it ends the process.
+MAX_PARTS = 1000
 
 BOM = b"\xef\xbb\xbf"
 NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -149,14 +151,31 @@ def parse(text: str, module: str) -> ast.Module:
 
 
 def require_shallow(tree: ast.Module, module: str) -> None:
-    """Raise SourceError if the tree is deeper than MAX_DEPTH. Does not recurse."""
+    """Raise SourceError if the tree is deeper than MAX_DEPTH, or has a node of more than MAX_PARTS
+    which LibCST nests. Does not recurse.
+    """
     level: list[ast.AST] = [tree]
     depth = 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
             raise SourceError(f"{module}: nested more than {MAX_DEPTH} levels; the file is skipped")
+        if any(_parts(node) > MAX_PARTS for node in level):
+            raise SourceError(f"{module}: more than {MAX_PARTS} in a row; the file is skipped")
         level = [child for node in level for child in children(node)]
+
+
+def _parts(node: ast.AST) -> int:
+    """How many `ast` has side by side and LibCST one in the other: parts of the name of a module
+    that is imported, operands of `and` and `or`, loops of a comprehension; 0 of any other node.
+    """
+    if isinstance(node, ast.BoolOp):
+        return len(node.values)
+    if isinstance(node, ast.alias):
+        return node.name.count(".") + 1
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").count(".") + 1
+    return len(getattr(node, "generators", ()))
 
 
 @contextmanager

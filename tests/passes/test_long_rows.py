@@ -1,0 +1,39 @@
+"""What `ast` has side by side and LibCST nests: too much of it would end the process."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes.source import MAX_PARTS, parse, require_shallow
+
+ROWS = {
+    "import": lambda n: "import " + ".".join(["a"] * n) + "\n",
+    "from": lambda n: "from " + ".".join(["a"] * n) + " import b\n",
+    "and": lambda n: "y = " + " and ".join(["a"] * n) + "\n",
+    "or": lambda n: "y = " + " or ".join(["a"] * n) + "\n",
+    "for": lambda n: "y = [a " + "for a in b " * n + "]\n",
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_long_rows_are_refused(kind: str) -> None:
+    require_shallow(parse(ROWS[kind](MAX_PARTS), "m"), "m")
+    with pytest.raises(
+        SourceError, match=f"m: more than {MAX_PARTS} in a row; the file is skipped"
+    ):
+        require_shallow(parse(ROWS[kind](MAX_PARTS + 1), "m"), "m")
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_the_command_does_not_crash(kind: str, tmp_path: Path) -> None:
+    """At 9000 LibCST ended it by a signal."""
+    for n in (MAX_PARTS, 9000):
+        path = tmp_path / "s.py"
+        path.write_text(ROWS[kind](n) + "z = x @ x\n")
+        command = [sys.executable, "-m", "mixpert_py", "rewrite", "--diff", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 2)
+        assert len(done.stderr.splitlines()) <= 1
