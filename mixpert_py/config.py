@@ -13,6 +13,7 @@ from mixpert_py import files
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
+from mixpert_py.runtime import own_files
 
 SUFFIX = ".mixpert.toml"
 _FROM_PARENT = "MIXPERT_SPAWNED"
@@ -122,14 +123,9 @@ def blas_threads(workers: int = 1) -> int:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept for this user; it need not be there.
-
-    Of a user without a home it is a place where nothing can be.
-    """
-    base, home = os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~")
-    if os.path.isabs(base):
-        return Path(base, "mixpert")
-    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert")
+    """Where what can be made again is kept for this user; it need not be there."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(base, "mixpert") if os.path.isabs(base) else own_files.folder()
 
 
 def child_environment(threads: int | None = None, gpu: str | None = None) -> dict[str, str]:

@@ -22,6 +22,8 @@ MAX_TOKENS = 1_000_000
 MAX_DEPTH = 250
 # What LibCST nests though `ast` does not: from some thousand on it ends the process.
 MAX_PARTS = 1000
+COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
+ROWS = frozenset((ast.BoolOp, ast.alias, ast.ImportFrom, *COMPREHENSIONS))
 
 BOM = b"\xef\xbb\xbf"
 NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -160,14 +162,14 @@ def require_shallow(tree: ast.Module, module: str) -> None:
         depth += 1
         if depth > MAX_DEPTH:
             raise SourceError(f"{module}: nested more than {MAX_DEPTH} levels; the file is skipped")
-        if any(_parts(node) > MAX_PARTS for node in level):
+        if any(_parts(node) > MAX_PARTS for node in level if type(node) in ROWS):
             raise SourceError(f"{module}: more than {MAX_PARTS} in a row; the file is skipped")
         level = [child for node in level for child in children(node)]
 
 
 def _parts(node: ast.AST) -> int:
     """How many `ast` has side by side and LibCST one in the other: parts of the name of a module
-    that is imported, operands of `and` and `or`, loops of a comprehension; 0 of any other node.
+    that is imported, operands of `and` and `or`, loops of a comprehension. node: one of ROWS.
     """
     if isinstance(node, ast.BoolOp):
         return len(node.values)

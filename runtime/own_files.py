@@ -16,13 +16,14 @@ WRITABLE_BY_OTHERS = 0o022
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def folder(name: str) -> Path:
-    """Where this user's files of a kind are kept; it need not be there.
+def folder(*names: str) -> Path:
+    """Where this user's files are kept, those of a kind in a folder of its name; it need not be
+    there.
 
     Of a user without a home, as in some containers, it is below a device, where nothing can be.
     """
     home = os.path.expanduser("~")
-    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert", name)
+    return Path(home if os.path.isabs(home) else os.devnull, ".cache", "mixpert", *names)
 
 
 def read(path: Path) -> bytes | None:

@@ -70,12 +70,13 @@ def errors(exact: Exact, value: Array) -> Errors:
     return Errors(_over(_number(norm(error)), norm(exact.product)), most)
 
 
-def allowed(k: int, absolute: Array) -> Array:
-    """What |C − Ĉ| may be on every input: (12 + k) · u · |A||B| + k · 2^-149, element by element.
+def allowed(k: int, absolute: Array, smallest: float = SMALLEST) -> Array:
+    """What |C − Ĉ| may be on every input: (12 + k) · u · |A||B| + k · smallest, element by element.
 
-    k: terms of a sum; absolute: |A||B| in float64, none of it beyond float32's range.
+    k: terms of a sum; absolute: |A||B| in float64, none of it beyond the range of C's type, of
+    whose numbers `smallest` is the smallest.
     """
-    return (LARGEST + k) * UNIT * absolute + k * SMALLEST
+    return (LARGEST + k) * UNIT * absolute + k * smallest
 
 
 def _over(own: float, allowed: float) -> float:

@@ -317,8 +317,13 @@ class _Step(NamedTuple):
             work = kernels.gemm(rows, columns, scheme, out, **how)
             if used is not None and work is not None:
                 used.append(work)
-            alone = {"replaces": c_in is None, "stream": stream}
-            kernels.repair(rows, columns, scheme, out, alpha=alpha, guard=guarded, **alone)
+            kernels.repair(
+                *(rows, columns, scheme, out),
+                alpha=alpha,
+                stream=stream,
+                guard=guarded,
+                replaces=c_in is None,
+            )
             work = None  # before the next launch takes as much again
         _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
         return left, right, addend.c is not None, guard

@@ -2,14 +2,13 @@
 
 import numpy as np
 
+from mixpert_py.runtime.call import MATMUL
 from mixpert_py.runtime.emulation.packed import Array, Packed, times_power_of_two
 from mixpert_py.runtime.scheme import Run, Scheme
 
 # Of C, accumulated at a time: sums and scratch stay in a shared cache, and calls of BLAS are few
 # enough for its threads to meet cheaply.
 TILE_ELEMENTS = 1 << 20
-
-_matmul = np.matmul  # see `call.MATMUL`
 
 
 def execute(
@@ -38,7 +37,7 @@ def slice_product(left: Array, right: Array, out: Array) -> None:
 
     Exact for the digits of one chunk; else one FP32 chain, in BLAS's order, of exact products.
     """
-    _matmul(left, right.T, out=out)
+    MATMUL(left, right.T, out=out)
 
 
 def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right: Packed) -> None:

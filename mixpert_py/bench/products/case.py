@@ -190,7 +190,7 @@ def operands(case: Case, xp: ModuleType) -> tuple[Array, Array]:
 
 
 def _scaled(case: Case, numbers: Numbers) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """What a special product makes of the operands of its family."""
+    """Return the function that scales the operands of a family as the product's `special` says."""
     special, rng = case.special, random.Random(f"scales {case.seed}")
     if special == "mixed units":
         rows, inside, columns = (

@@ -101,8 +101,9 @@ class Checked:
         return self._within("certificate", value, limit)
 
     def contracted(self, value: Array) -> Failures:
-        """What `faithful` states of real products: (12 + k) · u · |A||B|, and what underflows."""
-        return self._within("contract", value, allowed(self.k, self.absolute))
+        """Hold a real product by `faithful` to (12 + k) · u · |A||B| + k · the smallest number."""
+        limit = allowed(self.k, self.absolute, self._smallest)
+        return self._within("contract", value, limit)
 
     def chained(self, value: Array) -> Failures:
         """The bound of any native product: (k + 1) · u · |A||B|, u the result's rounding."""
@@ -165,9 +166,9 @@ class Checked:
         return float(np.finfo(self.dtype).smallest_subnormal)
 
     def _sizable(self, x: Array) -> Array:
-        """Rows of which no slice underflows or overflows here; rows of zeros are not among them."""
+        """Rows of which no slice underflows or overflows here."""
         norms = self._norms(x)
-        kept: Array = (norms >= SMALL) & (norms <= LARGE)
+        kept: Array = (norms == 0) | (norms >= SMALL) & (norms <= LARGE)
         return kept
 
     def _norms(self, x: Array) -> Array:

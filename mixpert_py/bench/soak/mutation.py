@@ -79,7 +79,7 @@ def _wrapped(rng: Random, holder: Any, key: Any, wild: tuple[Any, ...]) -> None:
 
 
 def _repeated(rng: Random, holder: Any, key: Any, wild: tuple[Any, ...]) -> None:
-    """What is there, as often as a file may hold it; a text in it may differ each time."""
+    """Put more copies of an entry beside it, up to what a file may hold; ids get numbers."""
     value, count = holder[key], rng.choice(MANY)
     count = min(count, MOST_BYTES // len(repr((key, value))) + 1)
     if isinstance(holder, dict):

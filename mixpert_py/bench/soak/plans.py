@@ -29,7 +29,10 @@ LONGEST = 1000  # characters of an error
 
 
 class Done(msgspec.Struct):
-    """What has been read of one kind. slowest: seconds. largest: bytes."""
+    """How many files of one kind were read, how many of them were refused, and what was wrong.
+
+    slowest: the seconds of computing that one took. largest: the bytes of memory that one took.
+    """
 
     files: int = 0
     refused: int = 0
@@ -39,7 +42,7 @@ class Done(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """What has been read so far, by kind."""
+    """A sweep that can be resumed: the seed of its files, and what was read of each kind."""
 
     seed: int
     kinds: dict[str, Done] = {}
