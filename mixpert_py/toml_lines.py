@@ -15,6 +15,7 @@ from mixpert_py.errors import one_line, short
 
 MAX_BYTES = 1 << 20
 MOST_PARTS = 16  # of a dotted key
+MOST_LINES = 50_000  # tomlkit takes 10 µs for each, blank ones too
 # Strings, those of several lines first. One that is not closed reaches to the end of its line, or
 # of the text: so no text is looked at twice.
 STRING = r"""
@@ -47,10 +48,12 @@ def tables(text: str) -> dict[str, Any]:
     """What a TOML text says.
 
     Raises ValueError, in words that follow the file's name, where it is none, is larger than
-    MAX_BYTES, is nested too deeply, or has an integer that does not fit 64 bits.
+    MAX_BYTES or MOST_LINES, is nested too deeply, or has an integer that does not fit 64 bits.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
+    if text.count("\n") > MOST_LINES:
+        raise ValueError(f"more than {MOST_LINES:,} lines")
     if "." * MOST_PARTS in "".join(SIGN.findall(text)):
         raise ValueError("nested too deeply")
     try:

@@ -216,6 +216,12 @@ def test_what_is_larger_is_refused_before_it_is_read(tmp_path: Path) -> None:
         plan_file.load(path)
 
 
+def test_a_plan_of_blank_lines_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text("schema = 1\n" + "\n" * 350_000)
+    with pytest.raises(PlanError, match=r"p\.toml: more than 50,000 lines$"):
+        load(tmp_path / "p.toml")
+
+
 @pytest.mark.parametrize("size", [1 << 19, 20 << 20])
 def test_deep_nesting_is_refused_quickly(tmp_path: Path, size: int) -> None:
     path = tmp_path / "deep.toml"
