@@ -219,7 +219,7 @@ def test_what_is_larger_is_refused_before_it_is_read(tmp_path: Path) -> None:
 def test_a_plan_of_blank_lines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text("schema = 1\n" + "\n" * 350_000)
     with pytest.raises(PlanError, match=r"p\.toml: more than 50,000 lines$"):
-        load(tmp_path / "p.toml")
+        plan_file.load(tmp_path / "p.toml")
 
 
 @pytest.mark.parametrize("size", [1 << 19, 20 << 20])
