@@ -1,16 +1,24 @@
-"""A product as the program wrote it, what was wished for it, and what was made of it."""
+"""One product: the call as the program wrote it, the request to a backend, and the product.
+
+`Call` and `Settings` are what a function such as `matmul` is given. `select.resolve_scheme` makes a
+`Request` of them, which one of the backends answers with a `Product`, or with the `Reason` why it
+cannot.
+"""
 
 import math
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from mixpert_py.runtime.certificates.certificate import Certificate
 from mixpert_py.runtime.tracing.trace import Reason, Shape
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.device_model import Accumulations
 
 Array = npt.NDArray[Any]
 Native = Callable[..., Any]
@@ -31,7 +39,7 @@ PRECISION = {
 
 
 class Addend(NamedTuple):
-    """What a product becomes a term of: alpha · A·B + beta · c.
+    """The sum that a product becomes a term of: alpha · A·B + beta · c.
 
     alpha, beta: finite, of the result's precision; beta is not 0. c: an array where the operands
     are, of the result's type, of its shape or broadcast to it. in_place: the sum is written to c.
@@ -49,8 +57,8 @@ ALONE = Addend(1.0, 0.0, None)
 class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
     """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
 
-    left, right: an operand packed before. takes_tensors: native is PyTorch's own. addend: what
-    whoever makes the product may add at once; `run` does not.
+    left, right: an operand that was packed before. takes_tensors: `native` is a function of
+    PyTorch's. addend: the sum that a backend may make at once; `run` does not make it.
     """
 
     native: Native
@@ -94,10 +102,11 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
         return self.shape_of(self.a, self.b)
 
 
-class Wish(NamedTuple):
-    """What one call asks for; None: what is in force, or nothing.
+class Settings(NamedTuple):
+    """The keyword arguments of one call; None: what is in force decides.
 
-    goes_on: it is one of several products of its site, and not the last.
+    certificate: whether one is wanted. more_follow: this is one of several products of its site,
+    and not the last.
     """
 
     scheme: str | None = None
@@ -106,7 +115,40 @@ class Wish(NamedTuple):
     site: str | None = None
     guarantee: str | None = None
     certificate: bool = False
-    goes_on: bool = False
+    more_follow: bool = False
+
+
+class Request(NamedTuple):
+    """A product under a scheme, as every backend takes it.
+
+    a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more,
+    where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the stretch
+    of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
+    type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
+    `out` then. left, right: an operand as the GPU's `pack_operand` packed it. guarantee: None or
+    "componentwise". traced: a trace is in force, which asks for the share of outliers and for the
+    time of transfers. workspace_limit: bytes of the device that the product may take besides its
+    operands and its result. devices: "all", or None for the operands' own. constant: names products
+    for which b may stay on the device; empty: for none. native: makes the products of casts.
+    accumulation: the chip whose way of adding the reference backend follows.
+    """
+
+    a: Any
+    b: Any
+    scheme: str
+    block: int | None = None
+    out: Any = None
+    addend: Addend | None = None
+    left: Any = None
+    right: Any = None
+    guarantee: str | None = None
+    certificate: bool = False
+    traced: bool = False
+    workspace_limit: int | None = None
+    devices: str | None = None
+    constant: str = ""
+    native: Native = MATMUL
+    accumulation: "Accumulations | None" = None
 
 
 def is_single(*dtypes: str) -> bool:
@@ -117,26 +159,28 @@ def is_single(*dtypes: str) -> bool:
 
 
 def no_outliers() -> float:
-    """Of a product whose blocks all stayed, or that nobody asks about."""
+    """The share of outliers of a product whose blocks all stayed, or that nobody asks about."""
     return 0.0
 
 
-class Made(NamedTuple):
-    """A product that a scheme made. outliers: says which share of the operands' blocks left its
-    slices; may wait for the device, and has what was packed stay until it is let go.
+class Product(NamedTuple):
+    """A product that a backend made, and under which scheme.
 
-    certificate: only where it was asked for. added: the value is the sum with the call's addend.
-    transfer: seconds that moving NumPy arrays took, apart from the product; where it is traced.
+    outliers: returns the share of the operands' blocks that left the scheme's slices; it may wait
+    for the device, and what was packed stays in memory for as long as it is held. certificate: only
+    where one was asked for. includes_addend: the value is the sum with the request's addend.
+    transfer: seconds that moving NumPy arrays took, apart from the product; only where it is
+    traced.
     """
 
     value: Any
     scheme: str
     outliers: Callable[[], float] = no_outliers
     certificate: Certificate | None = None
-    added: bool = False
+    includes_addend: bool = False
     transfer: float = 0.0
 
-    def into(self, value: Any) -> "Made":
+    def with_value(self, value: Any) -> "Product":
         """The same product, in another array."""
         return self._replace(value=value)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array, Made
+from mixpert_py.runtime.call import Array, Product
 from mixpert_py.runtime.certificates.complex_certificate import as_moduli
 from mixpert_py.runtime.tracing.trace import Reason
 
@@ -45,12 +45,12 @@ def multiply(
     way: Way,
     a: Any,
     b: Any,
-    product: Callable[[Any, Any], Made | Reason],
+    product: Callable[[Any, Any], Product | Reason],
     *,
     left: Any = None,
     right: Any = None,
     out: Any = None,
-) -> Made | Reason:
+) -> Product | Reason:
     """A·B, at least one of them complex, by a product of real operands; or why that is not made.
 
     a: (…, m, k), b: (…, k, n), float32, float64 or complex of these, any strides; stacks broadcast.
@@ -80,7 +80,7 @@ def multiply(
     way.join(made.value, out)
     if made.certificate is not None:
         made = made._replace(certificate=as_moduli(way.xp, made.certificate, a, b))
-    return made.into(out)
+    return made.with_value(out)
 
 
 def parts(way: Way, x: Any) -> Any:

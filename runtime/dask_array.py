@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Call, Native, Wish, dot_shape, is_dask, is_single, matmul_shape
+from mixpert_py.runtime.call import (
+    Call,
+    Native,
+    Settings,
+    dot_shape,
+    is_dask,
+    is_single,
+    matmul_shape,
+)
 from mixpert_py.runtime.in_force import InForce, current, require_backend, use
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.spellings.contraction import expand, read
@@ -52,7 +60,7 @@ class Block:
         return product[tuple(None if axis in self.summed else slice(None) for axis in axes)]
 
 
-def product(call: Call, wish: Wish) -> Any | None:
+def product(call: Call, settings: Settings) -> Any | None:
     """A product of matmul or dot, as a Dask array; None where the call is to run as it is.
 
     Raises what the call raises, PlanError for an unknown scheme or backend.
@@ -61,43 +69,45 @@ def product(call: Call, wish: Wish) -> Any | None:
         return None
     wanted = call.run()
     arrays = _arrays(wanted, call.a, call.b)
-    if arrays is None or not _is_wished(wanted, arrays, wish):
+    if arrays is None or not _may_differ(wanted, arrays, settings):
         return None
-    options = {} if wish.guarantee is None else {"guarantee": wish.guarantee}
+    options = {} if settings.guarantee is None else {"guarantee": settings.guarantee}
     if call.shape_of is matmul_shape:
-        made = _matmul(arrays, partial(_block, wish, "matmul", options=options), wanted)
+        made = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
     else:
         a, b = arrays
         axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
-        made = _tensordot(arrays, axes, partial(_block, wish, "tensordot"), wanted)
-    return _kept(made, wish)
+        made = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
+    return _kept(made, settings)
 
 
-def tensordot(native: Native, a: Any, b: Any, axes: Any, wish: Wish) -> Any | None:
+def tensordot(native: Native, a: Any, b: Any, axes: Any, settings: Settings) -> Any | None:
     """native(a, b, axes), a tensordot, as a Dask array; else as `product`."""
-    current().choice(wish.site)  # from here a warning of a stale plan finds the program's own line
+    current().choice(
+        settings.site
+    )  # from here a warning of a stale plan finds the program's own line
     if type(axes) not in (int, list, tuple):
         return None  # an iterator can be asked once
     wanted = native(a, b, axes)
     arrays = _arrays(wanted, a, b)
-    if arrays is None or not _is_wished(wanted, arrays, wish):
+    if arrays is None or not _may_differ(wanted, arrays, settings):
         return None
     pairs = pairs_of(arrays[0], arrays[1], axes)
     if isinstance(pairs, Reason):
         return None
-    block = partial(_block, wish, "tensordot")
-    return _kept(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), wish)
+    block = partial(_block, settings, "tensordot")
+    return _kept(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), settings)
 
 
 def einsum(
-    native: Native, operands: Sequence[Any], options: Mapping[str, Any], wish: Wish
+    native: Native, operands: Sequence[Any], options: Mapping[str, Any], settings: Settings
 ) -> Any | None:
     """native(*operands, **options), an einsum, as a Dask array; else as `product`."""
-    current().choice(wish.site)
+    current().choice(settings.site)
     wanted = native(*operands, **options)
     subscripts, given = read(operands)
     arrays = _arrays(wanted, *given)
-    if arrays is None or not _is_wished(wanted, arrays, wish) or len(arrays) < 2:
+    if arrays is None or not _may_differ(wanted, arrays, settings) or len(arrays) < 2:
         return None
     terms = None if subscripts is None else expand(subscripts, tuple(x.ndim for x in arrays))
     if terms is None or not options.keys() <= {"optimize", "dtype"}:
@@ -111,7 +121,7 @@ def einsum(
     sums = "".join(sorted(set("".join(terms.inputs)) - set(terms.output)))
     out = terms.output + sums
     block = _block(
-        wish,
+        settings,
         "einsum",
         tuple(range(len(terms.output), len(out))),
         first=(f"{','.join(terms.inputs)}->{terms.output}",),
@@ -119,7 +129,7 @@ def einsum(
     )
     numbers = [tuple(out.index(letter) for letter in letters) for letters in terms.inputs]
     made = _blockwise(block, len(out), arrays, numbers, wanted)
-    return _kept(made.sum(axis=block.summed) if sums else made, wish)
+    return _kept(made.sum(axis=block.summed) if sums else made, settings)
 
 
 def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
@@ -135,22 +145,22 @@ def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
     return arrays if all(type(x._meta) in kinds and x.ndim for x in arrays) else None
 
 
-def _is_wished(wanted: Any, arrays: Sequence[Any], wish: Wish) -> bool:
+def _may_differ(wanted: Any, arrays: Sequence[Any], settings: Settings) -> bool:
     """Whether blocks may be other than the program's: by a scheme or a GPU; or be traced."""
     force = current()
-    scheme = wish.scheme or force.choice(wish.site).scheme
-    backend = wish.backend or force.backend
+    scheme = settings.scheme or force.choice(settings.site).scheme
+    backend = settings.backend or force.backend
     if backend != "cuda":  # which is for each worker to have
         require_backend(backend)
     get(scheme or "native")
     if force.trace is not None or scheme not in (None, "native"):
         return True
     unchosen = scheme is None and is_single(*(x.dtype.name for x in arrays))
-    return unchosen or wish.guarantee is not None or (scheme is None and backend is not None)
+    return unchosen or settings.guarantee is not None or (scheme is None and backend is not None)
 
 
 def _block(
-    wish: Wish,
+    settings: Settings,
     word: str,
     summed: Index,
     *,
@@ -159,16 +169,16 @@ def _block(
 ) -> Block:
     """What multiplies the blocks of a call of which so much is wished."""
     force = current()
-    choice = force.choice(wish.site)
+    choice = force.choice(settings.site)
     there = InForce(
-        wish.scheme or choice.scheme,
-        backend=wish.backend or force.backend,
+        settings.scheme or choice.scheme,
+        backend=settings.backend or force.backend,
         workspace_limit=force.workspace_limit,
         devices=force.devices,
     )
-    length = wish.block or (choice.block if wish.scheme is None else None)
+    length = settings.block or (choice.block if settings.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})
-    return Block(word, first, given, summed, there, wish.site, origin_of(force.trace))
+    return Block(word, first, given, summed, there, settings.site, origin_of(force.trace))
 
 
 def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: Any) -> Any:
@@ -252,11 +262,11 @@ def _cut(x: Any, chunks: Sequence[tuple[int, ...] | None]) -> Any:
     return x.rechunk(finer) if finer else x
 
 
-def _kept(made: Any, wish: Wish) -> Any:
+def _kept(made: Any, settings: Settings) -> Any:
     """The product, which a run that is judged by it keeps; it is computed when it is looked at."""
     trace = current().trace
-    if trace is not None and wish.site in trace.keep and 0 not in made.shape:
-        trace.keep_result(wish.site, made)
+    if trace is not None and settings.site in trace.keep and 0 not in made.shape:
+        trace.keep_result(settings.site, made)
     return made
 
 

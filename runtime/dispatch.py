@@ -18,18 +18,18 @@ from mixpert_py.runtime.call import (
     MATMUL,
     PRECISION,
     Call,
-    Made,
     Native,
-    Wish,
+    Product,
+    Settings,
     dot_shape,
     is_dask,
     matmul_shape,
     name_of,
 )
 from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host, wait_for
-from mixpert_py.runtime.in_force import Choice, current, passes, require_backend
-from mixpert_py.runtime.kept import Kept, unpacked
-from mixpert_py.runtime.route import make
+from mixpert_py.runtime.execute import execute
+from mixpert_py.runtime.in_force import Choice, InForce, current, passes, require_backend
+from mixpert_py.runtime.kept import PackedArray, unpacked
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Reason, Shape, Trace
 
@@ -91,10 +91,10 @@ def matmul(
     if options:
         given = partial(native, **options)
         call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
-    wish = Wish(scheme, block, backend, site, guarantee, return_certificate)
-    result, made = planned(call, wish)
+    settings = Settings(scheme, block, backend, site, guarantee, return_certificate)
+    result, product = carry_out(call, settings)
     if return_certificate:
-        return result, None if made is None else made.certificate
+        return result, None if product is None else product.certificate
     return result
 
 
@@ -119,7 +119,7 @@ def dot(
     ):
         return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
     call = Call(native, a, b, rest, out, dot_shape)
-    return planned(call, Wish(scheme, block, backend, site))[0]
+    return carry_out(call, Settings(scheme, block, backend, site))[0]
 
 
 def dot_method(
@@ -142,7 +142,7 @@ def dot_method(
     ):
         return a.dot(b) if out is None and not rest else _natively(_call_method, a, b, rest, out)
     call = Call(_call_method, a, b, rest, out, dot_shape)
-    return planned(call, Wish(scheme, block, backend, site))[0]
+    return carry_out(call, Settings(scheme, block, backend, site))[0]
 
 
 def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
@@ -164,52 +164,63 @@ def _function(native: Native) -> Native:
 
 def _has_operator(a: Any, b: Any) -> bool:
     """Whether `a @ b` is for the operands to judge; packed ones stand for arrays."""
-    if type(a) is Kept or type(b) is Kept:
+    if type(a) is PackedArray or type(b) is PackedArray:
         return True
     return hasattr(type(a), "__matmul__") or hasattr(type(b), "__rmatmul__")
 
 
-def planned(call: Call, wish: Wish) -> tuple[Any, Made | None]:
-    """A call that somebody has a wish for, or that is traced, or the first of its site."""
+def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
+    """The result of a call, and the product where a scheme made it.
+
+    For a call that asks for something, or that is traced, or the first of its site.
+    """
     force = current()
-    if type(call.a) is Kept or type(call.b) is Kept:
-        call, choice = unpacked(call, wish)
-        wish = wish._replace(scheme=choice.scheme)
-    elif wish.scheme is None:
-        choice = force.choice(wish.site)
-        if wish.block is not None:
-            choice = Choice(choice.scheme, wish.block)
+    if type(call.a) is PackedArray or type(call.b) is PackedArray:
+        call, choice = unpacked(call, settings)
+        settings = settings._replace(scheme=choice.scheme)
+    elif settings.scheme is None:
+        choice = force.choice(settings.site)
+        if settings.block is not None:
+            choice = Choice(choice.scheme, settings.block)
     else:
-        choice = _wished(wish.scheme, wish.block)
-    if wish.guarantee not in GUARANTEES:
-        raise PlanError(f"unknown guarantee {wish.guarantee!r}; known: componentwise")
+        choice = _chosen_by_call(settings.scheme, settings.block)
+    if settings.guarantee not in GUARANTEES:
+        raise PlanError(f"unknown guarantee {settings.guarantee!r}; known: componentwise")
     if is_dask(call.a, call.b):
         from mixpert_py.runtime import dask_array
 
-        if (lazy := dask_array.product(call, wish)) is not None:
+        if (lazy := dask_array.product(call, settings)) is not None:
             return lazy, None
-    backend = wish.backend or force.backend
+    backend = settings.backend or force.backend
     if backend is not None:
         require_backend(backend)
+    if force.trace is not None:
+        return _traced(call, settings, choice, force, force.trace)
+    outcome = execute(call, settings, choice, force)
+    if isinstance(outcome, Product):
+        return outcome.value, outcome
+    return call.run(), None
 
-    trace = force.trace
-    if trace is not None and (trace.levels or wish.site in trace.keep):
+
+def _traced(
+    call: Call, settings: Settings, choice: Choice, force: InForce, trace: Trace
+) -> tuple[Any, Product | None]:
+    """As `carry_out`, with a record of the call in the trace."""
+    if trace.levels or settings.site in trace.keep:
         call = call._replace(addend=None)  # it looks at products themselves
-    if trace is not None:
-        for operand in (call.a, call.b):
-            wait_for(operand)  # what makes them is none of the product's time
+    for operand in (call.a, call.b):
+        wait_for(operand)  # the time in which it is made is none of the product's
     start = perf_counter()
-    outcome = make(call, choice, backend, wish, traced=trace is not None)
-    made = outcome if isinstance(outcome, Made) else None
-    result = call.run() if made is None else made.value
-    if trace is not None:
-        reason = outcome if isinstance(outcome, Reason) else None
-        _record(trace, wish, call, made, reason, start, result)
-    return result, made
+    outcome = execute(call, settings, choice, force, traced=True)
+    product = outcome if isinstance(outcome, Product) else None
+    result = call.run() if product is None else product.value
+    reason = outcome if isinstance(outcome, Reason) else None
+    _record(trace, settings, call, product, reason, start, result)
+    return result, product
 
 
 @lru_cache
-def _wished(scheme: str, block: int | None) -> Choice:
+def _chosen_by_call(scheme: str, block: int | None) -> Choice:
     """Raises PlanError for an unknown scheme."""
     get(scheme)
     return Choice(scheme, block)
@@ -217,14 +228,14 @@ def _wished(scheme: str, block: int | None) -> Choice:
 
 def _record(
     trace: Trace,
-    wish: Wish,
+    settings: Settings,
     call: Call,
-    made: Made | None,
+    product: Product | None,
     reason: Reason | None,
     start: float,
     result: Any,
 ) -> None:
-    site, kind = wish.site, type(result)
+    site, kind = settings.site, type(result)
     on_device = may_be_on_device(kind)
     has_come = not on_device or wait_for(result)
     seconds = perf_counter() - start
@@ -235,18 +246,22 @@ def _record(
         site,
         (0, 0, 0) if isinstance(shape, Reason) else shape,
         name_of(result.dtype) if has_dtype else kind.__name__,
-        "native" if made is None else made.scheme,
+        "native" if product is None else product.scheme,
         reason,
         seconds,
-        made.outliers() if made is not None and trace.samples(site, "outliers", shape) else 0.0,
-        0.0 if made is None else made.transfer,
+        product.outliers()
+        if product is not None and trace.samples(site, "outliers", shape)
+        else 0.0,
+        0.0 if product is None else product.transfer,
     )
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
     if trace.levels is None:
         return
     if site is not None:
-        trace.follow(site, (call.a, call.b), result if is_array and not wish.goes_on else None)
+        trace.follow(
+            site, (call.a, call.b), result if is_array and not settings.more_follow else None
+        )
     if isinstance(shape, Reason):
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
-from mixpert_py.runtime.call import PRECISION, Call, Wish, name_of
+from mixpert_py.runtime.call import PRECISION, Call, Settings, name_of
 from mixpert_py.runtime.cuda import foreign
 from mixpert_py.runtime.in_force import Choice, current
 from mixpert_py.runtime.schemes import emulation_of, get
@@ -15,7 +15,7 @@ Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class PackedArray:
     """What `pack` returns: stands for its array in `matmul`, on its side only.
 
     array: the operand itself, which must not be written to while this is in use. scheme: what its
@@ -43,7 +43,7 @@ class Kept:
         return len(self.shape)
 
 
-def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
+def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray:
     """An operand packed once, for `matmul` to take in place of the array.
 
     b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
@@ -57,25 +57,25 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> Kept:
         raise PlanError(f"unknown side {side!r}; known: left, right")
     name = scheme or current().scheme or "faithful"
     get(name)
-    place = foreign.place(b, b)
-    if not isinstance(place, foreign.Place) or name in ("native", "float32", "float64"):
-        return Kept(b, name, side)
+    placement = foreign.placement(b, b)
+    if not isinstance(placement, foreign.Placement) or name in ("native", "float32", "float64"):
+        return PackedArray(b, name, side)
     if b.ndim < 2:
         raise ShapeError(f"cannot pack an operand of shape {tuple(b.shape)}: wanted a matrix")
     if name_of(b.dtype) not in PRECISION:
         raise TypeError(f"cannot pack {name_of(b.dtype)}: wanted float32, float64 or complex")
-    lent = foreign.lend(place, b, b)
-    if isinstance(lent, Reason) or 0 in b.shape:
-        return Kept(b, name, side)
-    from mixpert_py.runtime.cuda.product import pack_one
+    borrowed = foreign.borrow(placement, b, b)
+    if isinstance(borrowed, Reason) or 0 in b.shape:
+        return PackedArray(b, name, side)
+    from mixpert_py.runtime.cuda.multiply import pack_operand
 
     chosen = emulation_of(name)
-    with lent.scope() if lent.scope is not None else nullcontext():
-        packed = pack_one(lent.a, chosen, side)
-    return Kept(b, name, side, None if isinstance(packed, Reason) else packed)
+    with borrowed.scope() if borrowed.scope is not None else nullcontext():
+        packed = pack_operand(borrowed.a, chosen, side)
+    return PackedArray(b, name, side, None if isinstance(packed, Reason) else packed)
 
 
-def unpacked(call: Call, wish: Wish) -> tuple[Call, Choice]:
+def unpacked(call: Call, settings: Settings) -> tuple[Call, Choice]:
     """The call with its arrays in place of packed operands, and the scheme they were packed for.
 
     Raises PlanError where the call asks for another scheme, or an operand is on the other side.
@@ -83,7 +83,7 @@ def unpacked(call: Call, wish: Wish) -> tuple[Call, Choice]:
     a, b = call.a, call.b
     names = []
     for operand, side in ((a, "left"), (b, "right")):
-        if type(operand) is not Kept:
+        if type(operand) is not PackedArray:
             continue
         names.append(operand.scheme)
         if operand.side != side:
@@ -91,13 +91,15 @@ def unpacked(call: Call, wish: Wish) -> tuple[Call, Choice]:
                 f"an operand packed for the {operand.side} stands on the {side}; "
                 f"pack it with side={side!r}"
             )
-    for name in (*names, wish.scheme or names[0]):
+    for name in (*names, settings.scheme or names[0]):
         if name != names[0]:
             raise PlanError(
                 f"an operand packed for {names[0]!r} cannot take {name!r}; pack it anew"
             )
-    if wish.block is not None or wish.guarantee is not None:
+    if settings.block is not None or settings.guarantee is not None:
         raise PlanError("a packed operand has its block and scheme: no block, no guarantee")
-    left, right = (x if type(x) is Kept else Kept(x, names[0], "left") for x in (a, b))
+    left, right = (
+        x if type(x) is PackedArray else PackedArray(x, names[0], "left") for x in (a, b)
+    )
     call = call._replace(a=left.array, b=right.array, left=left.packed, right=right.packed)
     return call, Choice(names[0])

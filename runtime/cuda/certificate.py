@@ -13,14 +13,14 @@ from mixpert_py.runtime.certificates.certificate import (
     truncation,
 )
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
-from mixpert_py.runtime.cuda.backend import Product
+from mixpert_py.runtime.cuda.slices import SliceProduct
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.packed import Array, Measured
 from mixpert_py.runtime.packing.layout import LARGE, OUTLIER
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 
 
-def certificate(product: Product, a: Any, b: Any) -> Certificate:
+def certificate(product: SliceProduct, a: Any, b: Any) -> Certificate:
     """The bound for C = A·B, a: (…, m, k), b: (…, k, n) CuPy arrays. Waits for the device.
 
     What left the slices, and what had overflowed of large rows and columns, was multiplied by a

@@ -16,20 +16,20 @@ from mixpert_py.runtime.tracing.trace import Reason
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 
 
-class Lent(NamedTuple):
+class Borrowed(NamedTuple):
     """Operands as CuPy arrays, to be used inside `scope`, on its device and stream.
 
-    None: on the current ones. back: a result as the library's own array; None: it is CuPy's.
+    None: on the current ones. give_back: makes a result the library's own array; None: it is one.
     """
 
     a: Any
     b: Any
     scope: Callable[[], Any] | None = None
-    back: Callable[[Any], Any] | None = None
+    give_back: Callable[[Any], Any] | None = None
 
 
-class Place(NamedTuple):
-    """Where two operands are. lend: them as CuPy arrays.
+class Placement(NamedTuple):
+    """On which GPU two operands are. borrow: returns them as CuPy arrays.
 
     is_full: whether the native product of float32 operands is known to be an FP32 product, and
     not one of TF32 that somebody asked for; a question that few products ask.
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     device: int
     is_full: Callable[[], bool]
-    lend: Callable[[Any, Any], Lent]
+    borrow: Callable[[Any, Any], Borrowed]
 
 
 class Apart(NamedTuple):
@@ -68,8 +68,8 @@ def _may_be_on_device(kind: Any) -> bool:
     return any("__cuda_array_interface__" in a or "__dlpack__" in a for a in attributes)
 
 
-def place(a: Any, b: Any) -> Place | Apart | Reason | None:
-    """Where two arrays are on one GPU, or why they cannot be lent; None: they are on none."""
+def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
+    """Where two arrays are on one GPU, or why they cannot be borrowed; None: they are on none."""
     cupy = sys.modules.get("cupy")
     array = getattr(cupy, "ndarray", None)
     kind, other = type(a), type(b)
@@ -81,7 +81,7 @@ def place(a: Any, b: Any) -> Place | Apart | Reason | None:
         here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
         if first != here:
             return Reason.OTHER_DEVICE
-        return Place(here, _cupy_is_full, Lent)
+        return Placement(here, _cupy_is_full, Borrowed)
     if not may_be_on_device(kind) or not may_be_on_device(other):
         return None
     if array is not None and (issubclass(kind, array) or issubclass(other, array)):
@@ -96,10 +96,10 @@ def place(a: Any, b: Any) -> Place | Apart | Reason | None:
         return Reason.NOT_AN_ARRAY  # in name only: being traced, batched, deleted …
 
 
-def lend(place: Place, a: Any, b: Any) -> Lent | Reason:
-    """The operands as CuPy arrays, memory shared; or why their library does not lend them."""
+def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
+    """The operands as CuPy arrays, memory shared; or why their library does not allow it."""
     try:
-        return place.lend(a, b)
+        return placement.borrow(a, b)
     except ImportError:
         return Reason.NO_TENSOR_CORE
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
@@ -159,7 +159,7 @@ def _nobody_knows() -> bool:
     return False
 
 
-def _tensors(torch: Any, a: Any, b: Any) -> Place | Apart | Reason | None:
+def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     if not (a.is_cuda and b.is_cuda):
         return None
     plain = (torch.Tensor, torch.nn.Parameter)
@@ -179,7 +179,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Place | Apart | Reason | None:
     tangents = torch.autograd.forward_ad.unpack_dual
     if tangents(a).tangent is not None or tangents(b).tangent is not None:
         return Reason.GRADIENT
-    return Place(a.device.index, _torch_is_full, _lend_tensors)
+    return Placement(a.device.index, _torch_is_full, _borrow_tensors)
 
 
 class _Stream(NamedTuple):
@@ -191,7 +191,7 @@ class _Stream(NamedTuple):
         return 0, self.address
 
 
-def _lend_tensors(a: Any, b: Any) -> Lent:
+def _borrow_tensors(a: Any, b: Any) -> Borrowed:
     import cupy
 
     torch = sys.modules["torch"]
@@ -205,7 +205,7 @@ def _lend_tensors(a: Any, b: Any) -> Lent:
 
     with scope():
         left, right = (cupy.from_dlpack(_as_written(x)) for x in (a, b))
-    return Lent(left, right, scope, torch.from_dlpack)
+    return Borrowed(left, right, scope, torch.from_dlpack)
 
 
 def _as_written(tensor: Any) -> Any:
@@ -213,7 +213,7 @@ def _as_written(tensor: Any) -> Any:
     return tensor.detach().resolve_conj().resolve_neg()
 
 
-def _by_dlpack(a: Any, b: Any) -> Place | Apart | Reason | None:
+def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
     """Arrays of any library that follows the array API: its namespace takes results back."""
     if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
         return None
@@ -222,10 +222,10 @@ def _by_dlpack(a: Any, b: Any) -> Place | Apart | Reason | None:
         return None
     if other[1] != number:
         return Apart(f"device {number}", f"device {other[1]}", "by its library's own means")
-    return Place(number, _nobody_knows, _lend_by_dlpack)
+    return Placement(number, _nobody_knows, _borrow_by_dlpack)
 
 
-def _lend_by_dlpack(a: Any, b: Any) -> Lent:
+def _borrow_by_dlpack(a: Any, b: Any) -> Borrowed:
     import cupy
 
     number = a.__dlpack_device__()[1]
@@ -235,4 +235,4 @@ def _lend_by_dlpack(a: Any, b: Any) -> Lent:
 
     with scope():
         left, right = cupy.from_dlpack(a), cupy.from_dlpack(b)
-    return Lent(left, right, scope, a.__array_namespace__().from_dlpack)
+    return Borrowed(left, right, scope, a.__array_namespace__().from_dlpack)

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.call import Array
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda.backend import WorkspaceError
+from mixpert_py.runtime.cuda import slices
 from mixpert_py.runtime.cuda.guard import wider_of
 from mixpert_py.runtime.cuda.moves import same
-from mixpert_py.runtime.cuda.workspace import besides
+from mixpert_py.runtime.cuda.workspace import array_bytes
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme
@@ -54,7 +53,7 @@ def height(xp: Any, a: Array, b: Array, scheme: Scheme, limit: int | None) -> in
     device = xp.cuda.runtime.getDevice()
     while moved_bytes(rows, m, k, n, dtype, scheme, device) > limit:
         if rows == GRANULE:
-            raise WorkspaceError
+            raise slices.WorkspaceError
         rows = -(-rows // 2 // GRANULE) * GRANULE
     return rows
 
@@ -65,7 +64,7 @@ def moved_bytes(
     """What A (m, k) times B takes of the device in panels of so many rows: B, as it is and packed,
     some panels of A and of C, and what a product takes. See `workspace`.
     """
-    needs = cuda_backend.cuda_kernels().needs
+    needs = slices.cuda_kernels().needs
     a, b, c = (np.broadcast_to(dtype.type(), shape) for shape in ((height, k), (k, n), (height, n)))
     whole = dtype.kind == "c"
     real, batch = np.dtype(f"f{dtype.itemsize // (1 + whole)}").name, 1 + whole
@@ -77,7 +76,7 @@ def moved_bytes(
         kept=(False, True),
         wider=wider_of(scheme, a, b),
     )
-    product += besides(scheme.name, a, b, c, None, True)
+    product += array_bytes(scheme.name, a, b, c, None, True)
     right = needs(rows, columns, scheme, real, batch, height, n, device, kept=(True, False))
     right += pooled(parts)
     its, ours, result = (pooled(x.size * dtype.itemsize) for x in (b, a, c))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.call import Array, Request
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.cuda import device, foreign
 from mixpert_py.runtime.emulation.emulation import TYPES, emulate
@@ -25,16 +25,16 @@ def local_errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | N
 
     Waits for the device.
     """
-    place = foreign.place(a, b)
-    if not isinstance(place, foreign.Place):
+    placement = foreign.placement(a, b)
+    if not isinstance(placement, foreign.Placement):
         return None
-    lent = foreign.lend(place, a, b)
-    if isinstance(lent, Reason) or isinstance(device.find(place.device), device.Absent):
+    borrowed = foreign.borrow(placement, a, b)
+    if isinstance(borrowed, Reason) or isinstance(device.find(placement.device), device.Absent):
         return None
-    if lent.a.dtype not in TYPES or lent.b.dtype not in TYPES:
+    if borrowed.a.dtype not in TYPES or borrowed.b.dtype not in TYPES:
         return {}
-    with nullcontext() if lent.scope is None else lent.scope():
-        return _errors(*sampled(lent.a, lent.b), schemes)
+    with nullcontext() if borrowed.scope is None else borrowed.scope():
+        return _errors(*sampled(borrowed.a, borrowed.b), schemes)
 
 
 def of_host(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | None:
@@ -57,7 +57,7 @@ def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
     """Relative error of each scheme on the product a · b; None where the device cannot make one."""
     import cupy
 
-    from mixpert_py.runtime.cuda.product import make
+    from mixpert_py.runtime.cuda.multiply import multiply
 
     exact = cupy.matmul(widened(a), widened(b)).get()
     errors = {}
@@ -67,9 +67,9 @@ def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float] | None:
             if get(scheme).kind in ("native", "cast"):
                 result = emulate(a.get(), b.get(), scheme)
             else:
-                made = make(a, b, scheme)
-                if isinstance(made, Reason):
+                product = multiply(Request(a, b, scheme))
+                if isinstance(product, Reason):
                     return None
-                result = made.value.get()
+                result = product.value.get()
             errors[scheme] = float("nan") if result is None else relative(exact, result)
     return errors

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from mixpert_py.runtime.call import broadcast
-from mixpert_py.runtime.cuda import backend
+from mixpert_py.runtime.cuda import slices
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
@@ -30,7 +30,7 @@ def suits(a: Any, b: Any) -> bool:
 
 
 def multiply(
-    kernels: backend.Kernels, a: Any, b: Any, out: Any = None, *, limit: int | None = None
+    kernels: slices.Kernels, a: Any, b: Any, out: Any = None, limit: int | None = None
 ) -> Any:
     """C = A·B on the current device and stream, of stacks that `suits` and that broadcast.
 
@@ -42,12 +42,12 @@ def multiply(
     xp = kernels.xp
     shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
     result, used = out, []
-    if out is None or backend.overlaps(xp, out, a, b) or not _is_plain(out):
+    if out is None or slices.overlaps(xp, out, a, b) or not _is_plain(out):
         result = xp.empty(shape, a.dtype)
         if out is not None:
             used.append(result)
             if limit is not None and result.nbytes > limit:
-                raise backend.WorkspaceError
+                raise slices.WorkspaceError
     stream = xp.cuda.get_current_stream().ptr
     x, y = (x if x.ndim <= 3 else matrices(x) for x in (a, b))
     c = result if result.ndim == 3 else result.reshape(-1, *shape[-2:])
@@ -62,9 +62,9 @@ def multiply(
     if used:
         out[...] = result
         result = out
-    if backend.is_capturing(xp, stream):
+    if slices.is_capturing(xp, stream):
         used += [made for made, given in ((x, a), (y, b)) if not xp.may_share_memory(made, given)]
-        backend.keep_for_graph(result, used)
+        slices.keep_for_graph(result, used)
     return result
 
 

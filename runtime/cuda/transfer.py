@@ -17,17 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import Addend, Array, Made, result_shape
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import limited, panels, resident, result_memory
-from mixpert_py.runtime.cuda import product as device_product
-from mixpert_py.runtime.cuda.backend import WorkspaceError
+from mixpert_py.runtime.call import Addend, Array, Product, Request, result_shape
+from mixpert_py.runtime.cuda import multiply as gpu
+from mixpert_py.runtime.cuda import panels, resident, result_memory, slices
 from mixpert_py.runtime.cuda.busy import Busy, noted
 from mixpert_py.runtime.cuda.moves import Fetched, Moves, Sent, moves, same
-from mixpert_py.runtime.cuda.parts import two
-from mixpert_py.runtime.cuda.product import Ready
+from mixpert_py.runtime.cuda.multiply import PackedOperand
+from mixpert_py.runtime.cuda.partition import two
 from mixpert_py.runtime.cuda.staging import Sum, write
-from mixpert_py.runtime.in_force import current
 from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.scheme import Scheme
@@ -35,65 +32,46 @@ from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason
 
 
-def make(
-    a: Array,
-    b: Array,
-    name: str,
-    block: int | None = None,
-    *,
-    out: Array | None = None,
-    addend: Addend | None = None,
-    guarantee: str | None = None,
-    certificate: bool = False,
-    traced: bool = False,
-) -> Made | Reason:
-    """A·B of NumPy arrays, as np.matmul takes them, under a scheme, on the current device.
+def multiply(request: Request) -> Product | Reason:
+    """A·B of NumPy arrays, on the current device, or the reason why the device cannot make it.
 
-    Returns the reason where the device cannot make it. Waits for the device. out: an array of the
-    result's shape and type, which is written, and is the result, where that can be. addend: the
-    sum with its c is made as A·B comes, where `Made.added` says so: c is of the result's type, and
-    of its shape or broadcast to it, alpha and beta are 1, or one of them −1; in place, c shares no
-    memory with a and b. There is no `out` then. traced: the time in which the device did not
-    compute is told as that of the transfer.
+    Waits for the device. out is written, and is the result, where that can be. The sum with the
+    addend is made as A·B comes, where `Product.includes_addend` says so: its c is of the result's
+    type, and of its shape or broadcast to it, alpha and beta are 1, or one of them −1; in place, c
+    shares no memory with a and b. Where the product is traced, the time in which the device did not
+    compute is reported as that of the transfer.
     """
-    xp = cuda_backend.cuda_kernels().xp
-    start, busy = perf_counter(), Busy(xp) if traced else None
-    limit = current().workspace_limit
+    xp = slices.cuda_kernels().xp
+    a, b = request.a, request.b
+    start, busy = perf_counter(), Busy(xp) if request.traced else None
     alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
-    product = (
-        partial(_by_panels, xp, a, b, name, block, out, addend, busy, limit)
-        if alike and guarantee is None and not certificate and a.size and b.size
-        else partial(_whole, xp, a, b, name, block, guarantee, certificate, busy, limit)
-    )
-    made = _attempt(xp, product)
-    if made is Reason.MEMORY and resident.evict():
-        made = _attempt(xp, product)
-    if isinstance(made, Reason) or busy is None:
-        return made
-    return made._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
+    is_plain = request.guarantee is None and not request.certificate
+    way = _by_panels if alike and is_plain and a.size and b.size else _whole
+    product = _attempt(xp, way, request, busy)
+    if product is Reason.MEMORY and resident.evict():
+        product = _attempt(xp, way, request, busy)
+    if isinstance(product, Reason) or busy is None:
+        return product
+    return product._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
 
 
-def _attempt(xp: Any, product: Callable[[], Made | Reason]) -> Made | Reason:
+def _attempt(
+    xp: Any,
+    way: Callable[[Any, Request, Busy | None], Product | Reason],
+    request: Request,
+    busy: Busy | None,
+) -> Product | Reason:
     try:
-        return product()
-    except WorkspaceError:
+        return way(xp, request, busy)
+    except slices.WorkspaceError:
         return Reason.WORKSPACE
     except xp.cuda.memory.OutOfMemoryError:
         return Reason.MEMORY
 
 
-def _whole(
-    xp: Any,
-    a: Array,
-    b: Array,
-    name: str,
-    block: int | None,
-    guarantee: str | None,
-    certificate: bool,
-    busy: Busy | None,
-    limit: int | None,
-) -> Made | Reason:
+def _whole(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
     """Operands of any shape, moved as they are."""
+    a, b, limit = request.a, request.b, request.workspace_limit
     if limit is not None:
         size = prod(result_shape(a, b)) * np.result_type(a, b).itemsize
         limit -= sum(map(pooled, (a.nbytes, b.nbytes, size)))
@@ -105,28 +83,23 @@ def _whole(
         if right is None:
             right = on_their_way.send(b, b.dtype).arrived()
         with on_their_way.stream, noted(busy):
-            made = limited.make(
-                left,
-                right,
-                name,
-                block,
-                guarantee=guarantee,
-                certificate=certificate,
-                traced=busy is not None,
-                limit=limit,
+            product = gpu.multiply_divided(
+                request._replace(
+                    a=left, b=right, out=None, addend=None, workspace_limit=limit, devices=None
+                )
             )
-        if isinstance(made, Reason):
-            return made
+        if isinstance(product, Reason):
+            return product
         on_their_way.stream.synchronize()
-        value = result_memory.empty(xp, made.value.shape, made.value.dtype)
-        on_their_way.fetch(value, made.value).end()
-    return made.into(value if value.shape else value[()])
+        value = result_memory.empty(xp, product.value.shape, product.value.dtype)
+        on_their_way.fetch(value, product.value).end()
+    return product.with_value(value if value.shape else value[()])
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How panels are multiplied. limit, busy: as `make` has them. resident: for which products B
-    may stay on the device; empty: for none.
+    """How panels are multiplied. limit: bytes of the device. resident: names the products for which
+    B may stay on the device; empty: for none.
     """
 
     xp: Any
@@ -137,28 +110,20 @@ class _How:
     resident: str
 
 
-def _by_panels(
-    xp: Any,
-    a: Array,
-    b: Array,
-    name: str,
-    block: int | None,
-    out: Array | None,
-    addend: Addend | None,
-    busy: Busy | None,
-    limit: int | None,
-) -> Made | Reason:
+def _by_panels(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
-    scheme = emulation_of(name, block)
-    how = _How(xp, name, scheme, busy, limit, current().constant if limit is None else "")
+    a, b, name, limit = request.a, request.b, request.scheme, request.workspace_limit
+    scheme = emulation_of(name, request.block)
+    how = _How(xp, name, scheme, busy, limit, request.constant if limit is None else "")
+    addend = request.addend
     if addend is not None and addend.in_place:
-        with suppress(xp.cuda.memory.OutOfMemoryError, WorkspaceError):
+        with suppress(xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
             share = _whole_b(how, Sum(addend.c, addend.c, _sum_of(addend)), a, b)
             if isinstance(share, Reason):
                 return share
-            return Made(addend.c, name, partial(float, share), added=True)
+            return Product(addend.c, name, partial(float, share), includes_addend=True)
         addend = None
-    value = out
+    value = request.out
     if value is None or any(shares(value, x) for x in (a, b)):
         value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
     target: Array | Sum = value
@@ -167,7 +132,7 @@ def _by_panels(
     outliers = _into(how, target, a, b)
     if isinstance(outliers, Reason):
         return outliers
-    return Made(value, name, lambda: outliers, added=addend is not None)
+    return Product(value, name, lambda: outliers, includes_addend=addend is not None)
 
 
 def _sum_of(addend: Addend) -> Callable[..., Any]:
@@ -187,7 +152,7 @@ def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
     """
     try:
         return _whole_b(how, value, a, b)
-    except (how.xp.cuda.memory.OutOfMemoryError, WorkspaceError):
+    except (how.xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
         again = resident.evict()
         if not again and b.shape[1] <= panels.GRANULE:
             raise
@@ -251,7 +216,7 @@ def _in_turn(
     if line.its is not None:
         right = line.its.arrived()
     with moves.stream, noted(how.busy):
-        ready = device_product.pack_one(right, how.scheme, "right")
+        ready = gpu.pack_operand(right, how.scheme, "right")
     if isinstance(ready, Reason):
         return ready
     for rows in strips:
@@ -291,7 +256,9 @@ class _Line:
         self._part = self.ours.popleft().arrived()
         return self._part
 
-    def multiply(self, left: Any, right: Any, ready: Ready, target: Array | Sum) -> Reason | None:
+    def multiply(
+        self, left: Any, right: Any, ready: PackedOperand, target: Array | Sum
+    ) -> Reason | None:
         """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
         how, stream = self.how, self.moves.stream
         if how.busy is not None and how.limit is not None:  # what is traced keeps packed panels
@@ -299,17 +266,19 @@ class _Line:
         with stream:
             result = how.xp.empty((len(left), right.shape[1]), left.dtype)
             with noted(how.busy):
-                made = device_product.make(
-                    *(left, right, how.name),
-                    out=result,
-                    right=ready,
-                    traced=how.busy is not None,
+                product = gpu.multiply(
+                    Request(
+                        *(left, right, how.name),
+                        out=result,
+                        right=ready,
+                        traced=how.busy is not None,
+                    )
                 )
-            if isinstance(made, Reason):
-                return made
+            if isinstance(product, Reason):
+                return product
             done = stream.record()
         self.settle()
-        self._computed = partial(self._fetch, done, left, result, target, made.outliers)
+        self._computed = partial(self._fetch, done, left, result, target, product.outliers)
         return None
 
     def settle(self) -> None:

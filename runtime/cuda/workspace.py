@@ -72,7 +72,7 @@ def needs(
     return int(packed + pooled(shared))
 
 
-def besides(name: str, a: Any, b: Any, out: Any, left: Any = None, right: Any = None) -> int:
+def array_bytes(name: str, a: Any, b: Any, out: Any, left: Any = None, right: Any = None) -> int:
     """Bytes of whole arrays that a product takes besides W: operands cast to float64, or the parts
     of complex ones, and products of these.
 

@@ -1,18 +1,23 @@
 """A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mixpert_py.runtime import complex_product
-from mixpert_py.runtime.call import PRECISION, Array, Made, Native, is_wide, result_shape
+from mixpert_py.runtime.call import (
+    PRECISION,
+    Array,
+    Native,
+    Product,
+    Request,
+    is_wide,
+    result_shape,
+)
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason
-
-if TYPE_CHECKING:
-    from mixpert_py.runtime.model.device_model import Accumulations
 
 TYPES = tuple(map(np.dtype, PRECISION))
 
@@ -32,33 +37,21 @@ def emulate(
     """
     if scheme == "native":
         return native(a, b)
-    made = make(a, b, scheme, block, native=native)
-    return made.value if isinstance(made, Made) else None
+    product = multiply(Request(a, b, scheme, block, native=native))
+    return product.value if isinstance(product, Product) else None
 
 
-def make(
-    a: Array,
-    b: Array,
-    scheme: str,
-    block: int | None = None,
-    *,
-    native: Native = np.matmul,
-    guarantee: str | None = None,
-    certificate: bool = False,
-    like: "Accumulations | None" = None,
-) -> Made | Reason:
-    """A·B under a scheme that is not native, with all that was asked for; or why not.
-
-    like: the chip that emulations accumulate like, see `reference.multiply`.
-    """
-    if scheme == "float32" and guarantee is None:
+def multiply(request: Request) -> Product | Reason:
+    """A·B under a scheme that is not native, with all that was asked for; or why not."""
+    a, b, scheme, native = request.a, request.b, request.scheme, request.native
+    if scheme == "float32" and request.guarantee is None:
         product = _float32(a, b, native)
-        return Reason.RANGE if product is None else Made(product, scheme)
+        return Reason.RANGE if product is None else Product(product, scheme)
     if scheme == "float64":
         product = native(widened(a), widened(b))
         with np.errstate(all="ignore"):
-            return Made(product.astype(np.result_type(a, b), copy=False), scheme)
-    return _reference(a, b, scheme, block, guarantee, certificate, like)
+            return Product(product.astype(np.result_type(a, b), copy=False), scheme)
+    return _reference(request)
 
 
 def _float32(a: Array, b: Array, native: Native) -> Any:
@@ -104,51 +97,46 @@ def _largest(x: Array) -> float:
     return top if top * top >= HELD else max(top, -float(x.min(initial=0)))
 
 
-def _reference(
-    a: Array,
-    b: Array,
-    name: str,
-    block: int | None,
-    guarantee: str | None,
-    certificate: bool,
-    like: "Accumulations | None",
-) -> Made | Reason:
+def _reference(request: Request) -> Product | Reason:
     """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
     from mixpert_py.runtime.certificates.guarantee import componentwise
     from mixpert_py.runtime.certificates.stacked_certificate import stacked
-    from mixpert_py.runtime.emulation.reference import multiply
+    from mixpert_py.runtime.emulation import reference
 
+    a, b, name = request.a, request.b, request.scheme
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     if is_complex(a, b):
 
-        def real_product(x: Array, y: Array) -> Made | Reason:
-            return _reference(x, y, name, block, guarantee, certificate, like)
+        def real_product(x: Array, y: Array) -> Product | Reason:
+            return _reference(request._replace(a=x, b=y))
 
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
-        return made if isinstance(made, Reason) else made.into(_shaped(made.value, a, b))
-    scheme = emulation_of(name, block)
-    if guarantee is not None:
+        return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
+    scheme = emulation_of(name, request.block)
+    if request.guarantee is not None:
         found = componentwise(np, rows, columns, name)
         if found is None:
             return Reason.SPREAD
         scheme, name = emulation_of(found), found
-    rule: OutlierRule = "none" if guarantee is not None and scheme.exact else "loss"
+    rule: OutlierRule = "none" if request.guarantee is not None and scheme.exact else "loss"
     stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
     rows = np.broadcast_to(rows, stack + rows.shape[-2:])
     columns = np.broadcast_to(columns, stack + columns.shape[-2:])
     value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
     outliers, certificates = 0.0, []
     for index in np.ndindex(*stack):
-        product = multiply(rows[index], columns[index], scheme, rule=rule, like=like)
+        product = reference.multiply(
+            rows[index], columns[index], scheme, rule=rule, like=request.accumulation
+        )
         value[index] = product.value
         outliers += product.outliers.fraction
         certificates.append(product.certificate)
-    return Made(
+    return Product(
         _shaped(value, a, b),
         name,
         lambda: outliers / max(len(certificates), 1),
-        stacked(certificates, stack, *value.shape[-2:]) if certificate else None,
+        stacked(certificates, stack, *value.shape[-2:]) if request.certificate else None,
     )
 
 

@@ -26,7 +26,7 @@ from mixpert_py.runtime.splitter import Digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Product:
+class ReferenceProduct:
     """An emulated product and what is known of it. terms: slice products, outliers' not counted."""
 
     value: Array
@@ -44,7 +44,7 @@ def multiply(
     block: int | None = None,
     rule: OutlierRule = "loss",
     like: Accumulations | None = None,
-) -> Product:
+) -> ReferenceProduct:
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
@@ -95,7 +95,7 @@ def _operands(a: Array, b: Array) -> tuple[Array, Array]:
 
 def _product(
     a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed, like: Accumulations | None
-) -> Product:
+) -> ReferenceProduct:
     """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
     k = a.shape[1]
     value = _slice_products(scheme, k, left, right, a.dtype, like)
@@ -119,10 +119,12 @@ def _product(
         value[:, columns] += added.value
         bound = joined(bound, m, columns, added.certificate)
     flagged = Outliers.count(left.outlier, right.outlier)
-    return Product(value, scheme.name, scheme.products, flagged, bound)
+    return ReferenceProduct(value, scheme.name, scheme.products, flagged, bound)
 
 
-def _without_overflow(a: Array, b: Array, product: Product, left: Packed, right: Packed) -> Product:
+def _without_overflow(
+    a: Array, b: Array, product: ReferenceProduct, left: Packed, right: Packed
+) -> ReferenceProduct:
     """The product with what its slices make too large multiplied in the result's own precision:
     digits are rounded, upwards too, and their units are those of whole rows.
     """
@@ -157,7 +159,7 @@ def _slice_products(
     return execute_like(how, scheme, k, left, right, dtype)
 
 
-def _chain(a: Array, b: Array) -> Product:
+def _chain(a: Array, b: Array) -> ReferenceProduct:
     """A·B by the result's own precision: what left the slices. BLAS orders sums by how operands lie
     in memory, so both lie the same way always.
     """
@@ -169,7 +171,7 @@ def _chain(a: Array, b: Array) -> Product:
         bound.left[:, 0] = raised(k * unit * rows, rows)
         bound.right[0] = raised(columns, columns)
         value = np.ascontiguousarray(a) @ np.ascontiguousarray(b)
-        return Product(value, "native", 1, Outliers(0, 0, 0.0), bound)
+        return ReferenceProduct(value, "native", 1, Outliers(0, 0, 0.0), bound)
 
 
 def _norms(x: Array) -> Array:

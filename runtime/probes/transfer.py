@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.call import Request
 from mixpert_py.runtime.cuda import transfer as moving
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.text import aligned, quantity
@@ -42,7 +43,7 @@ def staged() -> float:
     held = []  # else the next product had its memory
 
     def product() -> None:
-        made = moving.make(a, b, "int8x1")
+        made = moving.multiply(Request(a, b, "int8x1"))
         if isinstance(made, Reason):
             raise DeviceError(f"it makes no product of NumPy arrays: {made.value}")
         held.append(made.value)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Native, Wish
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.call import Native, Settings
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.spellings.rearranged import not_rearranged, rearranged
 from mixpert_py.runtime.tracing.trace import Reason
@@ -55,7 +55,7 @@ def blas_gemm(
     is_small = type(given.a) is not ndarray or given.a.size < MOVES
     if scheme is None and backend is None and passes(site) and is_small:
         return native(*arguments, **options)
-    wish = Wish(scheme, block, backend, site)
+    settings = Settings(scheme, block, backend, site)
     made: list[Any] = []
 
     def run(*_: Any) -> Any:
@@ -65,9 +65,9 @@ def blas_gemm(
     a, b = given.a, given.b
     refused = _refused(given, native)
     if refused is not None:
-        return planned(not_rearranged(run, a, b, refused), wish)[0]
+        return carry_out(not_rearranged(run, a, b, refused), settings)[0]
     left, right = _as_given(a, given.trans_a), _as_given(b, given.trans_b)
-    product = planned(rearranged(run, left, right), wish)[0]
+    product = carry_out(rearranged(run, left, right), settings)[0]
     result = made[0] if made else _finished(product, given)
     trace = current().trace
     if trace is not None and site in trace.keep:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import PRECISION, Native, Wish, is_dask, is_wide, name_of
+from mixpert_py.runtime.call import PRECISION, Native, Settings, is_dask, is_wide, name_of
 from mixpert_py.runtime.cuda.foreign import on_host
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.spellings.contraction import Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.spellings.pair import Pair
@@ -48,11 +48,11 @@ def einsum(
     """
     if scheme is None and backend is None and passes(site) and _stay(operands):
         return native(*operands, **options)
-    wish = Wish(scheme, block, backend, site)
+    settings = Settings(scheme, block, backend, site)
     if is_dask(*operands):
         from mixpert_py.runtime import dask_array
 
-        if (lazy := dask_array.einsum(native, operands, options, wish)) is not None:
+        if (lazy := dask_array.einsum(native, operands, options, settings)) is not None:
             return lazy
 
     def whole(*_: Any) -> Any:
@@ -60,18 +60,18 @@ def einsum(
 
     found = _found(operands, options)
     if isinstance(found, Reason):
-        return planned(not_rearranged(whole, *_telling(operands), found), wish)[0]
+        return carry_out(not_rearranged(whole, *_telling(operands), found), settings)[0]
     if len(found.steps) > 1:
-        if not _is_emulated(wish, found):
+        if not _is_emulated(settings, found):
             call = not_rearranged(whole, *_telling(operands), Reason.DIMENSIONS)
-            return planned(call, wish)[0]
-        result = _by_steps(found, native, options, wish)
+            return carry_out(call, settings)[0]
+        result = _by_steps(found, native, options, settings)
         trace = current().trace
         if trace is not None and site in trace.keep and 0 not in result.shape:
             trace.keep_result(site, on_host(result))  # of all, as where `native` makes it
         return _finished(result, options)
     pair = Pair(found.terms, found.arrays, whole)
-    result = planned(pair.call, wish)[0]
+    result = carry_out(pair.call, settings)[0]
     return pair.made[0] if pair.made else _finished(pair.restored(result), options)
 
 
@@ -145,7 +145,7 @@ def _fitting(
 
 
 def _cast(arrays: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, ...] | Reason:
-    """The arrays in the dtype that the program asks for; a pair without a wish as it is."""
+    """The arrays in the dtype that the program asks for; a pair without a settings as it is."""
     wanted = options.get("dtype")
     casting = options.get("casting", "safe")
     if wanted is None and len(arrays) == 2:
@@ -193,17 +193,19 @@ def _finished(result: Any, options: Mapping[str, Any]) -> Any:
     return np.asarray(result, order=order)
 
 
-def _is_emulated(wish: Wish, found: Problem) -> bool:
+def _is_emulated(settings: Settings, found: Problem) -> bool:
     """Whether more than two operands take a scheme: else the program's own sum is made."""
-    scheme = wish.scheme or current().choice(wish.site).scheme
+    scheme = settings.scheme or current().choice(settings.site).scheme
     if scheme is not None:
         return scheme != "native"
-    backend = wish.backend or current().backend
+    backend = settings.backend or current().backend
     is_single = not is_wide(*(name_of(x.dtype) for x in found.arrays))
     return is_single and (backend == "cuda" or type(found.arrays[0]) is not ndarray)
 
 
-def _by_steps(found: Problem, native: Native, options: Mapping[str, Any], wish: Wish) -> Any:
+def _by_steps(
+    found: Problem, native: Native, options: Mapping[str, Any], settings: Settings
+) -> Any:
     given = {"optimize": True} if options.get("optimize", False) is not False else {}
 
     def natively(terms: Sum, *arrays: Any) -> Any:
@@ -213,17 +215,19 @@ def _by_steps(found: Problem, native: Native, options: Mapping[str, Any], wish: 
     for step in found.steps:
         taken = [waiting[at] for at in step.positions]
         waiting = [x for at, x in enumerate(waiting) if at not in step.positions]
-        waiting.append(_step(step.terms, taken, natively, wish._replace(goes_on=bool(waiting))))
+        waiting.append(
+            _step(step.terms, taken, natively, settings._replace(more_follow=bool(waiting)))
+        )
     return waiting[0]
 
 
-def _step(terms: Sum, arrays: Sequence[Any], native: Native, wish: Wish) -> Any:
+def _step(terms: Sum, arrays: Sequence[Any], native: Native, settings: Settings) -> Any:
     def run(*_: Any) -> Any:
         return native(terms, *arrays)
 
     if contraction(terms) is None:
         both = arrays[0], arrays[-1]
-        return planned(not_rearranged(run, *both, Reason.DIMENSIONS), wish)[0]
+        return carry_out(not_rearranged(run, *both, Reason.DIMENSIONS), settings)[0]
     pair = Pair(terms, arrays, run)
-    result = planned(pair.call, wish)[0]
+    result = carry_out(pair.call, settings)[0]
     return pair.made[0] if pair.made else pair.restored(result)

@@ -15,8 +15,8 @@ import numpy
 from numpy import errstate, finfo, ndarray, result_type
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.call import Addend, Call, Wish, broadcast, matmul_shape, result_shape
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.call import Addend, Call, Settings, broadcast, matmul_shape, result_shape
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import current, passes
 from mixpert_py.runtime.overlap import shares
 
@@ -65,7 +65,7 @@ def fused(
     and errors as in `matmul`.
 
     CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
-    the product: `cuda.backend.multiply` says how that is rounded. Sums without factors of NumPy
+    the product: `cuda.slices.multiply` says how that is rounded. Sums without factors of NumPy
     arrays are made as a product that a GPU makes comes back. Shape and type are those of the
     operators, and so are the places of NaN and Inf where nothing overflows on its way.
     """
@@ -90,10 +90,10 @@ def fused(
         if type(a) is ndarray:
             addend = _host_addend(how, a, b, other[0])
         call = Call(operator.matmul, a, b, (), None, matmul_shape, addend=addend)
-        value, made = planned(call, Wish(scheme, block, backend, site))
-        if made is not None and made.added:
+        value, emulated = carry_out(call, Settings(scheme, block, backend, site))
+        if emulated is not None and emulated.includes_addend:
             return value
-        if made is None and type(a) is ndarray and _takes_sum(addend):
+        if emulated is None and type(a) is ndarray and _takes_sum(addend):
             add = partial(UFUNCS[how.sign], out=value)
     if how.has_alpha:
         value = product[0] * value

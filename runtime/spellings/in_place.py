@@ -12,9 +12,9 @@ from typing import Any
 
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish, is_dask, matmul_shape
+from mixpert_py.runtime.call import Call, Native, Settings, is_dask, matmul_shape
 from mixpert_py.runtime.cuda.foreign import may_be_on_device
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.spellings.rearranged import not_rearranged
@@ -46,7 +46,7 @@ def imatmul(
         and a.size < MOVES
     ):
         return _IN_PLACE(a, b)
-    return planned(_call(a, b), Wish(scheme, block, backend, site))[0]
+    return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]
 
 
 def _call(a: Any, b: Any) -> Call:

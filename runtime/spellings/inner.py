@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import Call, Native, Wish
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.call import Call, Native, Settings
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.rearranged import are_arrays, not_rearranged, rearranged
 from mixpert_py.runtime.tracing.trace import Reason
@@ -35,7 +35,7 @@ def inner(
         and a.size < MOVES
     ):
         return native(a, b)
-    return planned(_call(native, a, b), Wish(scheme, block, backend, site))[0]
+    return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]
 
 
 def _call(native: Native, a: Any, b: Any) -> Call:

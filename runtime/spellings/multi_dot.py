@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import DOT, Call, Native, Wish, dot_shape
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.call import DOT, Call, Native, Settings, dot_shape
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.rearranged import dtype_reason, not_rearranged
 from mixpert_py.runtime.tracing.trace import Reason
@@ -40,10 +40,10 @@ def multi_dot(
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):
         return native(arrays) if out is None else native(arrays, out=out)
-    wish = Wish(scheme, block, backend, site)
+    settings = Settings(scheme, block, backend, site)
     refused = _refused(native, arrays, out)
     if refused is not None:
-        return planned(refused, wish)[0]
+        return carry_out(refused, settings)[0]
     first, last = arrays[0].ndim, arrays[-1].ndim
     matrices = list(arrays)
     if len(matrices) > 2:  # NumPy leaves the vectors of a pair as they are
@@ -52,9 +52,9 @@ def multi_dot(
     products = {(i, i): matrix for i, matrix in enumerate(matrices)}
     for i, k, j in steps(_sizes(arrays)):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
-        step = wish._replace(goes_on=bool(products))
+        step = settings._replace(more_follow=bool(products))
         place = None if products else out  # of the last product, which is two-dimensional
-        products[i, j] = planned(Call(DOT, left, right, (), place, dot_shape), step)[0]
+        products[i, j] = carry_out(Call(DOT, left, right, (), place, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result

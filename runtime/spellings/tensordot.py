@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.call import DOT, Call, Native, Wish, dot_shape, is_dask
-from mixpert_py.runtime.dispatch import MOVES, planned
+from mixpert_py.runtime.call import DOT, Call, Native, Settings, dot_shape, is_dask
+from mixpert_py.runtime.dispatch import MOVES, carry_out
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.spellings.rearranged import (
     are_arrays,
@@ -46,16 +46,16 @@ def tensordot(
         and a.size < MOVES
     ):
         return native(a, b, axes)
-    wish = Wish(scheme, block, backend, site)
+    settings = Settings(scheme, block, backend, site)
     if is_dask(a, b):
         from mixpert_py.runtime import dask_array
 
-        if (lazy := dask_array.tensordot(native, a, b, axes, wish)) is not None:
+        if (lazy := dask_array.tensordot(native, a, b, axes, settings)) is not None:
             return lazy
     pairs = pairs_of(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
     if isinstance(pairs, Reason):
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
-        return planned(call, wish)[0]
+        return carry_out(call, settings)[0]
     left, right = pairs
     rows = [axis for axis in range(a.ndim) if axis not in left]
     columns = [axis for axis in range(b.ndim) if axis not in right]
@@ -68,7 +68,7 @@ def tensordot(
     else:
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
     shape = (*(a.shape[axis] for axis in rows), *(b.shape[axis] for axis in columns))
-    return planned(call, wish)[0].reshape(shape)
+    return carry_out(call, settings)[0].reshape(shape)
 
 
 def pairs_of(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:

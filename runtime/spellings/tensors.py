@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mixpert_py.runtime.call import Call, Native, Wish, matmul_shape
-from mixpert_py.runtime.dispatch import planned
+from mixpert_py.runtime.call import Call, Native, Settings, matmul_shape
+from mixpert_py.runtime.dispatch import carry_out
 from mixpert_py.runtime.in_force import passes
 from mixpert_py.runtime.tracing.trace import Reason, Shape
 
@@ -38,4 +38,4 @@ def torch_matmul(
         return matmul_shape(x, y)
 
     call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
-    return planned(call, Wish(scheme, block, backend, site))[0]
+    return carry_out(call, Settings(scheme, block, backend, site))[0]

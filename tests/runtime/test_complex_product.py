@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.call import Product, Request
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.emulation.emulation import emulate, make
+from mixpert_py.runtime.emulation.emulation import emulate, multiply
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.einsum import einsum
 from mixpert_py.runtime.spellings.fused import fused
@@ -93,8 +93,8 @@ def test_shape_and_type_are_those_of_matmul(scheme: str, shapes: Any, pair: str)
 @pytest.mark.parametrize("name", NAMES)
 def test_within_the_certificate(name: str, family: str, pair: str) -> None:
     a, b = of_family(family, pair, 9, 140, 11)
-    made = make(a, b, name, certificate=True)
-    assert isinstance(made, Made)
+    made = multiply(Request(a, b, name, certificate=True))
+    assert isinstance(made, Product)
     assert made.certificate is not None
     error = np.abs(exact(a, b) - made.value)
     bound = made.certificate.bound()

@@ -9,10 +9,8 @@ import pytest
 
 import mixpert_py
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import break_even, panels, transfer
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Product
+from mixpert_py.runtime.cuda import break_even, panels, slices
 from mixpert_py.runtime.cuda.break_even import figures
 from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.dispatch import matmul
@@ -21,6 +19,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.kept import pack
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
+from tests.runtime.cuda.requested import multiplied, transferred
 from tests.runtime.cuda.test_foreign import Tensor
 from tests.runtime.cuda.test_foreign import torch as torch
 from tests.runtime.cuda.test_product import SHAPES, VIEWS
@@ -41,9 +40,9 @@ def there(*shape: int, dtype: Any = "F", seed: int = 0) -> ndarray:
     return ndarray(normal(*shape, dtype=dtype, seed=seed))
 
 
-def made(*args: Any, **given: Any) -> Made:
-    result = device_product.make(*args, **given)
-    assert isinstance(result, Made)
+def made(*args: Any, **given: Any) -> Product:
+    result = multiplied(*args, **given)
+    assert isinstance(result, Product)
     return result
 
 
@@ -153,9 +152,9 @@ def test_no_memory_has_a_reason(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, w
     if where == "packing":
         gpu.memory = 100
     else:
-        kernels = cuda_backend.cuda_kernels()
+        kernels = slices.cuda_kernels()
         short = replace(kernels, complex=kernels.complex._replace(split=none_left))
-        monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: short)
+        monkeypatch.setattr(slices, "cuda_kernels", lambda: short)
     value, schemes, reasons = ran(a, a)
     assert (schemes, reasons) == ({"native": 1}, [Reason.MEMORY])
     np.testing.assert_array_equal(value.get(), a.x @ a.x)
@@ -174,7 +173,7 @@ def test_a_captured_product_keeps_what_its_graph_uses(monkeypatch: pytest.Monkey
         kept[id(owner)] = used
         return SimpleNamespace()
 
-    monkeypatch.setattr("mixpert_py.runtime.cuda.backend.weakref.finalize", finalize)
+    monkeypatch.setattr("mixpert_py.runtime.cuda.slices.weakref.finalize", finalize)
     a = there(6, 6)
     with Stream(ptr=99) as stream:
         stream.capturing = True
@@ -211,8 +210,8 @@ def test_numpy_arrays_move_in_panels(
 ) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 16)
     a, b = normal(m, 50, dtype=pair[0]), normal(50, 40, dtype=pair[1], seed=1)
-    result = transfer.make(a, b, "int8x6")
-    assert isinstance(result, Made)
+    result = transferred(a, b, "int8x6")
+    assert isinstance(result, Product)
     assert (len(gpu.launches) > 2) == (m > 1 and pair != "Ff")
     wanted = made(*map(ndarray, (a, b)), "int8x6").value.get()
     assert result.value.dtype == wanted.dtype

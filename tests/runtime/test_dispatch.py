@@ -13,10 +13,10 @@ import pytest
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import dispatch
-from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.call import Product
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
-from mixpert_py.runtime.route import FLOAT32_PAYS
+from mixpert_py.runtime.select import FLOAT32_THICKNESS
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.operands import OPERANDS, SITE, SPELLINGS, Matrix, outcome, same, traced
 from tests.runtime.without_gpu import no_gpu as no_gpu
@@ -115,8 +115,8 @@ def test_cuda_in_force_is_an_error_at_every_call() -> None:
 @pytest.mark.parametrize(
     ("shape", "pays"),
     [
-        ((FLOAT32_PAYS * 3, FLOAT32_PAYS * 3, FLOAT32_PAYS * 3), True),
-        ((FLOAT32_PAYS * 3 - 1, FLOAT32_PAYS * 3 - 1, FLOAT32_PAYS * 3), False),
+        ((FLOAT32_THICKNESS * 3, FLOAT32_THICKNESS * 3, FLOAT32_THICKNESS * 3), True),
+        ((FLOAT32_THICKNESS * 3 - 1, FLOAT32_THICKNESS * 3 - 1, FLOAT32_THICKNESS * 3), False),
         ((900, 40, 900), False),
         ((1, 4000, 1000), False),
     ],
@@ -231,7 +231,7 @@ def test_outliers_are_counted_past_the_clock_and_not_at_every_call(
         asked.append(sleep(0.05))
         return 0.5
 
-    monkeypatch.setattr(dispatch, "make", lambda *_, **__: Made(np.eye(2), "int8x6", slowly))
+    monkeypatch.setattr(dispatch, "execute", lambda *_, **__: Product(np.eye(2), "int8x6", slowly))
     trace = Trace()
     with use(InForce(scheme="int8x6", trace=trace)):
         for _ in range(6):

@@ -8,7 +8,7 @@ import pytest
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.kept import Kept, pack
+from mixpert_py.runtime.kept import PackedArray, pack
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.cuda.fake import FakeGpu, ndarray
@@ -141,7 +141,7 @@ def test_without_a_gpu_the_array_is_multiplied(backend: str | None) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((5, 6)), rng.standard_normal((6, 4))
     handle = pack(b, "int8x6")
-    assert isinstance(handle, Kept)
+    assert isinstance(handle, PackedArray)
     result = matmul(a, handle, backend=backend)
     np.testing.assert_array_equal(result, matmul(a, b, scheme="int8x6", backend=backend))
     with use(InForce()):

@@ -8,7 +8,7 @@ import numpy as np
 import mixpert_py
 from mixpert_py.bench.arrays import Array
 from mixpert_py.bench.gemm.contender import Contender, Parts
-from mixpert_py.runtime.cuda import backend as cuda_backend
+from mixpert_py.runtime.cuda import slices
 from mixpert_py.runtime.cuda.event_clock import Call
 from mixpert_py.runtime.in_force import current, use
 from mixpert_py.runtime.packing import by_columns, by_rows
@@ -47,7 +47,7 @@ def _parts(a: Array, b: Array, name: str, block: int | None) -> tuple[Call, Call
     scheme = get(name)
     if not isinstance(scheme, Scheme) or isinstance(a, np.ndarray):
         return ()
-    kernels, scheme = cuda_backend.cuda_kernels(), scheme.with_block(block)
+    kernels, scheme = slices.cuda_kernels(), scheme.with_block(block)
     out = kernels.xp.empty((len(a) if a.ndim == 3 else 1, a.shape[-2], b.shape[-1]), a.dtype)
     stream = kernels.xp.cuda.get_current_stream().ptr
 

@@ -71,7 +71,7 @@ class Backend:
         left, right = _kept(a, b, scheme, way)
         value = mixpert_py.matmul(left, right, scheme=scheme, backend=self.name)
         if self.name == "cuda":
-            from mixpert_py.runtime.cuda.product import refusals
+            from mixpert_py.runtime.cuda.multiply import refusals
 
             for why in refusals().values():
                 raise MixPertError(why)
@@ -98,11 +98,11 @@ class Backend:
                 product_slices.of_reference(left, scheme.left, k, block, False),
                 product_slices.of_reference(right, scheme.right, k, block, True),
             )
-        from mixpert_py.runtime.cuda import backend as cuda_backend
+        from mixpert_py.runtime.cuda.slices import cuda_kernels
         from mixpert_py.runtime.packing import by_columns, by_rows
 
         stream: Any = self.xp.cuda.get_current_stream().ptr
-        left, right = cuda_backend.cuda_kernels().pack(
+        left, right = cuda_kernels().pack(
             by_rows(a), by_columns(b), scheme, rule="loss", measure=True, stream=stream
         )
         xp = self.xp

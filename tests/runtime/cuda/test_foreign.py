@@ -187,9 +187,9 @@ def test_tensors_of_the_host_and_other_devices() -> None:
 @pytest.mark.usefixtures("torch")
 def test_a_tensor_in_name_only_is_pytorchs() -> None:
     a = tensor(8, 8)
-    place = foreign.place(a, a)
-    assert isinstance(place, foreign.Place)
-    assert foreign.lend(place, a, tensor(8, 8, kind=Vmapped)) is Reason.NOT_AN_ARRAY
+    place = foreign.placement(a, a)
+    assert isinstance(place, foreign.Placement)
+    assert foreign.borrow(place, a, tensor(8, 8, kind=Vmapped)) is Reason.NOT_AN_ARRAY
 
 
 @pytest.mark.usefixtures("torch")

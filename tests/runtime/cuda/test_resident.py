@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.call import Made
+from mixpert_py.runtime.call import Product
 from mixpert_py.runtime.cuda import resident, transfer
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray, on_device
+from tests.runtime.cuda.requested import transferred
 
 CONSTANT = InForce(constant="these")
 
@@ -29,8 +30,8 @@ def normal(*shape: int, seed: int = 0) -> Any:
 
 
 def moved(a: Any, b: Any, **given: Any) -> Any:
-    made = transfer.make(a, b, "int8x6", **given)
-    assert isinstance(made, Made)
+    made = transferred(a, b, "int8x6", **given)
+    assert isinstance(made, Product)
     return made.value
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import break_even, transfer
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Addend, Product
+from mixpert_py.runtime.cuda import break_even
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.tiny import Stack, are_fours, memory_of, plan, suits
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
@@ -20,6 +20,7 @@ from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.chains import chained
 from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray
+from tests.runtime.cuda.requested import multiplied, transferred
 
 Array = Any
 
@@ -35,9 +36,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return fake
 
 
-def made(a: Array, b: Array, scheme: str = "faithful", **given: Any) -> Made:
-    found = device_product.make(ndarray(a), ndarray(b), scheme, **given)
-    assert isinstance(found, Made)
+def made(a: Array, b: Array, scheme: str = "faithful", **given: Any) -> Product:
+    found = multiplied(ndarray(a), ndarray(b), scheme, **given)
+    assert isinstance(found, Product)
     assert found.scheme == scheme
     return found
 
@@ -116,8 +117,8 @@ def test_what_asks_for_more_is_emulated(gpu: FakeGpu) -> None:
     a, b = normal(3, 5, 6), normal(6, 4, seed=1)
     made(a, b, "int8x6")
     assert made(a, b, certificate=True).certificate is not None
-    assert device_product.make(ndarray(a), ndarray(b), "faithful", guarantee="componentwise")
-    ready = device_product.pack_one(ndarray(b), emulation_of("int8x6"), "right")
+    assert multiplied(ndarray(a), ndarray(b), "faithful", guarantee="componentwise")
+    ready = gpu_backend.pack_operand(ndarray(b), emulation_of("int8x6"), "right")
     assert not isinstance(ready, Reason)
     made(a, b, right=ready)
     assert not gpu.tiny
@@ -133,8 +134,8 @@ def test_complex_operands_by_their_parts(gpu: FakeGpu) -> None:
 
 def test_numpy_arrays_are_moved(gpu: FakeGpu) -> None:
     a, b = normal(3, 5, 6), normal(3, 6, 4, seed=1)
-    found = transfer.make(a, b, "faithful")
-    assert isinstance(found, Made)
+    found = transferred(a, b, "faithful")
+    assert isinstance(found, Product)
     np.testing.assert_array_equal(found.value, chained(a, b))
     assert gpu.tiny
 
@@ -144,8 +145,8 @@ def test_numpy_arrays_are_moved(gpu: FakeGpu) -> None:
 def test_out_may_be_an_operand(operand: int) -> None:
     pair = [ndarray(normal(3, 6, 6)), ndarray(normal(3, 6, 6, seed=1))]
     wanted = chained(*(x.x for x in pair))
-    found = device_product.make(*pair, "faithful", out=pair[operand])
-    assert isinstance(found, Made)
+    found = multiplied(*pair, "faithful", out=pair[operand])
+    assert isinstance(found, Product)
     assert found.value is pair[operand]
     np.testing.assert_array_equal(found.value.x, wanted)
 
@@ -155,15 +156,15 @@ def test_a_limit_counts_what_it_takes(gpu: FakeGpu) -> None:
     assert made(a, b, limit=0).value is not None
     assert made(a, b, limit=0, out=c).value is c
     x = ndarray(a)
-    assert device_product.make(x, x, "faithful", limit=431, out=x) is Reason.WORKSPACE
-    assert isinstance(device_product.make(x, x, "faithful", limit=432, out=x), Made)
+    assert multiplied(x, x, "faithful", limit=431, out=x) is Reason.WORKSPACE
+    assert isinstance(multiplied(x, x, "faithful", limit=432, out=x), Product)
     assert len(gpu.tiny) == 3
 
 
 def test_the_addend_is_left_to_who_asks(gpu: FakeGpu) -> None:
     a, b, c = normal(3, 5, 6), normal(3, 6, 4), ndarray(normal(3, 5, 4))
     found = made(a, b, addend=Addend(2.0, 1.0, c))
-    assert not found.added
+    assert not found.includes_addend
     np.testing.assert_array_equal(found.value.x, chained(a, b))
     assert gpu.tiny
 
@@ -171,9 +172,9 @@ def test_the_addend_is_left_to_who_asks(gpu: FakeGpu) -> None:
 def test_a_kernel_that_does_not_compile(gpu: FakeGpu) -> None:
     gpu.refuses = DeviceError("no such instruction")
     a = ndarray(normal(3, 6, 6))
-    assert device_product.make(a, a, "faithful") is Reason.KERNEL
+    assert multiplied(a, a, "faithful") is Reason.KERNEL
     gpu.refuses = None
-    assert isinstance(device_product.make(a, a, "int8x6"), Made)
+    assert isinstance(multiplied(a, a, "int8x6"), Product)
 
 
 @pytest.mark.parametrize("kind", ["result", "out", "strided out", "copied operand"])
@@ -185,7 +186,7 @@ def test_a_graph_keeps_what_it_uses(monkeypatch: pytest.MonkeyPatch, kind: str) 
         kept.append((owner, list(used)))
         return SimpleNamespace()
 
-    monkeypatch.setattr("mixpert_py.runtime.cuda.backend.weakref.finalize", finalize)
+    monkeypatch.setattr("mixpert_py.runtime.cuda.slices.weakref.finalize", finalize)
     a, b = normal(2, 3, 6, 6), normal(2, 3, 6, 6, seed=1)
     if kind == "copied operand":
         a = normal(3, 2, 6, 6).swapaxes(0, 1)

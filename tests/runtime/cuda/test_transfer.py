@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import copiers, panels, staging, transfer
+from mixpert_py.runtime.call import Product
+from mixpert_py.runtime.cuda import copiers, panels, slices, staging, transfer
 from mixpert_py.runtime.cuda import moves as moving
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.cuda.fake.late import LateStream
+from tests.runtime.cuda.requested import multiplied, transferred
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 
 
 def moved(a: Any, b: Any, scheme: str = "int8x6", **given: Any) -> Any:
-    made = transfer.make(a, b, scheme, **given)
-    assert isinstance(made, Made)
+    made = transferred(a, b, scheme, **given)
+    assert isinstance(made, Product)
     return made.value
 
 
 def there(a: Any, b: Any, scheme: str = "int8x6") -> Any:
-    made = device_product.make(ndarray(a), ndarray(b), scheme)
-    assert isinstance(made, Made)
+    made = multiplied(ndarray(a), ndarray(b), scheme)
+    assert isinstance(made, Product)
     return made.value.get()
 
 
@@ -96,14 +96,14 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
         stream.do(lambda: np.copyto(out, source.x))
 
     cupy, kept = sys.modules["cupy"], []
-    empty, kernels = cupy.empty, cuda_backend.cuda_kernels()
+    empty, kernels = cupy.empty, slices.cuda_kernels()
 
     def keep(*given: Any) -> Any:
         kept.append(empty(*given))
         return kept[-1]
 
     kernels = replace(kernels, gemm=later(kernels.gemm), repair=later(kernels.repair))
-    monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
     monkeypatch.setattr(cupy, "empty", keep)
     numbers = count()  # three of the product's, and then the stager's
     stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
@@ -273,7 +273,7 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", GRANULE * 50 * 4)
     a, b = normal(4 * GRANULE, 50), normal(50, 40, seed=1)
-    wanted, as_it_is, held = moved(a, b), device_product.make, gpu.held
+    wanted, as_it_is, held = moved(a, b), gpu_backend.multiply, gpu.held
 
     def interrupted(*given: Any, **named: Any) -> Any:
         if len(gpu.launches) == panel:
@@ -282,7 +282,7 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
 
     gpu.launches.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(device_product, "make", interrupted)
+        patch.setattr(gpu_backend, "multiply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             moved(a, b)
     assert [len(idle) for idle in moving._idle.values()] == [3]
@@ -329,22 +329,22 @@ def test_no_memory_for_lanes_is_no_memory(
     monkeypatch.setattr(sys.modules["cupy"].cuda, name, begin)
     a, b = normal(40, 50), normal(50, 300, seed=1)
     if status == 2:
-        assert transfer.make(a, b, "int8x6") is Reason.MEMORY
+        assert transferred(a, b, "int8x6") is Reason.MEMORY
     else:
         with pytest.raises(CUDARuntimeError):
-            transfer.make(a, b, "int8x6")
+            transferred(a, b, "int8x6")
 
 
 def test_no_memory_has_a_reason(gpu: FakeGpu) -> None:
     gpu.memory = 1000
-    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
-    assert transfer.make(normal(2, 5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
+    assert transferred(normal(5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
+    assert transferred(normal(2, 5, 6), normal(6, 4), "int8x6") is Reason.MEMORY
 
 
 def test_a_kernel_that_does_not_compile_has_a_reason(gpu: FakeGpu) -> None:
     gpu.refuses = DeviceError("no such instruction")
-    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
-    assert transfer.make(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
+    assert transferred(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
+    assert transferred(normal(5, 6), normal(6, 4), "int8x6") is Reason.KERNEL
 
 
 @pytest.mark.usefixtures("gpu")
@@ -352,11 +352,11 @@ def test_certificates_and_outliers_come_back() -> None:
     a, b = normal(5, 90), normal(90, 4, seed=1)
     a[3] = 110 / 256 / 127
     a[3, 0] = 1
-    made = transfer.make(a, b, "int8x6", traced=True)
-    assert isinstance(made, Made)
+    made = transferred(a, b, "int8x6", traced=True)
+    assert isinstance(made, Product)
     assert made.outliers() == 1 / 9
-    made = transfer.make(a, b, "int8x6", certificate=True)
-    assert isinstance(made, Made)
+    made = transferred(a, b, "int8x6", certificate=True)
+    assert isinstance(made, Product)
     assert made.certificate is not None
     assert (np.abs(made.value - a.astype(float) @ b) <= made.certificate.bound()).all()
 
@@ -407,8 +407,8 @@ def test_the_time_of_a_transfer_is_told_apart(
 def test_no_event_where_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules["cupy"].cuda, "Event")
     for shape in ((9, 50), (2, 9, 50)):
-        made = transfer.make(normal(*shape), normal(50, 40, seed=1), "int8x6")
-        assert isinstance(made, Made)
+        made = transferred(normal(*shape), normal(50, 40, seed=1), "int8x6")
+        assert isinstance(made, Product)
         assert made.transfer == 0
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import panels, staging, transfer
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Addend, Product
+from mixpert_py.runtime.cuda import panels, staging
+from tests.runtime.cuda.requested import multiplied, transferred
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -28,14 +28,14 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def moved(a: Any, b: Any) -> Any:
-    made = transfer.make(a, b, SCHEME)
-    assert isinstance(made, Made)
+    made = transferred(a, b, SCHEME)
+    assert isinstance(made, Product)
     return made.value
 
 
 def there(a: Any, b: Any) -> Any:
-    made = device_product.make(cupy.asarray(a), cupy.asarray(b), SCHEME)
-    assert isinstance(made, Made)
+    made = multiplied(cupy.asarray(a), cupy.asarray(b), SCHEME)
+    assert isinstance(made, Product)
     return made.value.get()
 
 
@@ -70,9 +70,9 @@ def test_sums(alpha: float, sum_of: Any, dtype: str) -> None:
     a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
     c = normal(1500, 2000, dtype=dtype, seed=2)[:, 7:907]
     wanted = sum_of(c, there(a, b))
-    made = transfer.make(a, b, SCHEME, addend=Addend(alpha, 1.0, c, True))
-    assert isinstance(made, Made)
-    assert made.added
+    made = transferred(a, b, SCHEME, addend=Addend(alpha, 1.0, c, True))
+    assert isinstance(made, Product)
+    assert made.includes_addend
     np.testing.assert_array_equal(c, wanted)
 
 
@@ -84,9 +84,9 @@ def test_sums_to_memory_of_their_own(
 ) -> None:
     a, b = normal(1500, 1100, dtype=dtype), normal(1100, 900, dtype=dtype, seed=1)
     c = normal(*shape, dtype=dtype, seed=2)
-    made = transfer.make(a, b, SCHEME, addend=Addend(alpha, beta, c))
-    assert isinstance(made, Made)
-    assert made.added
+    made = transferred(a, b, SCHEME, addend=Addend(alpha, beta, c))
+    assert isinstance(made, Product)
+    assert made.includes_addend
     ab = there(a, b)
     wanted = c + ab if alpha == beta else c - ab if alpha < 0 else ab - c
     np.testing.assert_array_equal(made.value, wanted)
@@ -97,8 +97,8 @@ def test_out_in_a_block_of_any_layout(order: str) -> None:
     a, b = normal(1500, 1100), normal(1100, 900, seed=1)
     whole = ORDERS[order](np.full((1600, 2000), 7, np.float32))
     out = whole[50:1550, 7:907]
-    made = transfer.make(a, b, SCHEME, out=out)
-    assert isinstance(made, Made)
+    made = transferred(a, b, SCHEME, out=out)
+    assert isinstance(made, Product)
     assert made.value is out
     np.testing.assert_array_equal(out, there(a, b))
     out[...] = 7

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import break_even, panels, staging, transfer
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Addend, Product
+from mixpert_py.runtime.cuda import break_even, panels, staging
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.panels import GRANULE
 from mixpert_py.runtime.cuda.staging import Sum, write
 from mixpert_py.runtime.dispatch import matmul
@@ -15,6 +15,7 @@ from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings.fused import fused
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, pays_from
+from tests.runtime.cuda.requested import transferred
 
 M = 5 * GRANULE + 1  # six panels
 SIGNS = [(1.0, np.add), (-1.0, np.subtract)]
@@ -40,8 +41,8 @@ def operands(dtype: Any = "f") -> tuple[Any, Any, Any]:
     )
 
 
-def added(a: Any, b: Any, c: Any, alpha: float = 1.0) -> Made | Reason:
-    return transfer.make(a, b, "int8x6", addend=Addend(alpha, 1.0, c, True))
+def added(a: Any, b: Any, c: Any, alpha: float = 1.0) -> Product | Reason:
+    return transferred(a, b, "int8x6", addend=Addend(alpha, 1.0, c, True))
 
 
 @pytest.mark.parametrize("order", ["C", "F", "inside"])
@@ -49,14 +50,14 @@ def added(a: Any, b: Any, c: Any, alpha: float = 1.0) -> Made | Reason:
 @pytest.mark.parametrize(("alpha", "sum_of"), SIGNS)
 def test_as_the_operator_would(alpha: float, sum_of: Any, dtype: str, order: str) -> None:
     a, b, c = operands(dtype)
-    wanted = sum_of(c, transfer.make(a, b, "int8x6").value)  # type: ignore[union-attr]
+    wanted = sum_of(c, transferred(a, b, "int8x6").value)  # type: ignore[union-attr]
     if order == "F":
         c = np.asfortranarray(c)
     elif order == "inside":
         c = np.pad(c, 3)[3:-3, 3:-3]
     made = added(a, b, c, alpha)
-    assert isinstance(made, Made)
-    assert made.added
+    assert isinstance(made, Product)
+    assert made.includes_addend
     assert made.value is c
     np.testing.assert_array_equal(c, wanted)
 
@@ -67,7 +68,7 @@ def test_as_the_operator_would(alpha: float, sum_of: Any, dtype: str, order: str
 def test_what_fails_on_its_way_is_finished_natively(
     monkeypatch: pytest.MonkeyPatch, alpha: float, sum_of: Any, failure: str, count: int
 ) -> None:
-    as_it_is, calls = device_product.make, []
+    as_it_is, calls = gpu_backend.multiply, []
 
     def make(*given: Any, **how: Any) -> Any:
         calls.append(given)
@@ -79,13 +80,13 @@ def test_what_fails_on_its_way_is_finished_natively(
 
     a, b, c = operands()
     wanted = sum_of(c, a @ b)
-    monkeypatch.setattr(device_product, "make", make)
+    monkeypatch.setattr(gpu_backend, "multiply", make)
     made = added(a, b, c, alpha)
     if count < 2:  # the first comes back before the third is begun
-        assert not isinstance(made, Made) or not made.added
+        assert not isinstance(made, Product) or not made.includes_addend
     else:
-        assert isinstance(made, Made)
-        assert made.added
+        assert isinstance(made, Product)
+        assert made.includes_addend
         np.testing.assert_allclose(c, wanted, atol=1e-4)
 
 
@@ -120,8 +121,8 @@ def test_sums_to_memory_of_their_own(
 ) -> None:
     a, b, _ = operands(dtype)
     c = np.array(normal(*shape, dtype=dtype, seed=2) if shape else 3, dtype)
-    made, before = transfer.make(a, b, "int8x6"), c.copy()
-    assert isinstance(made, Made)
+    made, before = transferred(a, b, "int8x6"), c.copy()
+    assert isinstance(made, Product)
     ab, launches = made.value, len(gpu.launches)
     wanted: Any = {"c+ab": c + ab, "c-ab": c - ab, "ab+c": ab + c, "ab-c": ab - c}[form]
     written: list[Any] = []
@@ -149,7 +150,7 @@ def test_a_term_that_is_a_factor_as_well(gpu: FakeGpu) -> None:
 def test_a_sum_of_its_own_that_fails_on_its_way_is_the_operators(
     monkeypatch: pytest.MonkeyPatch, failure: str, count: int
 ) -> None:
-    as_it_is, calls = device_product.make, []
+    as_it_is, calls = gpu_backend.multiply, []
 
     def make(*given: Any, **how: Any) -> Any:
         calls.append(given)
@@ -161,7 +162,7 @@ def test_a_sum_of_its_own_that_fails_on_its_way_is_the_operators(
 
     a, b, c = operands("d")
     wanted = c - a @ b
-    monkeypatch.setattr(device_product, "make", make)
+    monkeypatch.setattr(gpu_backend, "multiply", make)
     with use(InForce(scheme="int8x6")):
         found = fused(c, a, b, form="c-ab")
     np.testing.assert_allclose(found, wanted, atol=1e-4)

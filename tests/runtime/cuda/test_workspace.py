@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import break_even, guard, limited, transfer
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Product
+from mixpert_py.runtime.cuda import break_even, guard, slices
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.panels import moved_bytes
-from mixpert_py.runtime.cuda.workspace import besides
+from mixpert_py.runtime.cuda.workspace import array_bytes
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, current, on_gpu, use
 from mixpert_py.runtime.packing import pooled
@@ -21,6 +20,7 @@ from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray, pays_from
+from tests.runtime.cuda.requested import multiplied, transferred
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
@@ -50,11 +50,11 @@ def test_the_formula(gpu: FakeGpu) -> None:
     a, b = normal(300, 200), ndarray(normal(500, 200).x.T)  # both contiguous along k
     # Three slices of int8, rows to multiples of 8, k to 256; scales, flags, what is read past.
     wanted = sum(3 * -(-rows // 8) * 8 * 256 + 4 * rows + rows + 32 * 1024 for rows in (300, 500))
-    taken = peak(gpu, lambda: limited.make(a, b, "int8x6", limit=None)) - 300 * 500 * 4
+    taken = peak(gpu, lambda: multiplied(a, b, "int8x6", limit=None)) - 300 * 500 * 4
     assert wanted <= taken <= wanted + 2 * 4 * 256
     for limit, launches in ((pooled(taken), 1), (taken - 512, 2)):
         gpu.launches.clear()
-        limited.make(a, b, "int8x6", limit=limit)
+        multiplied(a, b, "int8x6", limit=limit)
         assert len(gpu.launches) == launches
 
 
@@ -84,13 +84,13 @@ def test_a_limit_is_kept(gpu: FakeGpu, shapes: Any, scheme: str, dtype: Any, tra
     found: list[Any] = []
 
     def run(limit: int) -> None:
-        found.append(limited.make(a, b, scheme, limit=limit, traced=traced))
+        found.append(multiplied(a, b, scheme, limit=limit, traced=traced))
 
-    whole = limited.make(a, b, scheme, limit=None)
+    whole = multiplied(a, b, scheme, limit=None)
     assert not isinstance(whole, Reason)
     size = whole.value.nbytes
-    most = peak(gpu, lambda: limited.make(a, b, scheme, limit=None)) - size
-    most = max(most, besides(scheme, a, b, None))  # casts are not counted here
+    most = peak(gpu, lambda: multiplied(a, b, scheme, limit=None)) - size
+    most = max(most, array_bytes(scheme, a, b, None))  # casts are not counted here
     for limit in (most - 512, most // 3):
         assert peak(gpu, partial(run, limit)) <= limit + size
         made = found.pop()
@@ -105,7 +105,7 @@ def test_limits_that_are_kept_are_not_all_refused(gpu: FakeGpu) -> None:
     for dtype, scheme in (("f", "int8x6"), ("F", "int8x6"), ("f", "float64")):
         a, b = normal(400, 300, dtype=dtype), normal(300, 500, dtype=dtype, seed=1)
         for limit in (2_500_000, 1_900_000):
-            assert not isinstance(limited.make(a, b, scheme, limit=limit), Reason), (dtype, limit)
+            assert not isinstance(multiplied(a, b, scheme, limit=limit), Reason), (dtype, limit)
 
 
 def test_nothing_is_taken_where_it_cannot_do(gpu: FakeGpu) -> None:
@@ -122,7 +122,7 @@ def test_a_temporary_result_counts(gpu: FakeGpu) -> None:
     limit = 1_300_000
     for given, launches in ((None, 1), (out, 4)):
         gpu.launches.clear()
-        taken = peak(gpu, lambda given=given: limited.make(a, b, "int8x6", out=given, limit=limit))
+        taken = peak(gpu, lambda given=given: multiplied(a, b, "int8x6", out=given, limit=limit))
         assert taken <= limit + (given is None) * 512 * 512 * 4
         assert len(gpu.launches) >= launches
 
@@ -135,16 +135,16 @@ def test_out_that_is_an_operand_where_the_product_is_halved(
     gpu: FakeGpu, scheme: str, dtype: str, limit: int, which: str
 ) -> None:
     a, b = normal(300, 300, dtype=dtype), normal(300, 300, dtype=dtype, seed=1)
-    whole = limited.make(a, b, scheme, limit=None)
+    whole = multiplied(a, b, scheme, limit=None)
     assert not isinstance(whole, Reason)
     out = a if which == "left" else b
-    assert besides(scheme, a, b, out) > limit
+    assert array_bytes(scheme, a, b, out) > limit
     found: list[Any] = []
-    assert peak(gpu, lambda: found.append(limited.make(a, b, scheme, limit=limit, out=out))) < limit
+    assert peak(gpu, lambda: found.append(multiplied(a, b, scheme, limit=limit, out=out))) < limit
     assert found[0].value is out
     np.testing.assert_array_equal(out.x, whole.value.x)
     as_it_was = out.x.copy()
-    assert limited.make(a, b, scheme, limit=out.nbytes - 1, out=out) is Reason.WORKSPACE
+    assert multiplied(a, b, scheme, limit=out.nbytes - 1, out=out) is Reason.WORKSPACE
     np.testing.assert_array_equal(out.x, as_it_was)  # what the native call multiplies now
 
 
@@ -153,16 +153,16 @@ def test_a_packed_operand_stays_packed_where_rows_are_divided(
 ) -> None:
     a, b = normal(1000, 20), normal(20, 100)
     scheme = get("int8x6")
-    ready = device_product.pack_one(b, scheme, "right")
+    ready = gpu_backend.pack_operand(b, scheme, "right")
     count = []
 
     def counted(x: Any, scheme: Any, side: str, *rest: Any, **given: Any) -> Any:
         count.append(side)
         return gpu.pack_one(x, scheme, side, *rest, **given)
 
-    kernels = replace(cuda_backend.cuda_kernels(), pack_one=counted)
-    monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
-    made = limited.make(a, b, "int8x6", right=ready, limit=80_000)
+    kernels = replace(slices.cuda_kernels(), pack_one=counted)
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    made = multiplied(a, b, "int8x6", right=ready, limit=80_000)
     assert not isinstance(made, Reason)
     assert set(count) == {"left"}
     assert len(count) > 4
@@ -173,11 +173,11 @@ def test_a_packed_operand_stays_packed_where_rows_are_divided(
 @pytest.mark.parametrize("traced", [False, True])
 def test_what_moving_takes_is_counted(gpu: FakeGpu, dtype: str, shapes: Any, traced: bool) -> None:
     a, b = normal(*shapes[0], dtype=dtype).x, normal(*shapes[1], dtype=dtype, seed=1).x
-    whole = transfer.make(a, b, "int8x6")
+    whole = transferred(a, b, "int8x6")
     assert not isinstance(whole, Reason)
 
     def make() -> Any:
-        return transfer.make(a, b, "int8x6", traced=traced)
+        return transferred(a, b, "int8x6", traced=traced)
 
     most = peak(gpu, make)
     made = 0
@@ -232,17 +232,17 @@ def test_the_pool_agrees(scheme: str, order: str, dtype: str) -> None:
         def free_preprocess(self, **given: Any) -> None:
             self.held -= given["mem_size"]
 
-    whole = limited.make(a, b, scheme, limit=None)
+    whole = multiplied(a, b, scheme, limit=None)
     assert not isinstance(whole, Reason)
-    limited.make(a, b, scheme, limit=None)
+    multiplied(a, b, scheme, limit=None)
     with Peak() as unlimited:
-        limited.make(a, b, scheme, limit=None)
+        multiplied(a, b, scheme, limit=None)
     size = pooled(whole.value.nbytes)
     most = unlimited.most - size
     made = 0
     for limit in (most, most // 2, most // 4):
         with Peak() as seen:
-            result = limited.make(a, b, scheme, limit=limit)
+            result = multiplied(a, b, scheme, limit=limit)
         if isinstance(result, Reason):
             continue
         made += 1
@@ -259,20 +259,20 @@ def test_a_limit_is_kept_by_guarded_products(
     monkeypatch.setattr(guard, "LEAST", 1)
     a, b = normal(300, 200), normal(200, 400, seed=1)
     ready = {
-        side: device_product.pack_one(x, FP16X3, side)
+        side: gpu_backend.pack_operand(x, FP16X3, side)
         for side, x in (("left", a), ("right", b))
         if kept in (side, "both")
     }
-    whole = limited.make(a, b, "faithful", limit=None, **ready)
-    assert isinstance(whole, Made)
+    whole = multiplied(a, b, "faithful", limit=None, **ready)
+    assert isinstance(whole, Product)
     size = whole.value.nbytes
-    most = peak(gpu, lambda: limited.make(a, b, "faithful", limit=None, **ready)) - size
+    most = peak(gpu, lambda: multiplied(a, b, "faithful", limit=None, **ready)) - size
     for limit, is_whole in ((most + (1 << 17), True), (most - (1 << 16), False)):
         gpu.launches.clear()
         found: list[Any] = []
 
         def run(limit: int, found: list[Any] = found) -> None:
-            found.append(limited.make(a, b, "faithful", limit=limit, **ready))
+            found.append(multiplied(a, b, "faithful", limit=limit, **ready))
 
         assert peak(gpu, partial(run, limit)) <= limit + size
         assert (len(gpu.launches) == 1) == is_whole
@@ -286,7 +286,7 @@ def test_a_graph_packs_apart(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> N
     for captures in (False, True):
         with Stream(ptr=99) as stream:
             stream.capturing = captures
-            found = cuda_backend.multiply(cuda_backend.cuda_kernels(), a, b, FP16X3)
+            found = slices.multiply(slices.cuda_kernels(), a, b, FP16X3)
         assert found.guard is not None
         assert found.left is not None
         assert (found.guard.left.owner is found.left.owner) != captures

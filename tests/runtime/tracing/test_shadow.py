@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.bench.contract import Sums, errors
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda import shadow as device_shadow
 from mixpert_py.runtime.emulation.emulation import emulate
 from mixpert_py.runtime.tracing import shadow
@@ -331,7 +331,7 @@ class TestOnAGpu:
         self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         a, b = (x.astype(np.float32) for x in self.operands())
-        monkeypatch.setattr(device_product, "make", lambda *given, **how: Reason.KERNEL)
+        monkeypatch.setattr(gpu_backend, "multiply", lambda *given, **how: Reason.KERNEL)
         found = look(ndarray(a), ndarray(b), ("int8x3",))
         assert found is not None
         assert found.errors == local_errors(a, b, ("int8x3",))

@@ -10,9 +10,16 @@ import pytest
 
 from mixpert_py.runtime import packing
 from mixpert_py.runtime.complex_product import Way, join, split
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import device, moves, several, staging, workspace
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.cuda import (
+    device,
+    moves,
+    multi_gpu,
+    partition,
+    slices,
+    staging,
+    workspace,
+)
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.guard import Guard
 from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import layout
@@ -62,15 +69,15 @@ class FakeGpu:
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
-        monkeypatch.setattr(device_product, "_refused", {})
+        monkeypatch.setattr(gpu_backend, "_refused", {})
         monkeypatch.setattr(packing, "has_clusters", lambda number: False)
-        several._like.cache_clear()
-        several._stream.cache_clear()
+        partition._alike.cache_clear()
+        multi_gpu._stream.cache_clear()
 
         monkeypatch.setattr(staging, "_idle", {})
         monkeypatch.setattr(moves, "_idle", {})
-        monkeypatch.setattr(cuda_backend, "_repaired", set())
-        kernels = cuda_backend.Kernels(
+        monkeypatch.setattr(slices, "_repaired", set())
+        kernels = slices.Kernels(
             cupy,
             self.pack,
             self.pack_one,
@@ -82,7 +89,7 @@ class FakeGpu:
             self.multiply_tiny,
             self.guard,
         )
-        monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: kernels)
+        monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
         return cupy
 
     def asarray(self, x: Any) -> ndarray:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import backend as cuda_backend
-from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Product
+from mixpert_py.runtime.cuda import break_even, slices
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.cuda.fake import pays_from
+from tests.runtime.cuda.requested import multiplied
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -114,7 +114,7 @@ def test_special_values_reach_what_they_reach() -> None:
 def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = normal(700, 500), normal(500, 600, seed=1)
     whole = matmul(a, b, scheme=scheme)
-    kernels, calls = cuda_backend.cuda_kernels(), []
+    kernels, calls = slices.cuda_kernels(), []
 
     def short(left: Any, right: Any, *args: Any, **given: Any) -> Any:
         calls.append((left.rows, right.rows))
@@ -123,7 +123,7 @@ def test_parts_make_the_same_product(scheme: str, monkeypatch: pytest.MonkeyPatc
         return kernels.pack(left, right, *args, **given)
 
     limited = replace(kernels, pack=short)
-    monkeypatch.setattr(cuda_backend, "cuda_kernels", lambda: limited)
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: limited)
     cupy.testing.assert_array_equal(matmul(a, b, scheme=scheme), whole)
     assert len(calls) > 4
 
@@ -339,5 +339,5 @@ def test_a_child_forked_too_late_multiplies_natively() -> None:
 
 def test_nothing_is_refused() -> None:
     a = normal(64, 64)
-    assert isinstance(device_product.make(a, a, "int8x6"), Made)
-    assert device_product.refusals() == {}
+    assert isinstance(multiplied(a, a, "int8x6"), Product)
+    assert gpu_backend.refusals() == {}

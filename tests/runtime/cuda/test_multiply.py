@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Addend, Made
-from mixpert_py.runtime.cuda import backend, guard
-from mixpert_py.runtime.cuda import product as device_product
+from mixpert_py.runtime.call import Addend, Product
+from mixpert_py.runtime.cuda import guard, slices
+from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -28,6 +28,7 @@ from tests.runtime.cuda.fake import (
 )
 from tests.runtime.cuda.fake import gpu as gpu_module
 from tests.runtime.cuda.fake.product import slices_product
+from tests.runtime.cuda.requested import multiplied
 
 SHAPES = [
     ((5, 6), (6, 4)),
@@ -61,9 +62,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     return fake
 
 
-def made(*args: Any, **given: Any) -> Made:
-    result = device_product.make(*args, **given)
-    assert isinstance(result, Made)
+def made(*args: Any, **given: Any) -> Product:
+    result = multiplied(*args, **given)
+    assert isinstance(result, Product)
     return result
 
 
@@ -180,7 +181,7 @@ def test_a_stack_of_stacks_in_parts(gpu: FakeGpu) -> None:
 def test_no_memory_at_all_has_a_reason(gpu: FakeGpu, certificate: bool) -> None:
     gpu.memory = 1000
     a = normal(300, 300)
-    assert device_product.make(a, a, "int8x6", certificate=certificate) is Reason.MEMORY
+    assert multiplied(a, a, "int8x6", certificate=certificate) is Reason.MEMORY
     assert gpu.freed == 1
 
 
@@ -196,11 +197,11 @@ def test_no_memory_at_all_has_a_reason(gpu: FakeGpu, certificate: bool) -> None:
 def test_a_kernel_that_does_not_compile_is_asked_for_once(gpu: FakeGpu, error: Any) -> None:
     gpu.refuses = error
     a = normal(6, 6)
-    assert device_product.make(a, a, "int8x6") is Reason.KERNEL
+    assert multiplied(a, a, "int8x6") is Reason.KERNEL
     gpu.refuses = None
-    assert device_product.make(a, a, "int8x6") is Reason.KERNEL
-    assert "no such instruction" in device_product.refusals()[0, "int8x6"]
-    assert isinstance(device_product.make(a, a, "int8x8"), Made)
+    assert multiplied(a, a, "int8x6") is Reason.KERNEL
+    assert "no such instruction" in gpu_backend.refusals()[0, "int8x6"]
+    assert isinstance(multiplied(a, a, "int8x8"), Product)
 
 
 def loaded_by(error: Exception) -> DeviceError:
@@ -214,11 +215,11 @@ def loaded_by(error: Exception) -> DeviceError:
 def test_a_kernel_that_finds_no_memory_is_asked_for_again(gpu: FakeGpu, how: Any) -> None:
     gpu.refuses = how(CUDADriverError(2))
     a = normal(6, 6)
-    assert device_product.make(a, a, "int8x6") is Reason.MEMORY
+    assert multiplied(a, a, "int8x6") is Reason.MEMORY
     assert gpu.freed == 1  # what the pool keeps is the driver's to have
     gpu.refuses = None
-    assert isinstance(device_product.make(a, a, "int8x6"), Made)
-    assert not device_product.refusals()
+    assert isinstance(multiplied(a, a, "int8x6"), Product)
+    assert not gpu_backend.refusals()
 
 
 @pytest.mark.usefixtures("gpu")
@@ -260,7 +261,7 @@ def test_no_memory_for_float64(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
     a = normal(8, 8)
-    assert device_product.make(a, a, "float64") is Reason.MEMORY
+    assert multiplied(a, a, "float64") is Reason.MEMORY
 
 
 SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))
@@ -325,7 +326,7 @@ def test_a_captured_product_keeps_what_its_graph_uses(
         kept.append((owner, list(used)))
         return SimpleNamespace()
 
-    monkeypatch.setattr("mixpert_py.runtime.cuda.backend.weakref.finalize", finalize)
+    monkeypatch.setattr("mixpert_py.runtime.cuda.slices.weakref.finalize", finalize)
     a = normal(6, 6)
     out: Any = {
         "result": None,
@@ -379,7 +380,7 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(guard, "LEAST", 1)
-    monkeypatch.setattr(backend, "_unguarded", set())
+    monkeypatch.setattr(slices, "_unguarded", set())
     tried = []
 
     def refused(*given: Any, **named: Any) -> Any:
@@ -389,8 +390,8 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
             raise DeviceError("kernel 'gemm' does not compile")
         return getattr(gpu, step)(*given, **named)
 
-    kernels = replace(backend.cuda_kernels(), **{step: refused})
-    monkeypatch.setattr(backend, "cuda_kernels", lambda: kernels)
+    kernels = replace(slices.cuda_kernels(), **{step: refused})
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
     a, b = wide(40, 128, rows=40), normal(128, 40, seed=1)
     for _ in range(2):
         found = made(a, b, "faithful").value.get()
@@ -419,7 +420,7 @@ def test_kept_operands_stacks_and_sums_are_guarded(
     a.x[..., :rows, 0] = 2.0**60
     ready = {}
     if side != "neither":
-        ready[side] = device_product.pack_one(a if side == "left" else b, FP16X3, side)
+        ready[side] = gpu_backend.pack_operand(a if side == "left" else b, FP16X3, side)
     found = made(a, b, "faithful", **ready).value.get()
     size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
     assert (np.abs(found - a.x.astype(float) @ b.x.astype(float)) <= 140 * 2.0**-24 * size).all()
@@ -434,7 +435,7 @@ def test_a_guarded_sum_is_made_once(
     made(a, b, "faithful")  # compiles what a sum in place must not wait for
     before = c.x.copy()
     found = made(a, b, "faithful", addend=Addend(1.0, -1.0, c, in_place=True))
-    assert found.added
+    assert found.includes_addend
     exact = a.x.astype(float) @ b.x.astype(float) - before
     size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float)) + np.abs(before)
     assert (np.abs(c.x - exact) <= 142 * 2.0**-24 * size).all()

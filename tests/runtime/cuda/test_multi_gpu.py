@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.call import Made
-from mixpert_py.runtime.cuda import several
+from mixpert_py.runtime.call import Product
+from mixpert_py.runtime.cuda import multi_gpu, partition
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, on_gpu, use
 from mixpert_py.runtime.tracing.trace import Reason
@@ -20,6 +20,7 @@ from tests.runtime.cuda.fake import (
     on_device,
     pays_from,
 )
+from tests.runtime.cuda.requested import multiplied
 
 
 def normal(*shape: int, dtype: Any = "f", order: Any = "C", seed: int = 0) -> ndarray:
@@ -31,7 +32,7 @@ def normal(*shape: int, dtype: Any = "f", order: Any = "C", seed: int = 0) -> nd
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu(count=2)
     fake.install(monkeypatch)
-    monkeypatch.setattr(several, "THICKNESS", 5)
+    monkeypatch.setattr(partition, "THICKNESS", 5)
     monkeypatch.setattr(Pointer, "copies", [])
     monkeypatch.setattr(
         "mixpert_py.runtime.cuda.break_even.figures", lambda name: pays_from(1, host=1e6)
@@ -41,9 +42,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
 
 def both(a: Any, b: Any, **given: Any) -> tuple[Any, Any]:
     """The product on one device, and on all."""
-    wanted = several.make(a, b, "int8x6", devices=None, limit=None)
-    made = several.make(a, b, "int8x6", devices="all", **{"limit": None, **given})
-    assert isinstance(wanted, Made)
+    wanted = multiplied(a, b, "int8x6", devices=None, limit=None)
+    made = multiplied(a, b, "int8x6", devices="all", **{"limit": None, **given})
+    assert isinstance(wanted, Product)
     return wanted.value.x, made
 
 
@@ -76,7 +77,7 @@ def test_from_another_device_than_the_first(gpu: FakeGpu) -> None:
 def test_the_callers_stream_waits_for_the_others(gpu: FakeGpu) -> None:
     with Stream(ptr=9) as stream:
         both(normal(600, 30), normal(30, 90, seed=1))
-    assert stream.waited == [several._stream(1)]
+    assert stream.waited == [multi_gpu._stream(1)]
     assert stream.waits == 0
 
 
@@ -84,8 +85,8 @@ def test_outliers_are_read_when_all_devices_are_done(gpu: FakeGpu) -> None:
     a, b = normal(600, 300), normal(300, 90, seed=1)
     a.x[5], a.x[5, 0] = 110 / 256 / 127, 1  # of the other device's rows
     with Stream(ptr=9) as stream:
-        made = several.make(a, b, "int8x6", devices="all", limit=None, traced=True)
-        assert isinstance(made, Made)
+        made = multiplied(a, b, "int8x6", devices="all", limit=None, traced=True)
+        assert isinstance(made, Product)
         assert stream.waits == 0
         assert made.outliers() == 1 / (384 + 90)
         assert stream.waits == 1
@@ -114,32 +115,32 @@ def test_out(gpu: FakeGpu, kind: str) -> None:
 def test_what_stays_on_one_device(gpu: FakeGpu, given: Any) -> None:
     a, b = normal(600, 30), normal(30, 90, seed=1)
     asked = {"devices": "all", "limit": None, **given}
-    several.make(a, b, "int8x6", **asked)
+    multiplied(a, b, "int8x6", **asked)
     assert not Pointer.copies
 
 
 def test_a_thin_product_and_a_stack_stay(gpu: FakeGpu) -> None:
     for a, b in ((normal(600, 3), normal(3, 90)), (normal(2, 600, 30), normal(30, 90))):
-        several.make(a, b, "int8x6", devices="all", limit=None)
+        multiplied(a, b, "int8x6", devices="all", limit=None)
     assert not Pointer.copies
 
 
 def test_devices_of_another_name_are_left_out(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert several._like(0) == (1, 0)
-    several._like.cache_clear()
+    assert partition._alike(0) == (1, 0)
+    partition._alike.cache_clear()
     names = {0: "H200", 1: "A100"}
     monkeypatch.setattr(
-        several.device, "find", lambda number: several.device.Device(number, names[number], 90)
+        partition.device, "find", lambda number: partition.device.Device(number, names[number], 90)
     )
-    assert several._like(0) == (0,)
+    assert partition._alike(0) == (0,)
 
 
 def test_a_reason_of_one_is_that_of_all(gpu: FakeGpu) -> None:
     gpu.memory = 1000
     a, b = normal(600, 30), normal(30, 90, seed=1)
-    assert several.make(a, b, "int8x6", devices="all", limit=None) is Reason.MEMORY
+    assert multiplied(a, b, "int8x6", devices="all", limit=None) is Reason.MEMORY
 
 
 @pytest.mark.parametrize("nth", range(1, 5))
@@ -157,14 +158,14 @@ def test_where_there_is_no_room_for_copies_one_device_makes_it(
         return empty(shape, dtype)
 
     a, b = normal(600, 30), normal(30, 90, seed=1)
-    wanted = several.make(a, b, "int8x6", devices=None, limit=None)
+    wanted = multiplied(a, b, "int8x6", devices=None, limit=None)
     monkeypatch.setattr(cupy, "empty", short)
     with Stream(ptr=9) as stream:
-        made = several.make(a, b, "int8x6", devices="all", limit=None)
+        made = multiplied(a, b, "int8x6", devices="all", limit=None)
     # What was copied before there was no room may still be read.
-    assert stream.waited == ([] if nth == 1 else [several._stream(1)])
-    assert isinstance(made, Made)
-    assert isinstance(wanted, Made)
+    assert stream.waited == ([] if nth == 1 else [multi_gpu._stream(1)])
+    assert isinstance(made, Product)
+    assert isinstance(wanted, Product)
     assert len(sizes) > nth
     np.testing.assert_array_equal(made.value.x, wanted.value.x)
 
@@ -177,7 +178,7 @@ def test_copies_count(gpu: FakeGpu, order: str, limit: int, is_divided: bool) ->
     """Of A in Fortran's order all rows are copied before they are moved."""
     a, b = normal(2000, 100, order=order), normal(100, 16, seed=1)
     wanted, made = both(a, b, limit=limit)
-    assert isinstance(made, Made)  # the limit is that of one device where it makes the product
+    assert isinstance(made, Product)  # the limit is that of one device where it makes the product
     np.testing.assert_array_equal(made.value.x, wanted)
     assert bool(Pointer.copies) == is_divided
 
@@ -191,10 +192,10 @@ def test_the_setting_reaches_the_product(gpu: FakeGpu, setting: str | None) -> N
 
 
 def test_what_pays() -> None:
-    assert not several.pays(1 << 20, 1 << 20, 1 << 20, 1)
-    assert [several.pays(n, n, n, 2) for n in (4096, 5120)] == [False, True]
-    assert [several.pays(n, n, n, 4) for n in (7168, 8192)] == [False, True]
-    assert not several.pays(128, 16384, 16384, 2)
+    assert not partition.is_profitable(1 << 20, 1 << 20, 1 << 20, 1)
+    assert [partition.is_profitable(n, n, n, 2) for n in (4096, 5120)] == [False, True]
+    assert [partition.is_profitable(n, n, n, 4) for n in (7168, 8192)] == [False, True]
+    assert not partition.is_profitable(128, 16384, 16384, 2)
 
 
 @pytest.mark.gpu

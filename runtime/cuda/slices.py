@@ -1,4 +1,4 @@
-"""A product on the GPU: pack, multiply, repair, enqueued on the caller's stream.
+"""A product of slices on the GPU: pack, gemm, repair, enqueued on the caller's stream.
 
 A large one is prepared for two schemes, and the device decides between them: see `guard`.
 
@@ -19,7 +19,7 @@ from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
 from mixpert_py.runtime.cuda.guard import Guard, wider_of
-from mixpert_py.runtime.cuda.parts import ONE, parts_of
+from mixpert_py.runtime.cuda.partition import ONE, parts_of
 from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.overlap import shares_on_device
@@ -30,8 +30,6 @@ from mixpert_py.runtime.scheme import Scheme
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
-# A and B packed, None where they were made in parts; whether the addend is in it; and the guard.
-Made = tuple[Packed | None, Packed | None, bool, Guard | None]
 
 # (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
 # GEMM has added to c cannot be taken back when the kernel after it does not compile.
@@ -65,19 +63,25 @@ class WorkspaceError(Exception):
     """A product needs more memory than it may take, and cannot be made in smaller parts."""
 
 
-class Product(NamedTuple):
-    """C (…, m, n) and the packed operands it was made of; None where it was made in parts.
+class SliceProduct(NamedTuple):
+    """C (…, m, n) and the packed operands that it was made of; None where it was made in parts.
 
-    added: the addend is in it. guard: None where it was prepared for one scheme. Where its word is
-    not 0, it was made of the guard's operands; left and right may be overwritten then.
+    includes_addend: C is the sum with the addend. guard: None where the product was prepared for
+    one scheme. Where its word is not 0, C was made of the guard's operands; left and right may have
+    been overwritten then.
     """
 
     value: Any
     scheme: Scheme
     left: Packed | None
     right: Packed | None
-    added: bool
+    includes_addend: bool
     guard: Guard | None
+
+
+# What is known of a product: both packed operands, whether it includes the addend, its guard.
+Known = tuple[Packed | None, Packed | None, bool, Guard | None]
+IN_PARTS: Known = None, None, False, None
 
 
 @cache
@@ -112,7 +116,7 @@ def multiply(
     rule: OutlierRule = "loss",
     measure: bool = False,
     limit: int | None = None,
-) -> Product:
+) -> SliceProduct:
     """C = A·B as the scheme computes it, on the current device and stream.
 
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
@@ -151,22 +155,41 @@ def multiply(
     addend = addend or ALONE
     guarded = not measure and result.data.device_id not in _unguarded
     wider = wider_of(scheme, a, b) if guarded else None
-    step = _Step(kernels, scheme, wider, rule, measure, stream, used, addend, limit)
-    made: Made = None, None, False, None
+    how = _How(kernels, scheme, wider, rule, measure, stream, used, addend)
+    known, is_whole = IN_PARTS, True
     if result.size and k == 0:
         result.fill(0)
     elif result.size:
-        c, batch = result, ONE
+        piece = Piece(a, b, result, ONE, left, right)
         if stacked:
             batch = batches(stack_sizes(a), stack_sizes(b), stack)
-            a, b, c = matrices(a), matrices(b), c.reshape(-1, m, n)
-        try:
-            made = step.make(a, b, c, batch, left, right)
-        except DeviceError:  # before anything was written to c
-            if wider is None:
-                raise
-            made = step._replace(wider=None).make(a, b, c, batch, left, right)
-            _unguarded.add(c.data.device_id)
+            c = result.reshape(-1, m, n)
+            piece = Piece(matrices(a), matrices(b), c, batch, left, right)
+        waiting = [piece]
+        while waiting:
+            piece, parts = waiting.pop(), None
+            if limit is not None and _needed(how, piece) > limit:
+                # What a graph keeps, it keeps of all parts.
+                parts = [] if used is not None else _parts(how, piece)
+                if not parts:
+                    raise WorkspaceError
+            else:
+                try:
+                    known = _pack_multiply_repair(how, piece)
+                    if not is_whole:  # there may be no room for the next part beside this one
+                        known = IN_PARTS
+                except xp.cuda.memory.OutOfMemoryError:
+                    parts = _parts(how, piece)
+                    if not parts:
+                        raise
+                except DeviceError:  # before anything was written to c
+                    if how.wider is None:
+                        raise
+                    how, parts = how._replace(wider=None), [piece]
+            waiting += reversed(parts or [])
+            is_whole = is_whole and len(parts or []) < 2
+        if how.wider is not wider:
+            _unguarded.add(result.data.device_id)
     if result is not out and out is not None:
         out[...] = result
         if used is not None:
@@ -174,7 +197,7 @@ def multiply(
         result = out
     if used is not None:
         keep_for_graph(result, used)
-    return Product(result, scheme, *made)
+    return SliceProduct(result, scheme, *known)
 
 
 def is_capturing(xp: Any, stream: int) -> bool:
@@ -188,13 +211,12 @@ def keep_for_graph(result: Any, used: Any) -> None:
     weakref.finalize(owner, _nothing, used).atexit = False
 
 
-class _Step(NamedTuple):
-    """The launches, for matrices or stacks of them.
+class _How(NamedTuple):
+    """How matrices, or stacks of them, are multiplied.
 
-    wider: what the whole product is prepared for besides, None where there is nothing.
-    used: where to keep all that they pack, for a graph; None: it goes when the product is made.
-    addend: c as _readable gives it, of as many matrices as C, or None. What is made says whether it
-    is in it. limit: as in `multiply`, of what is taken at a time.
+    wider: what the whole product is prepared for besides, None where there is nothing. used: a list
+    that keeps all that is packed, for a graph; None: it goes when the product is made. addend: c as
+    `_readable` gives it, of as many matrices as C, or None.
     """
 
     kernels: Kernels
@@ -205,128 +227,105 @@ class _Step(NamedTuple):
     stream: int
     used: list[Any] | None
     addend: Addend
-    limit: int | None
 
-    def make(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        batch: tuple[Batch, ...],
-        left: Packed | None = None,
-        right: Packed | None = None,
-    ) -> Made:
-        """A·B into c (m, n) or (count, m, n): whole, or part by part where memory is short."""
-        if self.limit is None or self._needs(a, b, c, batch, left, right) <= self.limit:
-            try:
-                return self._whole(a, b, c, batch, left, right)
-            except self.kernels.xp.cuda.memory.OutOfMemoryError:
-                parts = self._parts(a, b, c, batch)
-                if not parts:
-                    raise
-        else:
-            # What a graph keeps, it keeps of all parts.
-            parts = [] if self.used is not None else self._parts(a, b, c, batch)
-            if not parts:
-                raise WorkspaceError
-        # Not in the handler, which holds what the attempt has allocated.
-        for part in parts:
-            rows, columns, _, _ = part
-            self.make(*part, left if rows is a else None, right if columns is b else None)
-        return None, None, False, None
 
-    def _parts(
-        self, a: Any, b: Any, c: Any, batch: tuple[Batch, ...]
-    ) -> list[tuple[Any, Any, Any, tuple[Batch, ...]]]:
-        whole = self.measure or self.addend.c is not None
-        return [] if whole else list(parts_of(a, b, c, batch))
+class Piece(NamedTuple):
+    """A product into c (m, n) or (count, m, n), by the launches of `batch`; and what is packed."""
 
-    def _needs(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        batch: tuple[Batch, ...],
-        left: Packed | None,
-        right: Packed | None,
-    ) -> int:
-        return self.kernels.needs(
-            by_rows(a).form,
-            by_columns(b).form,
-            self.scheme,
-            c.dtype.name,
-            len(c) // len(batch) if c.ndim == 3 else 1,
-            *c.shape[-2:],
-            c.data.device_id,
-            kept=(left is not None, right is not None),
-            wider=self.wider,
-            rule=self.rule,
-            measure=self.measure,
-            captured=self.used is not None,
+    a: Any
+    b: Any
+    c: Any
+    batch: tuple[Batch, ...]
+    left: Packed | None
+    right: Packed | None
+
+
+def _parts(how: _How, piece: Piece) -> list[Piece]:
+    """The piece as products of less; none where it can only be made whole."""
+    if how.measure or how.addend.c is not None:
+        return []
+    a, b = piece.a, piece.b
+    return [
+        Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
+        for part in parts_of(a, b, piece.c, piece.batch)
+    ]
+
+
+def _needed(how: _How, piece: Piece) -> int:
+    """Bytes of the device that a product takes, see `workspace`."""
+    c = piece.c
+    return how.kernels.needs(
+        by_rows(piece.a).form,
+        by_columns(piece.b).form,
+        how.scheme,
+        c.dtype.name,
+        len(c) // len(piece.batch) if c.ndim == 3 else 1,
+        *c.shape[-2:],
+        c.data.device_id,
+        kept=(piece.left is not None, piece.right is not None),
+        wider=how.wider,
+        rule=how.rule,
+        measure=how.measure,
+        captured=how.used is not None,
+    )
+
+
+def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
+    """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
+    a, b, c, batch, left, right = piece
+    kernels, scheme, wider, rule, measure, stream, used, addend = how
+    given = {"rule": rule, "measure": measure, "stream": stream}
+    memory = guard = None
+    x, y = by_rows(a), by_columns(b)
+    if left is None and right is None:
+        # Not in a graph, whose packing may begin with a memset that no gate holds back.
+        room_for = wider if used is None else None
+        if c.ndim == 3 and len(batch) == 1:
+            made = kernels.small(x, y, scheme, c, **given)
+            if made is not None:
+                if used is not None:
+                    used.append(made)
+                kernels.repair(*made, scheme, c, stream=stream)
+                return *made, False, None
+        left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
+        memory = left.owner if room_for is not None else None
+    elif left is None:
+        left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
+    if right is None:
+        right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
+    if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
+        used.append((left, right, None if addend.in_place else addend.c))
+    if wider is not None:
+        word = kernels.guard(left, right, stream)
+        if used is not None:
+            used.append(word)
+        its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
+        guard = Guard(word, wider, *its)
+        if used is not None:
+            used.append(guard)
+    for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
+        alpha = addend.alpha
+        factors = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}
+        if guarded is not None:
+            if addend.in_place:  # two launches may write to c: what may fail, fails before
+                kernels.gemm(rows, columns, scheme, out, prepare=True, **factors)
+            address = guarded.word.data.ptr
+            packs = guarded.left, guarded.right
+            kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **factors)
+            factors["gate"] = address, 0
+        work = kernels.gemm(rows, columns, scheme, out, **factors)
+        if used is not None and work is not None:
+            used.append(work)
+        kernels.repair(
+            *(rows, columns, scheme, out),
+            alpha=alpha,
+            stream=stream,
+            guard=guarded,
+            replaces=c_in is None,
         )
-
-    def _whole(
-        self,
-        a: Any,
-        b: Any,
-        c: Any,
-        batch: tuple[Batch, ...],
-        left: Packed | None,
-        right: Packed | None,
-    ) -> Made:
-        kernels, scheme, wider, rule, measure, stream, used, addend, _ = self
-        given = {"rule": rule, "measure": measure, "stream": stream}
-        memory = guard = None
-        x, y = by_rows(a), by_columns(b)
-        if left is None and right is None:
-            # Not in a graph, whose packing may begin with a memset that no gate holds back.
-            room_for = wider if used is None else None
-            if c.ndim == 3 and len(batch) == 1:
-                made = kernels.small(x, y, scheme, c, **given)
-                if made is not None:
-                    if used is not None:
-                        used.append(made)
-                    kernels.repair(*made, scheme, c, stream=stream)
-                    return *made, False, None
-            left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
-            memory = left.owner if room_for is not None else None
-        elif left is None:
-            left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
-        if right is None:
-            right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
-        if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
-            used.append((left, right, None if addend.in_place else addend.c))
-        if wider is not None:
-            word = kernels.guard(left, right, stream)
-            if used is not None:
-                used.append(word)
-            its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
-            guard = Guard(word, wider, *its)
-            if used is not None:
-                used.append(guard)
-        for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
-            alpha = addend.alpha
-            how = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}
-            if guarded is not None:
-                if addend.in_place:  # two launches may write to c: what may fail, fails before
-                    kernels.gemm(rows, columns, scheme, out, prepare=True, **how)
-                address = guarded.word.data.ptr
-                packs = guarded.left, guarded.right
-                kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **how)
-                how["gate"] = address, 0
-            work = kernels.gemm(rows, columns, scheme, out, **how)
-            if used is not None and work is not None:
-                used.append(work)
-            kernels.repair(
-                *(rows, columns, scheme, out),
-                alpha=alpha,
-                stream=stream,
-                guard=guarded,
-                replaces=c_in is None,
-            )
-            work = None  # before the next launch takes as much again
-        _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
-        return left, right, addend.c is not None, guard
+        work = None  # before the next launch takes as much again
+    _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
+    return left, right, addend.c is not None, guard
 
 
 def _launches(

@@ -1,0 +1,282 @@
+"""`resolve_scheme`: which scheme a product takes, and which backend makes it, or why none does."""
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.call import (
+    DTYPES,
+    MATMUL,
+    PRECISION,
+    Call,
+    Product,
+    Request,
+    Settings,
+    is_single,
+    is_wide,
+    name_of,
+    real_products,
+    result_shape,
+)
+from mixpert_py.runtime.cuda import break_even, device, foreign
+from mixpert_py.runtime.emulation import emulation
+from mixpert_py.runtime.in_force import Choice, InForce, accumulations, emulates
+from mixpert_py.runtime.tracing.trace import Reason, Shape
+
+Backend = Callable[[Request], Product | Reason]
+
+# m·n·k / (mk + kn + mn) from which a float32 product with its casts beats a float64 one: the casts
+# move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
+FLOAT32_THICKNESS = 48
+
+CASTS = ("float32", "float64")
+SINGLE = ("float32", "float32")
+
+# Reported even where nobody chose a scheme: the product was to be faithful, and is not.
+REPORTED = frozenset(
+    {
+        Reason.GRADIENT,
+        Reason.AUTOCAST,
+        Reason.SPREAD,
+        Reason.OLD_GPU,
+        Reason.KERNEL,
+        Reason.MEMORY,
+        Reason.WORKSPACE,
+    }
+)
+
+
+class Selection(NamedTuple):
+    """A request and the backend that is to meet it.
+
+    scope: a context in which the request's arrays are used, None where the current device and
+    stream are theirs. give_back: makes a result an array of the library that the operands are of,
+    None where it is one. is_chosen: whether somebody chose the scheme.
+    """
+
+    backend: Backend
+    request: Request
+    scope: Callable[[], Any] | None = None
+    give_back: Callable[[Any], Any] | None = None
+    is_chosen: bool = True
+
+
+def resolve_scheme(
+    call: Call, settings: Settings, choice: Choice, force: InForce, *, traced: bool
+) -> Selection | Reason | None:
+    """The scheme and the backend for a call, or the reason why it runs natively; None: it was meant
+    to.
+
+    Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
+    on a GPU run `faithful`, also those of NumPy arrays where moving them is profitable; everything
+    else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
+    """
+    if choice.scheme == "native":
+        return None
+    backend = settings.backend or force.backend
+    request = Request(
+        call.a,
+        call.b,
+        choice.scheme or "faithful",
+        choice.block,
+        call.destination,
+        call.addend,
+        guarantee=settings.guarantee,
+        certificate=settings.certificate,
+        traced=traced,
+        workspace_limit=force.workspace_limit,
+        devices=force.devices,
+        constant=force.constant,
+        native=call.native,
+    )
+    is_chosen = choice.scheme is not None
+    if type(call.a) is not np.ndarray and not emulates(backend):
+        placement = foreign.placement(call.a, call.b)
+        if isinstance(placement, foreign.Apart):
+            if not is_chosen:
+                return None  # the program's own product may well work
+            raise DeviceError(placement.sentence)
+        if placement is not None:
+            found = (
+                placement
+                if isinstance(placement, Reason)
+                else _on_device(call, request, placement, backend, is_chosen)
+            )
+            silent = not is_chosen and isinstance(found, Reason) and found not in REPORTED
+            return None if silent else found
+    return _on_host(call, request, backend, is_chosen)
+
+
+def _on_host(
+    call: Call, request: Request, backend: str | None, is_chosen: bool
+) -> Selection | Reason | None:
+    """The selection for operands that are on no GPU."""
+    shape = call.host_shape()
+    if not is_chosen:
+        if isinstance(shape, Reason) or not is_single(*_dtypes(call)):
+            return None
+        if emulates(backend) and request.guarantee is None:
+            return None
+        if backend is None and not _is_worth_moving(call, shape, request.scheme):
+            return None
+    if isinstance(shape, Reason):
+        return shape
+    reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
+    if reason is not None:
+        return reason
+    if request.scheme in CASTS or emulates(backend):
+        request = request._replace(accumulation=accumulations(backend))
+        return Selection(emulation.multiply, request)
+    return Selection(_transfer_backend(), request)
+
+
+def _unsuited(call: Call) -> Reason | None:
+    """Why NumPy operands can take no scheme; None: they can."""
+    a, b, out = call.a, call.b, call.destination
+    for x in (a, b):
+        if x.dtype not in emulation.TYPES:
+            return DTYPES.get(x.dtype.kind, Reason.DTYPE)
+    if out is not None and not _takes_result(out, call):
+        return Reason.OUT
+    return None
+
+
+def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> Reason | None:
+    """Why no backend makes NumPy operands' product under this scheme, or none with profit; None:
+    one does.
+    """
+    a, b = call.a, call.b
+    dtypes = _dtypes(call)
+    if scheme == "float32" and is_wide(*dtypes):  # else it is float32's product already
+        m, k, n = shape
+        products = real_products(*dtypes)
+        cast = (a.size + b.size + m * n) * math.isqrt(products)
+        return Reason.TOO_SMALL if m * k * n * products < FLOAT32_THICKNESS * cast else None
+    if scheme in CASTS or emulates(backend):
+        return None
+    if backend is None and not device.may_be_here():
+        return Reason.NO_TENSOR_CORE
+    if backend is None:  # by figures of any device, before one is looked for
+        saved = _saved(call, shape, scheme, break_even.SHIPPED)
+        worth = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
+        if not worth:
+            return Reason.TOO_SMALL
+    found = device.find()
+    if isinstance(found, device.Absent):
+        return found.reason
+    worth = backend is not None or _saved(call, shape, scheme, found.name) > 0.0
+    return None if worth else Reason.TOO_SMALL
+
+
+def _is_worth_moving(call: Call, shape: Shape, scheme: str) -> bool:
+    """Whether a product that nobody chose a scheme for is worth moving to a GPU."""
+    return _unsuited(call) is None and _cannot_run(call, shape, scheme, None) is None
+
+
+def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
+    """Seconds that moving the product to such a device saves."""
+    figures = break_even.figures(device)
+    added = call.addend is not None
+    return break_even.moving_saves(call.a, call.b, shape, scheme, figures, added=added)
+
+
+def _dtypes(call: Call) -> tuple[str, str]:
+    return name_of(call.a.dtype), name_of(call.b.dtype)
+
+
+def _takes_result(out: Any, call: Call) -> bool:
+    """Whether `out` is an array of the result's shape and type, which np.dot wants in C order,
+    np.matmul in any order. Anything else is for the native product to judge.
+    """
+    if type(out) is not np.ndarray or out.ndim == 0:
+        return False
+    writes = out.flags.behaved if call.native is MATMUL else out.flags.carray
+    a, b = call.a, call.b
+    return writes and out.shape == result_shape(a, b) and out.dtype == np.result_type(a, b)
+
+
+def _on_device(
+    call: Call,
+    request: Request,
+    placement: foreign.Placement,
+    backend: str | None,
+    is_chosen: bool,
+) -> Selection | Reason | None:
+    """The selection for arrays that are on one GPU."""
+    dtypes = _dtypes(call)
+    if not is_chosen and (not is_single(*dtypes) or not placement.is_full()):
+        return None
+    takes_tensors = call.takes_tensors or call.native is operator.matmul
+    if placement.borrow is not foreign.Borrowed and not takes_tensors:
+        return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
+    shape = call.shape()
+    if isinstance(shape, Reason):
+        return shape
+    if dtypes[0] not in PRECISION or dtypes[1] not in PRECISION:
+        x = call.b if dtypes[0] in PRECISION else call.a
+        return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
+    if request.out is not None and not _takes_result_on_device(request.out, call, dtypes):
+        return Reason.OUT
+    scheme = request.scheme
+    if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
+        return Selection(lambda request: Product(call.run(), request.scheme), request)
+    if scheme == "float32":
+        scheme = "faithful"  # as accurate, whatever the exponents of float64 operands
+    found = device.find(placement.device)
+    if isinstance(found, device.Absent):
+        return found.reason
+    if backend is None and scheme != "float64" and not _is_profitable(call, request, scheme, found):
+        return Reason.TOO_SMALL
+    borrowed = foreign.borrow(placement, call.a, call.b)
+    if isinstance(borrowed, Reason):
+        return borrowed
+    request = request._replace(
+        a=borrowed.a, b=borrowed.b, scheme=scheme, left=call.left, right=call.right
+    )
+    is_divided = request.devices is not None or request.workspace_limit is not None
+    backend_of = _gpu_backend(is_divided)
+    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen)
+
+
+def _is_profitable(call: Call, request: Request, scheme: str, found: device.Device) -> bool:
+    """Whether a scheme beats the native product of arrays on this GPU."""
+    a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
+    packed = 0 if call.left is None else math.prod(a)
+    packed += 0 if call.right is None else math.prod(b)
+    products = real_products(*dtypes)
+    if products == 1 and break_even.small_pays(scheme, a, b):
+        return True
+    is_plain = request.guarantee is None and not request.certificate
+    if not packed and dtypes == SINGLE and is_plain and break_even.tiny_pays(scheme, a, b):
+        return True
+    figures = break_even.figures(found.name)
+    return figures.faster(scheme, a, b, is_wide(*dtypes), packed, products)
+
+
+def _takes_result_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:
+    """Whether `out` is an array of the operands' library, of the result's shape and type."""
+    if type(out) is not type(call.a) or tuple(out.shape) != result_shape(call.a, call.b):
+        return False
+    wanted: np.dtype[Any] = np.result_type(*dtypes)
+    return name_of(out.dtype) == wanted.name and out.data.device_id == call.a.data.device_id
+
+
+@cache
+def _gpu_backend(is_divided: bool) -> Backend:
+    """Imported when a product needs it: it brings more with it than all that a host needs."""
+    from mixpert_py.runtime.cuda.multiply import multiply, multiply_divided
+
+    return multiply_divided if is_divided else multiply
+
+
+@cache
+def _transfer_backend() -> Backend:
+    from mixpert_py.runtime.cuda.transfer import multiply
+
+    return multiply
