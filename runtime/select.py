@@ -35,6 +35,10 @@ Backend = Callable[[Request], Product | Reason]
 # move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
 FLOAT32_THICKNESS = 48
 
+# K from which products that nobody chose a scheme for run `faithful`: sums of fewer products of one
+# sign may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`).
+FAITHFUL_LEAST_K = 48
+
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
 
@@ -231,8 +235,10 @@ def _on_device(
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
-    if backend is None and scheme != "float64" and not _is_profitable(call, request, scheme, found):
-        return Reason.TOO_SMALL
+    if backend is None and scheme != "float64":
+        is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
+        if not _is_profitable(call, request, scheme, found.name, is_short=is_short):
+            return Reason.TOO_SMALL
     borrowed = foreign.borrow(placement, call.a, call.b)
     if isinstance(borrowed, Reason):
         return borrowed
@@ -244,18 +250,24 @@ def _on_device(
     return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen)
 
 
-def _is_profitable(call: Call, request: Request, scheme: str, found: device.Device) -> bool:
-    """Whether a scheme beats the native product of arrays on this GPU."""
+def _is_profitable(
+    call: Call, request: Request, scheme: str, device: str, *, is_short: bool
+) -> bool:
+    """Whether a scheme beats the native product of arrays on such a GPU. is_short: only an FP32
+    chain may be made, which is that of stacks of tiny matrices.
+    """
     a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
     packed = 0 if call.left is None else math.prod(a)
     packed += 0 if call.right is None else math.prod(b)
-    products = real_products(*dtypes)
-    if products == 1 and break_even.small_pays(scheme, a, b):
-        return True
     is_plain = request.guarantee is None and not request.certificate
     if not packed and dtypes == SINGLE and is_plain and break_even.tiny_pays(scheme, a, b):
         return True
-    figures = break_even.figures(found.name)
+    products = real_products(*dtypes)
+    if is_short:
+        return False
+    if products == 1 and break_even.small_pays(scheme, a, b):
+        return True
+    figures = break_even.figures(device)
     return figures.faster(scheme, a, b, is_wide(*dtypes), packed, products)
 
 

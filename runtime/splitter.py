@@ -121,9 +121,9 @@ class FloatSlices:
 
     def reach(self, k: int) -> int:
         """A row of k entries leaves the slices where the binary exponents of its largest and of its
-        smallest but zero differ by so many: `span`, and half of what log2 k is over 5.
+        smallest but zero differ by so many: `span`, and half of what log2 k is over 5, 7 at most.
         """
-        return (self.span or 0) + max((k.bit_length() - 6) // 2, 0)
+        return (self.span or 0) + min(max((k.bit_length() - 6) // 2, 0), 7)
 
     @property
     def range(self) -> float:

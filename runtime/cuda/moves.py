@@ -15,13 +15,10 @@ import numpy as np
 from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.cuda import result_memory, staging
 from mixpert_py.runtime.cuda.copiers import Job
+from mixpert_py.runtime.cuda.device_state import state_of
 from mixpert_py.runtime.cuda.staging import Place, Stager, Sum, lacking_memory, pieces, stager
 
 Work = Callable[[Stager, Iterator[Place]], None]
-
-# device → streams that nobody uses now. What a stream has used, CuPy keeps for that stream alone:
-# with new ones for every product, memory would be allocated anew, and kept for dead streams.
-_idle: dict[int, list[Any]] = {}
 
 
 class Moves:
@@ -127,7 +124,7 @@ def moves(xp: Any) -> Iterator[Moves]:
     is not in use any more. Raises CuPy's OutOfMemoryError where the device, or page-locked
     memory, is full; so do those that are waited for.
     """
-    idle = _idle.setdefault(xp.cuda.runtime.getDevice(), [])
+    idle = state_of(xp.cuda.runtime.getDevice()).streams
     with lacking_memory(xp):  # CUDA may begin here, on a device that others have filled
         streams = [_stream(xp, idle) for _ in range(3)]
     try:

@@ -12,6 +12,7 @@ from mixpert_py.runtime.call import Product, Request, no_outliers, result_shape
 from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.cuda import slices, tiny
+from mixpert_py.runtime.cuda.device_state import state_of, states
 from mixpert_py.runtime.cuda.multi_gpu import multiply_on
 from mixpert_py.runtime.cuda.partition import Half, devices_for, fit
 from mixpert_py.runtime.cuda.slices import Kernels, SliceProduct, WorkspaceError
@@ -26,9 +27,6 @@ T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 SHORT = (Reason.MEMORY, Reason.WORKSPACE)
-
-# (device, scheme) → the message of a kernel that did not compile: asking again would take as long.
-_refused: dict[tuple[int, str], str] = {}
 
 
 class PackedOperand(NamedTuple):
@@ -133,7 +131,7 @@ def multiply(request: Request) -> Product | Reason:
         scheme, request = emulation_of(found), request._replace(scheme=found)
         rule = "none" if scheme.exact else "loss"
     device = a.data.device_id
-    if (device, scheme.name) in _refused:
+    if scheme.name in state_of(device).refused:
         return Reason.KERNEL
     try:
         product = slices.multiply(
@@ -226,7 +224,7 @@ def pack_operand(x: Any, scheme: Scheme, side: str) -> PackedOperand | Reason:
 def _attempt(x: Any, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
     """work(*arguments), or why the device that x is on cannot do it under scheme `name`."""
     xp, device = slices.cuda_kernels().xp, x.data.device_id
-    if (device, name) in _refused:
+    if name in state_of(device).refused:
         return Reason.KERNEL
     try:
         return work(*arguments)
@@ -250,7 +248,7 @@ def _reason_of(error: Exception, device: int, name: str) -> Reason:
         return Reason.WORKSPACE
     if isinstance(error, MemoryError) or _lacks_memory(error):
         return Reason.MEMORY
-    _refused[device, name] = str(error).partition("\n")[0]
+    state_of(device).refused[name] = str(error).partition("\n")[0]
     return Reason.KERNEL
 
 
@@ -271,7 +269,11 @@ def _lacks_memory(error: Exception) -> bool:
 
 def refusals() -> dict[tuple[int, str], str]:
     """(device, scheme) → why its kernel did not compile, of those that were tried."""
-    return dict(_refused)
+    return {
+        (device, name): message
+        for device, state in states().items()
+        for name, message in state.refused.items()
+    }
 
 
 def _captures(xp: Any) -> bool:

@@ -13,6 +13,7 @@ from weakref import ref
 import numpy as np
 
 from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.cuda.device_state import state_of, states
 
 SHARE = 1 / 8  # of a device's memory, at most
 SAMPLE = 64  # rows, and columns
@@ -29,20 +30,15 @@ class _Resident:
     sample: Array
 
 
-# (device, for which products, where an operand lies, as what it was moved) → what is there; the
-# latest last. Whoever looks through takes a copy, in one step: an owner may be gone at any time.
-_residents: dict[Any, _Resident] = {}
-
-
 def find(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
     """x on the current device, as that type; None where it is not there. which: products."""
-    key = _key(xp, which, x, dtype)
-    found = _residents.pop(key, None)
+    residents, key = _residents(xp), _key(which, x, dtype)
+    found = residents.pop(key, None)
     if found is None or found.owner() is not _owner(x):
         return None
     if not np.array_equal(found.sample, _sample(x), equal_nan=True):
         return None
-    _residents[key] = found
+    residents[key] = found
     return found.array
 
 
@@ -51,27 +47,36 @@ def keep(xp: Any, which: str, x: Array, array: Any) -> None:
     limit = SHARE * xp.cuda.runtime.memGetInfo()[1]
     if array.nbytes > limit:
         return
-    key = _key(xp, which, x, array.dtype)
-    owner = ref(_owner(x), lambda _: _residents.pop(key, None))
-    _residents[key] = _Resident(array, owner, _sample(x))
-    there = [(other, one) for other, one in _residents.copy().items() if other[0] == key[0]]
+    residents, key = _residents(xp), _key(which, x, array.dtype)
+    owner = ref(_owner(x), lambda _: residents.pop(key, None))
+    residents[key] = _Resident(array, owner, _sample(x))
+    there = list(residents.copy().items())
     size = sum(one.array.nbytes for _, one in there)
     for other, one in there:
         if size > limit:
             size -= one.array.nbytes
-            _residents.pop(other, None)
+            residents.pop(other, None)
 
 
 def evict() -> bool:
     """Nothing stays any more, on any device. Returns whether anything did."""
-    found = bool(_residents)
-    _residents.clear()
+    found = False
+    for state in states().values():
+        found = found or bool(state.resident)
+        state.resident.clear()
     return found
 
 
-def _key(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
-    device = xp.cuda.runtime.getDevice()
-    return device, which, x.ctypes.data, x.shape, x.strides, x.dtype, dtype
+def _residents(xp: Any) -> dict[Any, _Resident]:
+    """(for which products, where an operand lies, as what it was moved) → what is on the current
+    device; the latest last. Whoever looks through takes a copy, in one step: an owner may be gone
+    at any time.
+    """
+    return state_of(xp.cuda.runtime.getDevice()).resident
+
+
+def _key(which: str, x: Array, dtype: np.dtype[Any]) -> Any:
+    return which, x.ctypes.data, x.shape, x.strides, x.dtype, dtype
 
 
 def _sample(x: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import ALONE, Addend, broadcast, name_of
 from mixpert_py.runtime.complex_product import Way
+from mixpert_py.runtime.cuda.device_state import state_of
 from mixpert_py.runtime.cuda.gemm import leaves_c_alone
 from mixpert_py.runtime.cuda.guard import Guard, wider_of
 from mixpert_py.runtime.cuda.partition import ONE, parts_of
@@ -30,12 +31,6 @@ from mixpert_py.runtime.scheme import Scheme
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
-
-# (device, types of A and B) whose repair kernel has run. Only then is a sum made in place: what the
-# GEMM has added to c cannot be taken back when the kernel after it does not compile.
-_repaired: set[tuple[int, str]] = set()
-# Devices on which a kernel of a wider scheme did not compile: what leaves is repaired there.
-_unguarded: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +148,7 @@ def multiply(
     stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
     addend = addend or ALONE
-    guarded = not measure and result.data.device_id not in _unguarded
+    guarded = not measure and state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
     how = _How(kernels, scheme, wider, rule, measure, stream, used, addend)
     known, is_whole = IN_PARTS, True
@@ -189,7 +184,7 @@ def multiply(
             waiting += reversed(parts or [])
             is_whole = is_whole and len(parts or []) < 2
         if how.wider is not wider:
-            _unguarded.add(result.data.device_id)
+            state_of(result.data.device_id).has_wider = False
     if result is not out and out is not None:
         out[...] = result
         if used is not None:
@@ -324,7 +319,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
             replaces=c_in is None,
         )
         work = None  # before the next launch takes as much again
-    _repaired.add((c.data.device_id, a.dtype.char + b.dtype.char))
+    state_of(c.data.device_id).repaired.add(a.dtype.char + b.dtype.char)
     return left, right, addend.c is not None, guard
 
 
@@ -385,7 +380,7 @@ def _readable(
             c.ndim == 2
             and _has_plain_rows(c)
             and leaves_c_alone(scheme, a.shape[-1])
-            and (c.data.device_id, a.dtype.char + b.dtype.char) in _repaired
+            and a.dtype.char + b.dtype.char in state_of(c.data.device_id).repaired
             and not overlaps(xp, c, a, b)
         )
         return addend if fits else None

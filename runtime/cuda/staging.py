@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.cuda.device_state import state_of
 
 SLOT_BYTES = 1 << 22  # of 16 cores, 8 at once: half or twice as much takes longer
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 Place = tuple[Any, ...]
-
-# device → stagers that nobody uses now
-_idle: dict[int, list["Stager"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +112,9 @@ def stager(xp: Any) -> Iterator[Stager]:
     """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
     device, or page-locked memory, is full.
     """
-    idle = _idle.setdefault(xp.cuda.runtime.getDevice(), [])
+    idle = state_of(xp.cuda.runtime.getDevice()).stagers
     try:
-        one = idle.pop()
+        one: Stager = idle.pop()
     except IndexError:
         one = Stager(xp)
     try:

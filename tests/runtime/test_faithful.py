@@ -44,6 +44,18 @@ def test_no_family_is_worse_than_a_sequential_chain(family: str, seed: int) -> N
     assert ratios.componentwise <= 1
 
 
+@pytest.mark.parametrize("k", [48, 64, 128])
+@pytest.mark.parametrize("family", [name for name in ALL if name != "constant"])
+def test_no_short_sum_is_worse_where_tensor_cores_truncate(family: str, k: int) -> None:
+    """As an H200 adds. Constant operands make one sum, of which the chain's luck decides."""
+    a, b = (x.astype(np.float32) for x in ALL[family](np.random.default_rng(0), 48, k, 48))
+    value = matmul(a, b, scheme="faithful", backend="reference:h200")
+    assert not beyond(a, b, value).any()
+    exact = Exact.of(a, b)
+    ratios = errors(exact, value).over(errors(exact, chained(a, b)), Sums.of(exact).floor)
+    assert ratios.frobenius <= 1
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_random_pairs_of_families_under_any_scaling(seed: int) -> None:
     rng, names = np.random.default_rng(seed), list(ALL)

@@ -12,7 +12,7 @@ import pytest
 import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import dispatch
+from mixpert_py.runtime import dispatch, select
 from mixpert_py.runtime.cuda import break_even, device
 from mixpert_py.runtime.dispatch import dot, dot_method, matmul
 from mixpert_py.runtime.in_force import InForce, precision, use
@@ -30,6 +30,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
     monkeypatch.setattr(dispatch, "MOVES", 100 * 100)
+    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", EDGE)
     return fake
 
 
@@ -98,6 +99,17 @@ def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> N
     np.testing.assert_array_equal(result.x, a.x @ b.x)
     assert record.shapes == {(size, size, size): 1}
     assert record.dtypes == {str(result.dtype): 1}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 48)
+    for k, wanted in ((47, "native"), (48, "faithful")):
+        operands = normal(100, k), normal(k, 100)
+        assert ran(*operands) == (wanted, None)
+        assert ran(*operands, scheme="faithful") == ("faithful", None)
 
 
 @pytest.mark.usefixtures("gpu")

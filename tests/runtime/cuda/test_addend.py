@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.cuda import slices
+from mixpert_py.runtime.cuda import device_state
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.spellings import fused as fused_module
@@ -263,7 +263,7 @@ def test_sums_in_place_beside_the_operands(signs: list[str]) -> None:
 def test_sums_in_place_wait_until_nothing_can_fail(
     gpu: FakeGpu, signs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "_repaired", set())
+    monkeypatch.setattr(device_state, "_states", {})
     a, b, c = normal(9, 40), normal(40, 7), normal(9, 7)
     native = c.x + a.x @ b.x
     gpu.refuses = DeviceError("no such instruction")
@@ -271,7 +271,7 @@ def test_sums_in_place_wait_until_nothing_can_fail(
     np.testing.assert_array_equal(c.x, native)
     gpu.refuses = None
     wanted = by_steps("c+=ab", a, b, by_steps("c+=ab", a, b, copied(c), 1, 1), 1, 1)
-    slices._repaired.clear()
+    device_state.drop()
     matmul(normal(2, 2), normal(2, 2, dtype=np.float64), **CUDA)  # which has a kernel of its own
     for _ in range(2):
         fused(c, a, b, form="c+=ab", **CUDA)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.cuda import copiers, result_memory, staging
-from mixpert_py.runtime.cuda import moves as moving
+from mixpert_py.runtime.cuda import copiers, device_state, result_memory, staging
 from mixpert_py.runtime.cuda.moves import moves
 from mixpert_py.runtime.cuda.staging import Sum, pieces
 from tests.runtime.cuda.fake import CUDARuntimeError, OutOfMemoryError, on_device
@@ -44,8 +43,7 @@ class LateArray:
 
 @pytest.fixture
 def xp(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(moving, "_idle", {})
-    monkeypatch.setattr(staging, "_idle", {})
+    monkeypatch.setattr(device_state, "_states", {})
     monkeypatch.setattr(staging, "SLOT_BYTES", SLOT)
     monkeypatch.setattr(copiers, "_copiers", copiers._Copiers())
     monkeypatch.setattr(copiers, "_cores", lambda: 1)  # nobody helps: what is late has one thread
@@ -280,7 +278,7 @@ def test_no_memory_is_told_at_the_start(xp: Any) -> None:
     xp.cuda.alloc_pinned_memory = none
     with pytest.raises(OutOfMemoryError), moves(xp):
         pass
-    assert len(moving._idle[0]) == 3
+    assert len(device_state.state_of(0).streams) == 3
 
 
 def test_a_hand_that_was_interrupted_is_at_rest(xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Addend, Product
-from mixpert_py.runtime.cuda import guard, slices
+from mixpert_py.runtime.cuda import device_state, guard, slices
 from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
@@ -380,7 +380,7 @@ def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(guard, "LEAST", 1)
-    monkeypatch.setattr(slices, "_unguarded", set())
+    monkeypatch.setattr(device_state, "_states", {})
     tried = []
 
     def refused(*given: Any, **named: Any) -> Any:

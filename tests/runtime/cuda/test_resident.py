@@ -8,6 +8,7 @@ import pytest
 
 from mixpert_py.runtime.call import Product
 from mixpert_py.runtime.cuda import resident, transfer
+from mixpert_py.runtime.cuda.device_state import state_of
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
 from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray, on_device
@@ -21,7 +22,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu(count=2)
     fake.memory = 1 << 24
     fake.install(monkeypatch)
-    monkeypatch.setattr(resident, "_residents", {})
     return fake
 
 
@@ -55,7 +55,7 @@ def test_what_may_be_written_to_is_moved_again(moves: list[Any]) -> None:
     b[:] = 1
     np.testing.assert_allclose(moved(a, b), a @ b, atol=1e-4)
     assert moves.count(b.shape) == 2
-    assert not resident._residents
+    assert not state_of(0).resident
 
 
 @pytest.mark.usefixtures("gpu")
@@ -80,7 +80,7 @@ def test_a_limit_is_kept_to(moves: list[Any]) -> None:
     a, b = normal(70, 50), normal(50, 40, seed=1)
     with use(InForce(constant="these", workspace_limit=1 << 20)):
         moved(a, b)
-    assert not resident._residents
+    assert not state_of(0).resident
 
 
 @pytest.mark.usefixtures("gpu")
@@ -125,7 +125,7 @@ def test_it_goes_with_its_array(gpu: FakeGpu) -> None:
         del b
         assert gpu.held == 50 * 40 * 4  # its memory is still somebody's
         del view
-    assert not resident._residents
+    assert not state_of(0).resident
     assert gpu.held == 0
 
 
@@ -147,7 +147,7 @@ def test_what_is_too_large_does_not_stay(gpu: FakeGpu) -> None:
     for memory, count in ((8 * b.nbytes - 1, 0), (8 * b.nbytes, 1)):
         gpu.memory = memory
         resident.keep(sys.modules["cupy"], "these", b, ndarray(b))
-        assert len(resident._residents) == count
+        assert len(state_of(0).resident) == count
 
 
 @pytest.mark.usefixtures("gpu")
@@ -158,13 +158,13 @@ def test_it_goes_where_room_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
         as_it_is = transfer._whole
 
         def short(*given: Any) -> Any:
-            if resident._residents:
+            if state_of(0).resident:
                 raise OutOfMemoryError(1, 0)
             return as_it_is(*given)
 
         monkeypatch.setattr(transfer, "_whole", short)
         np.testing.assert_allclose(moved(a, others), a @ others, atol=1e-4)
-    assert not resident._residents
+    assert not state_of(0).resident
 
 
 @pytest.mark.usefixtures("gpu")

@@ -14,8 +14,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.call import Product
-from mixpert_py.runtime.cuda import copiers, panels, slices, staging, transfer
-from mixpert_py.runtime.cuda import moves as moving
+from mixpert_py.runtime.cuda import copiers, device_state, panels, slices, staging, transfer
 from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.panels import GRANULE, panel_rows
 from mixpert_py.runtime.dispatch import matmul
@@ -108,8 +107,7 @@ def be_late(monkeypatch: pytest.MonkeyPatch, hurries: int) -> None:
     numbers = count()  # three of the product's, and then the stager's
     stream = partial(next, (LateStream(True, number == hurries) for number in numbers))
     monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: stream())
-    monkeypatch.setattr(moving, "_idle", {})
-    monkeypatch.setattr(staging, "_idle", {})
+    monkeypatch.setattr(device_state, "_states", {})
     monkeypatch.setattr(ndarray, "set", send)
     monkeypatch.setattr(ndarray, "get", fetch)
 
@@ -285,7 +283,7 @@ def test_what_is_raised_in_between_leaves_nothing_behind(
         patch.setattr(gpu_backend, "multiply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             moved(a, b)
-    assert [len(idle) for idle in moving._idle.values()] == [3]
+    assert [len(state.streams) for state in device_state.states().values()] == [3]
     gc.collect()
     assert gpu.held == held
     np.testing.assert_array_equal(moved(a, b), wanted)

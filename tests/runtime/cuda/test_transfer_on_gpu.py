@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.call import Addend, Product
-from mixpert_py.runtime.cuda import panels, staging
+from mixpert_py.runtime.cuda import device_state, panels, staging
 from tests.runtime.cuda.requested import multiplied, transferred
 
 pytestmark = pytest.mark.gpu
@@ -24,7 +24,7 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panels, "PANEL_BYTES", 1 << 20)
     monkeypatch.setattr(staging, "SLOT_BYTES", 1 << 16)
-    monkeypatch.setattr(staging, "_idle", {})
+    monkeypatch.setattr(device_state, "_states", {})
 
 
 def moved(a: Any, b: Any) -> Any:

@@ -12,14 +12,12 @@ from mixpert_py.runtime import packing
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import (
     device,
-    moves,
+    device_state,
     multi_gpu,
     partition,
     slices,
-    staging,
     workspace,
 )
-from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.guard import Guard
 from mixpert_py.runtime.packing import Operand, packed_bytes
 from mixpert_py.runtime.packing.layout import layout
@@ -69,14 +67,11 @@ class FakeGpu:
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
-        monkeypatch.setattr(gpu_backend, "_refused", {})
         monkeypatch.setattr(packing, "has_clusters", lambda number: False)
         partition._alike.cache_clear()
         multi_gpu._stream.cache_clear()
 
-        monkeypatch.setattr(staging, "_idle", {})
-        monkeypatch.setattr(moves, "_idle", {})
-        monkeypatch.setattr(slices, "_repaired", set())
+        monkeypatch.setattr(device_state, "_states", {})
         kernels = slices.Kernels(
             cupy,
             self.pack,
