@@ -36,6 +36,8 @@ def execute_like(
     depth, step = depth_and_step(scheme)
     sums = scheme.accumulators()
     shape = left.slices.shape[1], right.slices.shape[1]
+    if 0 in shape:
+        return np.zeros(shape, dtype)
     total, late = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for a, b in zip(left.slices, right.slices, strict=True):
 
