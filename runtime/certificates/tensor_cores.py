@@ -20,7 +20,7 @@ Where two slices of a term are together 2^-22 of the operands, or less, cutting 
 takes no more than these themselves. They pay for that once, and the chain only for the sum so far,
 2^-fraction, and the truncation.
 
-The largest addend is told by exponents, and subnormal elements have the smallest normal one's: so
+The largest addend is found by exponents, and subnormal elements have the smallest normal one's: so
 each element counts for that at least. At the bottom of FP32's range an instruction may lose 2^-149
 besides. Scaled rows reach 2^14 there, and products of FP16 numbers are multiples of 2^-48, so this
 is less than the squares of u that the bounds include.
