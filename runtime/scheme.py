@@ -136,18 +136,17 @@ class Scheme:
         Relative to the sum of its products by absolute value. Integer terms: one rounding when an
         accumulator is converted, one per accumulator combined, one per promotion, and one by the
         significands of fitted digits, in the result's precision (`unit`). Floating-point terms: in
-        FP32, the chain over a chunk, in any order, then one addition per run and chunk.
+        FP32, the chain over a chunk, in any order, then one addition per run and chunk; tensor
+        cores round otherwise, see `certificates.tensor_cores`.
         """
         chunk, block, stretch = self.lengths(k)
         sums = self.accumulators()
         pieces = math.ceil(k / block) * math.ceil(block / stretch)
         bounds = {}
-        for weight, runs in sums:
+        for _, runs in sums:
             additions = pieces if self.exact else len(runs) * math.ceil(k / chunk)
             for run in runs:
                 chain = 0 if self.exact else run.length * chunk
-                if self.deferred and weight < 0:
-                    chain = run.length * chunk * math.ceil(k / chunk)
                 # Two more: the cast to the result's type, and the addition of outliers.
                 count = chain + additions + len(sums) + self.fitted + 2
                 steps = count * (unit if self.exact else UNIT32)

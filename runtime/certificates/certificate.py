@@ -6,7 +6,6 @@ import numpy as np
 
 from mixpert_py.runtime.emulation.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
-from mixpert_py.runtime.splitter import Digits, Splitter
 
 MEASURING = 1 + 2.0**-9  # the norms are themselves rounded, in single precision over one chunk
 SMALLEST = 2.0**-1074  # of float64
@@ -38,17 +37,25 @@ class Certificate:
 
 
 def certify(
-    scheme: Scheme, k: int, left: Measured, right: Measured, dtype: np.dtype[np.floating]
+    scheme: Scheme,
+    k: int,
+    left: Measured,
+    right: Measured,
+    dtype: np.dtype[np.floating],
+    rounding: dict[tuple[int, int], float] | None = None,
 ) -> Certificate:
     """The bound that a scheme states for inner dimension k and operands as measured.
 
+    rounding: of every term's sums; None: that of the scheme, `Scheme.rounding`.
+
     With A = Â + R and B = B̂ + S, Â = Σ A_p and B̂ = Σ B_q,
     |C − Ĉ| ≤ |R B| + |Â S| + Σ |A_p B_q| over dropped terms + Σ ρ |A_p| |B_q| over terms made,
-    ρ the term's rounding in FP32 sums; each product by Cauchy–Schwarz from norms of its factors.
+    ρ the rounding of the term's sums; each product by Cauchy–Schwarz from norms of its factors.
     """
     losses = _relative(left), _relative(right)
     left, right = _raised(left), _raised(right)
-    rounding = scheme.rounding(k, UNIT32 if dtype.itemsize == 4 else UNIT64)
+    if rounding is None:
+        rounding = scheme.rounding(k, UNIT32 if dtype.itemsize == 4 else UNIT64)
     weights = np.ones((scheme.left.count, scheme.right.count))
     for term, bound in rounding.items():
         weights[term] = bound
@@ -59,30 +66,6 @@ def certify(
         losses[0],
         losses[1],
     )
-
-
-def truncation(scheme: Scheme, k: int, left: Array, right: Array) -> Certificate:
-    """What tensor cores lose more than rounding does: they truncate floating-point sums, after
-    cutting every term to the largest's last places. As much again as the sums' rounding covers it:
-    16 terms and a sum so far, cut at 2^-25 of the largest, and truncated at 2^-23, for 16 of those.
-
-    left, right: (count, rows), norms of the slices. What is the largest, exponents say: subnormal
-    elements have those of the smallest normal one, see `least_norms`.
-    """
-    weights = np.zeros((scheme.left.count, scheme.right.count))
-    for term, bound in scheme.rounding(k).items():
-        weights[term] = bound
-    none = np.zeros(left.shape[1]), np.zeros(right.shape[1])
-    return Certificate(left.T, raised(weights @ right, right.max(axis=0, initial=0)), 0.0, *none)
-
-
-def least_norms(splitter: Splitter, k: int, units: Array) -> Array:
-    """(count, rows): of each slice, the norm of k smallest normal elements, 0 of digits; units: of
-    rows.
-    """
-    normals = (0.0,) * splitter.count if isinstance(splitter, Digits) else splitter.normals
-    norms: Array = np.outer(normals, units) * k**0.5
-    return norms
 
 
 def raised(x: Array, size: Array) -> Array:

@@ -10,6 +10,12 @@ DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "tf32": 4}
 
 
+def depth_and_step(scheme: Scheme) -> tuple[int, int]:
+    """Of K: what an instruction covers, and what is added up before it enters the FP32 total."""
+    depth = DEPTH // ITEMSIZES[scheme.element.name]
+    return depth, min(2 * depth, max(depth, scheme.promotion))
+
+
 def execute_like(
     how: Accumulation,
     scheme: Scheme,
@@ -27,10 +33,11 @@ def execute_like(
     portable kernels promote both after every step.
     """
     chunk = scheme.lengths(k)[0]
-    depth = DEPTH // ITEMSIZES[scheme.element.name]
-    step = min(2 * depth, max(depth, scheme.promotion))
+    depth, step = depth_and_step(scheme)
     sums = scheme.accumulators()
     shape = left.slices.shape[1], right.slices.shape[1]
+    if 0 in shape:
+        return np.zeros(shape, dtype)
     total, late = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for a, b in zip(left.slices, right.slices, strict=True):
 

@@ -5,22 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
-from mixpert_py.runtime.certificates.certificate import (
-    Certificate,
-    certify,
-    joined,
-    least_norms,
-    raised,
-    truncation,
-)
+from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost
+from mixpert_py.runtime.certificates.tensor_cores import certify_on_cores, rounding
 from mixpert_py.runtime.emulation import digits, float_slices
 from mixpert_py.runtime.emulation.engine import execute
 from mixpert_py.runtime.emulation.instruction_chain import execute_like
 from mixpert_py.runtime.emulation.outliers import OutlierRule, Outliers, kept_part, outlier_part
 from mixpert_py.runtime.emulation.packed import Array, Packed
 from mixpert_py.runtime.model.device_model import Accumulations
-from mixpert_py.runtime.model.numerics import IntegerAccumulation
+from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import Digits
 
@@ -99,15 +93,9 @@ def _product(
     """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
     k = a.shape[1]
     value = _slice_products(scheme, k, left, right, a.dtype, like)
-    bound = certify(scheme, k, left.measured, right.measured, a.dtype)
+    bound = _certified(scheme, k, left, right, a.dtype, like)
     block = scheme.lengths(k)[1]
     m, n = (np.arange(length) for length in value.shape)
-    if like is not None and not scheme.exact:
-        slices = [
-            x.measured.slices + least_norms(splitter, k, np.ldexp(1.0, x.exponents[:, 0]))
-            for x, splitter in ((left, scheme.left), (right, scheme.right))
-        ]
-        bound = joined(bound, m, n, truncation(scheme, k, *slices))
     if left.outlier.any():
         part, rows = outlier_part(a, left.outlier, block)
         added = _chain(part, b)
@@ -120,6 +108,24 @@ def _product(
         bound = joined(bound, m, columns, added.certificate)
     flagged = Outliers.count(left.outlier, right.outlier)
     return ReferenceProduct(value, scheme.name, scheme.products, flagged, bound)
+
+
+def _certified(
+    scheme: Scheme,
+    k: int,
+    left: Packed,
+    right: Packed,
+    dtype: np.dtype[np.floating],
+    like: Accumulations | None,
+) -> Certificate:
+    """The bound of the slices' product."""
+    measured = left.measured, right.measured
+    how = None if like is None else getattr(like, scheme.element.name)
+    if not isinstance(how, Accumulation):
+        return certify(scheme, k, *measured, dtype)
+    units = np.ldexp(1.0, left.exponents[:, 0]), np.ldexp(1.0, right.exponents[:, 0])
+    bounds = rounding(scheme, k, how, hopper=True)
+    return certify_on_cores(scheme, k, measured, units, dtype, bounds)
 
 
 def _without_overflow(

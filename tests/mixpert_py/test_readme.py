@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click import Command, Group
 
+import mixpert_py
 from mixpert_py.sources.rewriting import rewrite_source
 from mixpert_py.sources.source_files import SourceFile
 from tests.mixpert_py.command import ROOT
@@ -86,3 +88,21 @@ def test_every_command_is_explained() -> None:
     text = PAGES["commands.md"].read_text("utf-8")
     for name in cli.commands:
         assert f"| `mixpert {name}" in text, name
+
+
+def test_certificates_lie_as_far_above_the_error_as_the_page_says() -> None:
+    table = PAGES["gpu.md"].read_text("utf-8").partition("| operands | K |")[2].partition("\n\n")[0]
+    head, _, *rows = table.splitlines()
+    schemes = re.findall(r"`(.+?)`", head)
+    assert len(rows) == 6
+    for row in rows:
+        name, k, *ratios = (cell.strip(" `") for cell in row.strip("|").split("|"))
+        for scheme, ratio in zip(schemes, ratios, strict=True):
+            draw = getattr(np.random.default_rng(0), name)
+            a, b = draw((32, int(k)), np.float32), draw((int(k), 32), np.float32)
+            y, certificate = mixpert_py.matmul(
+                a, b, scheme=scheme, backend="reference:h200", return_certificate=True
+            )
+            with np.errstate(divide="ignore"):
+                found = np.median(certificate.bound() / abs(y - a.astype(float) @ b))
+            assert found == pytest.approx(float(ratio), rel=0.05), (name, k, scheme)

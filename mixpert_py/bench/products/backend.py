@@ -86,6 +86,14 @@ class Backend:
             return None
         return emulation_of(scheme)
 
+    def rounding(self, scheme: Scheme, k: int, unit: float) -> dict[tuple[int, int], float]:
+        """The rounding of every term's sums, which are of `unit` where the terms are integers."""
+        if self.name == "reference":
+            return scheme.rounding(k, unit)
+        from mixpert_py.runtime.cuda.certificate import rounding
+
+        return rounding(scheme, k, unit, self.xp.cuda.Device().id)
+
     def slices(self, a: Array, b: Array, scheme: Scheme) -> tuple[Slices, Slices]:
         """What packing makes of two matrices, none of their dimensions 0."""
         k = a.shape[1]

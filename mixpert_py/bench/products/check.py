@@ -10,7 +10,7 @@ from mixpert_py.bench.arrays import Array, parts, wide
 from mixpert_py.bench.contract import allowed
 from mixpert_py.bench.products.slices import Slices
 from mixpert_py.runtime.certificates.certificate import MEASURING, Certificate
-from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.scheme import UNIT32, UNIT64
 
 SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
 UNSEEN = 2.0**-75  # of a row: its squares underflow where norms are measured in single precision
@@ -110,14 +110,20 @@ class Checked:
         limit = self.times * (self.k + 1) * self.unit * self.absolute * (1 + 2.0**-10)
         return self._within("native", value, limit + self.times * self.k * self._smallest)
 
-    def executed(self, value: Array, scheme: Scheme, left: Slices, right: Slices) -> Failures:
+    def executed(
+        self,
+        value: Array,
+        rounding: dict[tuple[int, int], float],
+        left: Slices,
+        right: Slices,
+    ) -> Failures:
         """|Ĉ − Σ A_p B_q over the scheme's terms| ≤ Σ ρ |A_p| |B_q|: the engine by itself.
 
-        Where nothing left the slices, so nothing was added to what the terms make. Tensor cores
-        do not normalize subnormal elements, so these count as the smallest normal one.
+        rounding: ρ by term. Where nothing left the slices, so nothing was added to what the terms
+        make. Tensor cores do not normalize subnormal elements, so these count as the smallest
+        normal one.
         """
-        rounding = scheme.rounding(self.k, self.unit)
-        terms = [(term.left, term.right) for term in scheme.terms]
+        terms = list(rounding)
         rows = self.xp.concatenate([left.values[p] for p, _ in terms], axis=1)
         columns = self.xp.concatenate([right.values[q] for _, q in terms], axis=1)
         weights = self.xp.asarray([rounding[term] for term in terms]).repeat(self.k)

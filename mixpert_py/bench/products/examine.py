@@ -104,7 +104,8 @@ def _matrices(
     scheme = backend.steps(a, b, made.ran, case.block)
     if scheme is not None and 0 not in (*a.shape, *b.shape):
         slices = backend.slices(a, b, scheme)
-        yield from checked.executed(value, scheme, *slices)
+        rounding = backend.rounding(scheme, a.shape[1], checked.unit)
+        yield from checked.executed(value, rounding, *slices)
         yield from checked.measured(*slices)
 
 

@@ -17,7 +17,7 @@ class Slices:
     """One operand, A by rows or B by columns, by value.
 
     values: (count, rows, k). least: (count, rows), what a floating-point element counts for at
-    least where terms are cut to the largest's last places; see `cuda.certificate`. whole: (rows,)
+    least where terms are cut to the largest's last places; see `tensor_cores`. whole: (rows,)
     bool, nothing left the slices. norm, residual: (rows,) and norms: (count, rows), as packing
     measured them.
     """

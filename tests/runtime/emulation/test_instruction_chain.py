@@ -126,6 +126,15 @@ def test_float64_operands_give_float64() -> None:
     assert error(value, a, b) < 1e-6
 
 
+@pytest.mark.parametrize("shape", [(0, 17, 3), (2, 17, 0), (0, 5, 0), (2, 0, 3)])
+@pytest.mark.parametrize("name", FLOATING)
+def test_products_of_nothing(name: str, shape: tuple[int, int, int]) -> None:
+    a, b = operands(*shape)
+    value, bound = matmul(a, b, scheme=name, backend="reference:h200", return_certificate=True)
+    assert value.shape == bound.bound().shape == (shape[0], shape[2])
+    assert not value.any()
+
+
 @pytest.mark.parametrize(("name", "element"), [("tf32x3", "tf32"), ("int8x6", "int8")])
 def test_a_chip_that_does_not_multiply_the_element_is_an_error(name: str, element: str) -> None:
     a, b = operands(4, 4, 4)
