@@ -15,8 +15,8 @@ SMALLEST = 2.0**-1074  # of float64
 class Certificate:
     """An elementwise bound, kept as two thin factors.
 
-    |C − Ĉ| ≤ left · right + floor in every element whose operands are finite; elsewhere Ĉ is what
-    the native product gives. left_loss, right_loss: 2-norm of what splitting lost, relative to the
+    |C − Ĉ| ≤ left · right + floor in every element of Ĉ that is finite; one whose operands are
+    finite and which is not has overflowed, elsewhere Ĉ is what the native product gives. left_loss, right_loss: 2-norm of what splitting lost, relative to the
     row of A, column of B; outliers not counted.
     """
 
