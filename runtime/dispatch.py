@@ -67,9 +67,9 @@ def matmul(
     `certificates.guarantee`: float32 and complex64 products of K ≥ 512 then run `faithful`, unless
     an int8 scheme that keeps the guarantee is asked for; others the first of int8x6, x8, x10 that
     keeps it, else native. Returns what `native(a, b)` would, type and dtype included; with
-    return_certificate a pair of that and a Certificate, which is None where the native product or a cast ran.
-    Raises PlanError for an unknown scheme, backend or guarantee, DeviceError for an absent device,
-    or one that the device models say too little of, and whatever `native` raises.
+    return_certificate a pair of that and a Certificate, which is None where the native product or a
+    cast ran. Raises PlanError for an unknown scheme, backend or guarantee, DeviceError for a device
+    that is absent, or of which the device models say too little, and whatever `native` raises.
     """
     # The three functions repeat these lines on purpose: this is all that a call which passes
     # through costs, and sharing them would be one more call.

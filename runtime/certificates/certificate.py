@@ -16,8 +16,9 @@ class Certificate:
     """An elementwise bound, kept as two thin factors.
 
     |C − Ĉ| ≤ left · right + floor in every element of Ĉ that is finite; one whose operands are
-    finite and which is not has overflowed, elsewhere Ĉ is what the native product gives. left_loss, right_loss: 2-norm of what splitting lost, relative to the
-    row of A, column of B; outliers not counted.
+    finite and which is not has overflowed, elsewhere Ĉ is what the native product gives.
+    left_loss, right_loss: 2-norm of what splitting lost, relative to the row of A, column of B;
+    outliers not counted.
     """
 
     left: Array  # (m, r)
