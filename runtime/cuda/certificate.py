@@ -16,7 +16,7 @@ from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, st
 from mixpert_py.runtime.cuda.backend import Product
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.packed import Array, Measured
-from mixpert_py.runtime.packing.layout import LARGE, OUTLIER
+from mixpert_py.runtime.kernels.abi import LARGE, OUTLIER, SIGNIFICAND_BITS, SIGNIFICAND_MASK
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 
 
@@ -98,5 +98,5 @@ class _Side:
 
     def _least(self, index: int) -> Array:
         scales = self.scales[index, 0]
-        units = np.ldexp((scales & 511).astype(np.float64), scales >> 9)
+        units = np.ldexp((scales & SIGNIFICAND_MASK).astype(np.float64), scales >> SIGNIFICAND_BITS)
         return least_norms(self.splitter, self.k, units)

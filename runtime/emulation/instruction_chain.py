@@ -3,11 +3,11 @@
 import numpy as np
 
 from mixpert_py.runtime.emulation.packed import Array, Packed, times_power_of_two
+from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.numerics import Accumulation, accumulate
 from mixpert_py.runtime.scheme import Run, Scheme
 
 DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
-ITEMSIZES = {"float16": 2, "bfloat16": 2, "tf32": 4}
 
 
 def execute_like(
@@ -27,7 +27,7 @@ def execute_like(
     portable kernels promote both after every step.
     """
     chunk = scheme.lengths(k)[0]
-    depth = DEPTH // ITEMSIZES[scheme.element.name]
+    depth = DEPTH // ELEMENTS[scheme.element.name].size
     step = min(2 * depth, max(depth, scheme.promotion))
     sums = scheme.accumulators()
     shape = left.slices.shape[1], right.slices.shape[1]

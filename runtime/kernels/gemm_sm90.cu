@@ -54,7 +54,6 @@
 #include "units.cuh"
 
 constexpr int CONSUMERS = TILE_M / 64;
-constexpr int STEP = 64;  // bytes of K
 constexpr int A_SLICE = TILE_M * STEP, B_SLICE = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * A_SLICE + COUNT_B * B_SLICE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
@@ -149,7 +148,7 @@ __device__ __forceinline__ void keep_until_here(u32 (&f)[IN_REGISTERS + 1][4]) {
 // `acc` holds the tile's. Sums of integers do not depend on the order.
 __device__ __forceinline__ bool complete(const Problem &p, int tail, int group,
                                          Sum (&acc)[ACCUMULATORS][REGISTERS]) {
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
     __shared__ int parts_before;
     int threads = 128 * CONSUMERS, thread = threadIdx.x - 128;
     int *sums =

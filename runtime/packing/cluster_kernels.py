@@ -20,6 +20,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
 from mixpert_py.runtime.packing.cluster_intrinsics import (
     arrive,
     expect,
@@ -30,16 +31,7 @@ from mixpert_py.runtime.packing.cluster_intrinsics import (
 )
 from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
 from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import (
-    ACROSS,
-    APART,
-    ITEM,
-    LEAVES,
-    OUTLIER,
-    PANEL,
-    QUAD,
-    STEP,
-)
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_kernels import resident
 from mixpert_py.runtime.packing.panel_looks import seeing
@@ -172,7 +164,9 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             # Those that may leave are decided on when they have been cut.
             if SUMS == 0 or found != 0:
                 whose = np.int64(batch) * rows + panel_row + own
-                scales[whose] = numbers[own] & ~511 if (found >> 1) & LEAVES else numbers[own]
+                scales[whose] = (
+                    numbers[own] & ~SIGNIFICAND_MASK if (found >> 1) & LEAVES else numbers[own]
+                )
                 flags[whose] = found >> 1
         slice_words = ((rows + 7) & ~7) * 16
         swizzle = np.int32((np.int32(row) >> 1) & 3)
@@ -238,7 +232,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             else:
                 scales, flags, rows = b_scales, b_flags, b_rows
             whose = np.int64(again[1]) * rows + again[2] + own
-            scales[whose] = numbers[own] & ~511 if out else numbers[own]
+            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
             flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:

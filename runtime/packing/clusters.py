@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.layout import ACROSS, APART, PANEL, STEP, Layout
+from mixpert_py.runtime.packing.layout import ACROSS, APART, PANEL, Layout
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side

@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from mixpert_py.runtime.packing.layout import STEP, Layout
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.packing.layout import Layout
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.splitter import Splitter
 
@@ -17,7 +18,7 @@ class DevicePacked(NamedTuple):
     chunks of 16 bytes, chunk c is at c ^ ((row >> 1) & 3): the 64-byte swizzle of wgmma. Block t of
     K starts at t · padded_block; what is past a block's end, or past K, is zero; rows past `rows`
     hold anything. 32 KiB past the end may be read.
-    scales: int32 (batch, blocks, rows), E << 9 | g: a unit of slice 0 is g · 2^E.
+    scales: int32 scale words (batch, blocks, rows), see `abi`: a unit of slice 0 is g · 2^E.
     flags: uint8 (batch, rows), bit 0 the row holds NaN or Inf, bit 1 outliers; what is flagged is
     zero in the slices. outliers: uint8 (batch, blocks, rows), 1 where that block is one; address 0
     if there is one block, which bit 1 tells of.

@@ -3,13 +3,9 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from mixpert_py.runtime.splitter import TF32, Digits, Splitter
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
+from mixpert_py.runtime.splitter import Digits, Splitter
 
-# A row's flag, one of these or 0. LARGE: it stays in the slices, and what they make of it may
-# overflow though A·B does not.
-NONFINITE, OUTLIER, LARGE = 1, 2, 4
-LEAVES = NONFINITE | OUTLIER
-STEP = 64  # bytes of K, of one row of one slice
 SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time
 DEPTH = 2  # items that a thread reads before it uses them
@@ -204,6 +200,4 @@ def resident(shared: int) -> int:
 
 def _size(splitter: Splitter) -> int:
     """Bytes of an element of the slices."""
-    if isinstance(splitter, Digits):
-        return 1
-    return 4 if splitter.element == TF32 else 2
+    return ELEMENTS["int8" if isinstance(splitter, Digits) else splitter.element.name].size

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.kernels.abi import LEAVES
 from mixpert_py.runtime.packing.fetches import fetch_apart
 from mixpert_py.runtime.packing.intrinsics import device
-from mixpert_py.runtime.packing.layout import LEAVES, PANEL, QUAD
+from mixpert_py.runtime.packing.layout import PANEL, QUAD
 from mixpert_py.runtime.packing.row_digits import facts
 from mixpert_py.runtime.packing.row_slices import hard, units_of
 from mixpert_py.runtime.packing.side import Side

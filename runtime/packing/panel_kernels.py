@@ -27,17 +27,9 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
 from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import (
-    ACROSS,
-    APART,
-    ITEM,
-    LEAVES,
-    OUTLIER,
-    PANEL,
-    QUAD,
-    STEP,
-)
+from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
 from mixpert_py.runtime.packing.panel_looks import looks
 from mixpert_py.runtime.packing.row_digits import facts, place_of
@@ -186,7 +178,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 # Those that may leave are decided on when they have been cut.
                 if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] & DECIDED):
                     whose = np.int64(batch) * rows + panel_row + own
-                    scales[whose] = word & ~511 if flag & LEAVES else word
+                    scales[whose] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
                     flags[whose] = flag
             cuda.syncthreads()
             if thread == 0:
@@ -280,7 +272,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                     whole += np.float64(partials[start + i * PANEL])
                 out = out or whole > 0.0
             whose = np.int64(batch) * rows + panel_row + own
-            scales[whose] = numbers[own] & ~511 if out else numbers[own]
+            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
             flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
+from mixpert_py.runtime.kernels.abi import LEAVES, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.intrinsics import device, fused
-from mixpert_py.runtime.packing.layout import LEAVES, NONFINITE, OUTLIER
 
 ACROSS = 16  # threads beside each other
 EACH = 4  # lines of a thread

@@ -26,8 +26,8 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.abi import LARGE, LEAVES, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.intrinsics import device, load_four
-from mixpert_py.runtime.packing.layout import LARGE, LEAVES, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS, WIDE
 from mixpert_py.runtime.packing.repair_blocks import Blocks, blocks_of
 

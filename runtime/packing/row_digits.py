@@ -14,6 +14,14 @@ import numpy as np
 from numba.cuda import types
 
 from mixpert_py.runtime.emulation.digits import FIT
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    SIGNIFICAND_BITS,
+    WHOLE,
+    WHOLE_LOG,
+)
 from mixpert_py.runtime.packing.digit_items import (
     high_half,
     high_pairs,
@@ -33,7 +41,6 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     store_two,
 )
-from mixpert_py.runtime.packing.layout import LARGE, NONFINITE
 from mixpert_py.runtime.packing.row_intrinsics import (
     nearest_integer32,
     nearest_integer64,
@@ -113,7 +120,7 @@ def row_units(side: Side) -> Any:
 
     def units(top, fine, power, k):
         exponent = 0
-        significand = 256
+        significand = WHOLE
         if 0 < top < INFINITE:
             fraction, exponent = math.frexp(np.float64(float_of(top)))
             raised = exponent + 1 if fraction >= THRESHOLD else exponent
@@ -121,10 +128,10 @@ def row_units(side: Side) -> Any:
                 significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
             else:
                 exponent = raised
-        word = np.int32(((exponent - 15) << 9) | significand)
+        word = np.int32(((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | significand)
         split = min(SHIFT - exponent, HIGHEST_POWER)
         one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
-        ratio = WIDE(256) / WIDE(significand)
+        ratio = WIDE(WHOLE) / WIDE(significand)
         flag = NONFINITE if top >= INFINITE else 0
         if flag == 0 and large(exponent, k):
             flag = LARGE
@@ -135,7 +142,7 @@ def row_units(side: Side) -> Any:
                 norm = np.float64(power) * np.float64(one) * np.float64(one)
                 enough = max(np.float64(k) * LOSSLESS, UNCROWDED)
                 plain = 1 if power < np.float32(FINITE) and norm >= enough else 0
-        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-8), flag, plain
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, plain
 
     return device(units)
 

@@ -12,6 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.kernels.abi import (
+    LARGE,
+    LEAVES,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    WHOLE,
+    WHOLE_LOG,
+)
 from mixpert_py.runtime.packing.float_items import element_bits, to_element
 from mixpert_py.runtime.packing.intrinsics import (
     device,
@@ -20,7 +29,6 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     store_four,
 )
-from mixpert_py.runtime.packing.layout import LARGE, LEAVES, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.row_digits import facts, is_large
 from mixpert_py.runtime.packing.row_intrinsics import (
     cut_halves,
@@ -108,7 +116,7 @@ def float_units(side: Side) -> Any:
                 _, exponent = math.frexp(np.float64(float_of(top)))
             if flag == 0 and large(exponent, k):
                 flag = LARGE
-        word = np.int32(((exponent - SCALED_TO - 8) << 9) | 256)
+        word = np.int32(((exponent - SCALED_TO - WHOLE_LOG) << SIGNIFICAND_BITS) | WHOLE)
         power = min(SCALED_TO - exponent, HIGHEST_POWER)
         one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
         if flag & LEAVES:

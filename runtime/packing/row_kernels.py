@@ -23,9 +23,10 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
 from mixpert_py.runtime.packing.fetches import fetch_eight, row_fetch
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.layout import ITEM, LEAVES, OUTLIER, STEP
+from mixpert_py.runtime.packing.layout import ITEM
 from mixpert_py.runtime.packing.row_digits import (
     TOO_FINE,
     facts,
@@ -271,7 +272,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     out = out or excess > 0.0
                 if out and flag & LEAVES == 0:
                     flag = OUTLIER
-            scales[places[r]] = word & ~511 if flag & LEAVES else word
+            scales[places[r]] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
             flags[places[r]] = flag
 
     return device(rows_of)

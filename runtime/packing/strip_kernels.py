@@ -28,6 +28,15 @@ from numba.cuda import types
 
 from mixpert_py.runtime.emulation.digits import FIT, UNSEEN
 from mixpert_py.runtime.emulation.outliers import RATIO
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    WHOLE,
+    WHOLE_LOG,
+)
 from mixpert_py.runtime.packing.digit_items import digit_item
 from mixpert_py.runtime.packing.fetches import strip_fetch
 from mixpert_py.runtime.packing.float_items import float_item
@@ -40,15 +49,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.packing.layout import (
-    DEPTH,
-    ITEM,
-    KEPT,
-    LARGE,
-    MOST_THREADS,
-    NONFINITE,
-    OUTLIER,
-)
+from mixpert_py.runtime.packing.layout import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.row_digits import is_large
 from mixpert_py.runtime.packing.row_floats import finest_of, leaves_by_span
 from mixpert_py.runtime.packing.side import Side
@@ -308,7 +309,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 elif not DIGITS and (own > RANGE or spans_too_much):
                     found = max(found, OUTLIER_CODE)
                 exponent = 0
-                significand = 256
+                significand = WHOLE
                 if 0.0 < largest < inf:
                     fraction, exponent = math.frexp(largest)
                     raised = exponent + (1 if DIGITS and fraction >= THRESHOLD else 0)
@@ -322,17 +323,17 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 alive = live and stays and largest > 0.0 and not out
                 if DIGITS:
                     shift = SHIFT - exponent
-                    low = -15
+                    low = -FIRST_DIGIT
                 else:
                     shift = SCALED_TO - exponent if SCALED else 0
-                    low = -8 - SCALED_TO if SCALED else -8 - exponent
+                    low = -WHOLE_LOG - SCALED_TO if SCALED else -WHOLE_LOG - exponent
                 if place == 0 and present and t < blocks:
-                    scale = ((exponent + low) << 9) | significand
+                    scale = ((exponent + low) << SIGNIFICAND_BITS) | significand
                     scales[(batch * blocks + t) * rows + row] = scale
                 power = min(shift, HIGHEST_POWER)
                 one, two = WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
-                worth = WIDE(significand) * WIDE(2.0**-8)
-                ratio = WIDE(256) / WIDE(significand)
+                worth = WIDE(significand) * WIDE(2.0**-WHOLE_LOG)
+                ratio = WIDE(WHOLE) / WIDE(significand)
                 level = SCALED_TO if SCALED else exponent
 
                 for i in range(ALL):

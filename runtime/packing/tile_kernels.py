@@ -24,8 +24,17 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    STEP,
+    WHOLE,
+)
 from mixpert_py.runtime.packing.intrinsics import SIMULATED, device, store_two
-from mixpert_py.runtime.packing.layout import ITEM, LARGE, NONFINITE, OUTLIER, STEP
+from mixpert_py.runtime.packing.layout import ITEM
 from mixpert_py.runtime.packing.row_digits import is_large
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.packing.tile_digits import (
@@ -226,7 +235,7 @@ def _strip(side: Side, threads: int) -> Any:
                 t = np.int32(at >> 5)
                 if own < count and t < blocks:
                     there = unit + t * rows
-                    scales[there] = ((exponent - 15) << 9) | 256
+                    scales[there] = ((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | WHOLE
                     if blocks > 1:
                         outliers[there] = out
                 at = np.int32(at + pace)

@@ -9,6 +9,7 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import strips
 from mixpert_py.runtime.packing.layout import (
     HOPPER,
@@ -16,7 +17,6 @@ from mixpert_py.runtime.packing.layout import (
     MOST_THREADS,
     REDUCTIONS,
     SLACK,
-    STEP,
     layout,
     of_some,
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import clusters, rows
-from mixpert_py.runtime.packing.layout import SLACK, STEP
+from mixpert_py.runtime.packing.layout import SLACK
 from mixpert_py.runtime.packing.operand import Form, Operand
 from tests.runtime.emulations import EMULATIONS
 

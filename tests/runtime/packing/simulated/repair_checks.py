@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba import cuda
 
+from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing import repair_blocks, repair_kernels
-from mixpert_py.runtime.packing.layout import LARGE, NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
