@@ -209,16 +209,16 @@ class _Sizes:
 
 
 def test_small_products_have_every_word_where_its_name_is() -> None:
-    a = Form("float32", 9, 5, 6, 100, 7, 1, True)
-    b = Form("float32", 9, 8, 6, 200, 1, 11, True)
-    _, (left, right, rest) = small.launch_words(a, b, 9, 300, 12, 132)
+    a = Form("float32", 9, 300, 6, 100, 7, 1, True)
+    b = Form("float32", 9, 129, 6, 200, 1, 11, True)
+    _, (left, right, rest) = small.launch_words(a, b, 9, 301, 12, 132)
     words = (1, 2, *left, 3, 4, *right, 5, *rest)
     values = dict(zip(SMALL.leaves, words, strict=True))
     assert values == {
-        "of[0].x": 1, "of[0].flags": 2, "of[0].batch": 100, "of[0].stride": 7, "of[0].rows": 5,
+        "of[0].x": 1, "of[0].flags": 2, "of[0].batch": 100, "of[0].stride": 7, "of[0].rows": 300,
         "of[0].k": 6, "of[1].x": 3, "of[1].flags": 4, "of[1].batch": 200, "of[1].stride": 11,
-        "of[1].rows": 8, "of[1].k": 6, "c": 5, "c_batch": 300, "c_stride": 12, "down": 1,
-        "along": 1, "ahead": 3 * 132,
+        "of[1].rows": 129, "of[1].k": 6, "c": 5, "c_batch": 301, "c_stride": 12, "down": 3,
+        "along": 2, "ahead": 3 * 132,
     }  # fmt: skip
     assert [offset for _, offset in offsets(SMALL)] == list(range(0, 8 * len(words), 8))
 
