@@ -13,8 +13,7 @@ from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.packing.clusters import has_clusters, prepared_clusters, shape
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import layout, up
+from mixpert_py.runtime.packing.layout import DevicePacked, layout, up
 from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.panels import LONGEST, prepared_panels
 from mixpert_py.runtime.packing.panels import packing as panel_packing

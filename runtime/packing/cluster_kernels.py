@@ -21,23 +21,33 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
-from mixpert_py.runtime.packing.cluster_intrinsics import (
+from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.intrinsics import (
     arrive,
     expect,
     meet_warp,
+    quotient,
     receive,
     thread_anew,
     wait,
 )
-from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
-from mixpert_py.runtime.packing.fetches import quad_fetch
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
-from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
+from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.panel_kernels import resident
-from mixpert_py.runtime.packing.panel_looks import seeing
-from mixpert_py.runtime.packing.row_digits import facts, place_of
-from mixpert_py.runtime.packing.row_intrinsics import quotient
-from mixpert_py.runtime.packing.row_slices import plain, words_made
+from mixpert_py.runtime.packing.panel_parts import (
+    DECIDED,
+    FACTORS,
+    LOST,
+    NUMBERS,
+    SEEN,
+    cuts,
+    lost_bytes,
+    plain,
+    seeing,
+    seen_bytes,
+    tellings,
+    words_made,
+)
 from mixpert_py.runtime.packing.side import Side
 
 
@@ -55,7 +65,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
     SEEN_BYTES, LOST_BYTES = seen_bytes(side, blocks), lost_bytes(side, blocks)
     LEFT = max(SUMS, 1) * ALL
-    fetch, cut_plain = quad_fetch(), plain(side)
+    cut_plain = plain(side)
     clear, see, show = seeing(side, True)
     put_together, tell, told, lose, lost = tellings(side, threads, blocks)
     make_units, cut_hards = cuts(side)
@@ -124,7 +134,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         source = batch * batch_stride + row + at * stride
 
         clear(either, most, power)
-        fetch(values, x, source, stride, np.int32(k - at), last, vector)
+        load_panel(values, x, source, stride, np.int32(k - at), last, vector)
         see(values, either, most, power)
         show(
             values, either, most, power, x, source, stride, np.int32(k - at), np.int32(1),

@@ -28,13 +28,19 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
-from mixpert_py.runtime.packing.fetches import quad_fetch
+from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
-from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
-from mixpert_py.runtime.packing.panel_looks import looks
-from mixpert_py.runtime.packing.row_digits import facts, place_of
-from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
-from mixpert_py.runtime.packing.row_slices import plain, words_made
+from mixpert_py.runtime.packing.loads import load_panel
+from mixpert_py.runtime.packing.panel_parts import (
+    DECIDED,
+    FACTORS,
+    NUMBERS,
+    cuts,
+    looks,
+    plain,
+    words_made,
+)
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision.
@@ -58,7 +64,6 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
-    fetch = quad_fetch()
     look, leave, left_by_all, seen_alone = looks(side, threads)
     make_units, cut_hards = cuts(side)
     cut_plain = plain(side)
@@ -226,7 +231,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         for _ in range(length):
             if at >= end:
                 break
-            fetch(values, x, source, stride, np.int32(k - at), last, vector)
+            load_panel(values, x, source, stride, np.int32(k - at), last, vector)
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             # Rows 2 and 3 of the thread's four have the next chunk's place.
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)

@@ -9,8 +9,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import PANEL, Layout, up
+from mixpert_py.runtime.packing.layout import PANEL, DevicePacked, Layout, up
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side

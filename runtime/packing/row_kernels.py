@@ -24,18 +24,12 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
-from mixpert_py.runtime.packing.fetches import fetch_eight, row_fetch
+from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
+from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
 from mixpert_py.runtime.packing.layout import ITEM
-from mixpert_py.runtime.packing.row_digits import (
-    TOO_FINE,
-    facts,
-    place_of,
-    row_coarse,
-    row_fineness,
-)
-from mixpert_py.runtime.packing.row_floats import finest_of
-from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
+from mixpert_py.runtime.packing.loads import load_eight, load_items
+from mixpert_py.runtime.packing.panel_parts import hard, plain, units_of, words_made
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision. Left alone, the
@@ -93,7 +87,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
     AGAIN, ALONE = again, alone
     bits_of = bits32 if side.memory == "float32" else bits64
-    fetch, coarse, fineness = row_fetch(items), row_coarse(side), row_fineness(side)
+    load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
     units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
     finest = finest_of(side)
     SIZE, WORDS = side.size, words_made(side)
@@ -145,7 +139,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
         if present:
             for turn in range(turns):
                 first = np.int32(at + (turn << TURN_LOG))
-                fetch(values, x, start, first, between, k, vector)
+                load(values, x, start, first, between, k, vector)
                 for j in range(HELD):
                     bits = bits_of(values[j])
                     either = BITS(either | bits)
@@ -232,7 +226,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                 two = factors[4 * r + 1]
                 worth = factors[4 * r + 3]
                 for position in range(at, end, between):
-                    fetch_eight(values, x, start, np.int32(position), k, vector)
+                    load_eight(values, 0, x, start, np.int32(position), k, vector)
                     if is_plain != 0:
                         cut_plain(
                             values, 0, 1, one, ratio, cut, squares, slices, place, slice_words

@@ -37,9 +37,8 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE,
     WHOLE_LOG,
 )
-from mixpert_py.runtime.packing.digit_items import digit_item
-from mixpert_py.runtime.packing.fetches import strip_fetch
-from mixpert_py.runtime.packing.float_items import float_item
+from mixpert_py.runtime.packing.digits import digit_item, is_large
+from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
@@ -50,8 +49,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     trailing_zeros,
 )
 from mixpert_py.runtime.packing.layout import DEPTH, ITEM, KEPT, MOST_THREADS
-from mixpert_py.runtime.packing.row_digits import is_large
-from mixpert_py.runtime.packing.row_floats import finest_of, leaves_by_span
+from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
@@ -160,7 +158,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     ALL = KINDS + 1 if side.dropped else KINDS
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
-    fetch = strip_fetch(HELD)
+    load = load_strip(HELD)
     finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
     inf = math.inf
 
@@ -236,7 +234,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 if live:
                     for turn in range(0, turns, ITEMS):
                         at = np.int32(turn * between + place * ITEM)
-                        fetch(values, x, start, k_stride, at, between, last, vector)
+                        load(values, x, start, k_stride, at, between, last, vector)
                         for j in range(HELD):
                             size = BITS(bits_of(values[j]) & MAGNITUDE)
                             top = BITS(size if size > top else top)
@@ -348,7 +346,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                                 values[j] = cache[kept + np.uint32(j * KEPT)]
                         else:
                             at = np.int32(turn * between + place * ITEM)
-                            fetch(values, x, start, k_stride, at, between, last, vector)
+                            load(values, x, start, k_stride, at, between, last, vector)
                     for d in range(ITEMS):
                         at = np.int32((turn + d) * between + place * ITEM)
                         if at < padded and t < spans and present:

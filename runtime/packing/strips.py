@@ -8,11 +8,11 @@ from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
-from mixpert_py.runtime.packing.device_packed import DevicePacked
 from mixpert_py.runtime.packing.layout import (
     HOPPER,
     MOST_THREADS,
     REDUCTIONS,
+    DevicePacked,
     Layout,
     covers,
     launch,

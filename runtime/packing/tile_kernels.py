@@ -33,21 +33,14 @@ from mixpert_py.runtime.kernels.abi import (
     STEP,
     WHOLE,
 )
-from mixpert_py.runtime.packing.intrinsics import SIMULATED, device, store_two
-from mixpert_py.runtime.packing.layout import ITEM
-from mixpert_py.runtime.packing.row_digits import is_large
+from mixpert_py.runtime.packing.digits import is_large, tile_octet, tile_units
+from mixpert_py.runtime.packing.intrinsics import device, larger, meet_warp, store_two
+from mixpert_py.runtime.packing.layout import ITEM, QUAD
+from mixpert_py.runtime.packing.loads import load_quad_across, load_quad_along
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.packing.tile_digits import (
-    HELD,
-    QUAD,
-    fetch_across,
-    fetch_along,
-    tile_octet,
-    tile_units,
-)
-from mixpert_py.runtime.packing.tile_intrinsics import larger
 from mixpert_py.runtime.packing.tiles import STRETCH, WARP, WARP_ROWS
 
+HELD = QUAD * ITEM  # elements of a thread
 SPREAD = 1 << QUAD  # beside a bit for each row of a thread
 HIGH = SPREAD << 1  # whether a tile is large
 DEAD = HIGH << 1
@@ -173,9 +166,9 @@ def _strip(side: Side, threads: int) -> Any:
                 if count > 0 and at < k:
                     full = vector != 0 and count == QUAD and at + ITEM <= k
                     if along != 0:
-                        fetch_along(values, x, source, stride, full, count, k - at)
+                        load_quad_along(values, x, source, stride, full, count, k - at)
                     else:
-                        fetch_across(values, x, source, stride, full, count, k - at)
+                        load_quad_across(values, x, source, stride, full, count, k - at)
                 else:
                     for i in range(HELD):
                         values[i] = np.float32(0)
@@ -198,7 +191,7 @@ def _strip(side: Side, threads: int) -> Any:
                     marks[slot] |= mark
                     top = np.float32(0)
                 tops[slot] = top
-                meet()
+                meet_warp()
                 for i in range(SHARE):
                     top = larger(top, tops[crew + np.uint32(i)])
 
@@ -216,7 +209,7 @@ def _strip(side: Side, threads: int) -> Any:
                 out = np.int32(0)
                 if LOSSY:
                     excesses[slot] = norms[1] - LOSS * norms[0]
-                meet()  # also before anybody overwrites what others may still read above
+                meet_warp()  # also before anybody overwrites what others may still read above
                 if large(exponent, k):
                     marks[slot] |= HIGH
                 if LOSSY:
@@ -263,12 +256,3 @@ def _strip(side: Side, threads: int) -> Any:
             flags[flagged[slot]] = flag | (LARGE if mark & HIGH and flag == 0 else 0)
 
     return device(strip)
-
-
-@device
-def meet():
-    """Waits for the other threads of the warp; in the simulator, which has none, of the block."""
-    if SIMULATED:
-        cuda.syncthreads()
-    else:
-        cuda.syncwarp()

@@ -4,8 +4,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.kernels.kernel import Kernel
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import Layout, up
+from mixpert_py.runtime.packing.layout import DevicePacked, Layout, up
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.splitter import Splitter
 

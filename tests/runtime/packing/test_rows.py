@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import DevicePacked
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.panels import prepared_panels
 from mixpert_py.runtime.packing.rows import (

@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.packing.device_packed import DevicePacked
+from mixpert_py.runtime.packing.layout import DevicePacked
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tiles import DEFAULT, Tuning, suits, tile_packing
 from mixpert_py.runtime.scheme import Scheme

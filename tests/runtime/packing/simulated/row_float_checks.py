@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.packing import panels, rows
-from mixpert_py.runtime.packing.row_intrinsics import (
+from mixpert_py.runtime.packing.intrinsics import (
     cut_halves,
     first_half,
     nearest_halves,

@@ -1,10 +1,11 @@
-"""What `row_kernels` make of elements: units, digits, and where these belong.
+"""Elements into integer digits, stored where the GEMM wants them: units, rounding, sums of squares.
 
-None of it uses `cuda.…`, as in `intrinsics`.
+`digit_item` serves the general kernel, `row_octet` and `plain_octet` the kernels of whole rows,
+`tile_octet` those of tiles.
 """
 
-# The bodies of kernels are Numba's to type.
-# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# The bodies of kernels are Numba's to type, and what it offers is made at run time.
+# mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined"
 
 import math
@@ -22,32 +23,169 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE,
     WHOLE_LOG,
 )
-from mixpert_py.runtime.packing.digit_items import (
-    high_half,
-    high_pairs,
-    low_half,
-    low_pairs,
-    squared,
-)
 from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
+    bytes_of,
     device,
     float32_of,
     float64_of,
     fused,
     nearest32,
     nearest64,
-    power_of_two,
-    store_two,
-)
-from mixpert_py.runtime.packing.row_intrinsics import (
     nearest_integer32,
     nearest_integer64,
+    power_of_two,
     product32,
     product64,
+    store_two,
 )
+from mixpert_py.runtime.packing.layout import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side
+
+# Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.
+LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362
+LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
+
+
+def digit_item(side: Any) -> tuple[Any, Any]:
+    """For a splitter into digits: the device functions `item` and `finish` of strip_kernels.
+
+    Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
+    of the block; those of digits in units of 4^(e − 7 − width · p).
+    """
+    COUNT, WIDTH, SHIFT, FITTED = side.slices, side.width, side.shift, side.fitted
+    DROPPED = (1 << WIDTH * side.dropped) - 1  # the digits of x past `count`
+    LOSSY = side.rule == "loss"
+    SUMS = LOSSY or side.measure
+    SQUARED = 0 if side.measure else 1 if LOSSY and side.lower < math.inf else COUNT
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    nearest = nearest32 if side.wide == "float32" else nearest64
+    BIAS = 0x80808080 & (256**COUNT - 1)
+
+    def item(
+        values, at, alive, one, two, ratio, worth, level, parts, words, rest,
+        slices, base, position, slice_words, swizzle,
+    ):  # fmt: skip
+        if alive:
+            norm = WIDE(0)
+            loss = WIDE(0)
+            ruled = WIDE(0)
+            for j in range(8):
+                x = WIDE(values[at + j]) * one * two
+                q = nearest(x * ratio) if FITTED else nearest(x)
+                n = np.int64(np.int32(q))
+                if WIDTH == 8:
+                    words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+                else:
+                    words[j] = np.uint32(sevens(n))
+                if SUMS:
+                    left = fused(-q, worth, x)
+                    if DROPPED:
+                        ruled += left * left
+                        low = abs(n) & DROPPED
+                        left += WIDE(low if n > 0 else -low)
+                    norm += x * x
+                    loss += left * left
+            if SUMS:
+                parts[0] += norm
+                parts[1] += loss
+                if DROPPED:
+                    parts[2 + COUNT] += ruled
+        else:
+            for j in range(8):
+                words[j] = np.uint32(0)
+        step = np.int64(np.int32(position >> 6))
+        chunk = np.int32(((position >> 4) & 3) ^ swizzle)
+        index = base + step * (COUNT * slice_words) + np.int32(chunk * 4 + ((position >> 2) & 2))
+        square = np.float64(worth) * np.float64(worth)
+        store(words, slices, index, slice_words, (alive, square, parts))
+
+    def put(slices, index, first, second, state, p):
+        """Stores eight digits of slice p, and adds up their squares where they are asked for."""
+        alive, square, parts = state
+        store_two(slices, index, first, second)
+        if p >= SQUARED and alive:
+            squares = np.int32(0)
+            for j in range(4):
+                squares += squared(first, j) + squared(second, j)
+            parts[2 + p] += np.float64(np.int32(squares)) * square
+
+    def sevens(n):
+        size = abs(n)
+        sign = -1 if n < 0 else 0
+        word = 0
+        for p in range(COUNT):
+            digit = (size >> (SHIFT - 7 - 7 * p)) & 127
+            word = (word << 8) | (((digit ^ sign) - sign) & 255)
+        return word
+
+    def finish(i, root, exponent):
+        exponent -= SHIFT if i < 2 else 7 + WIDTH * (i - 2)
+        half = exponent >> 1
+        return root * power_of_two(half) * power_of_two(exponent - half)
+
+    sevens, store = device(sevens), digit_store(COUNT, device(put))
+    return device(item), device(finish)
+
+
+def digit_store(count: int, put: Any) -> Any:
+    """The device function that stores the bytes of eight words, the highest first: each is one
+    digit, and goes to its slice.
+
+    put: the device function that stores eight digits of slice p, and does more with `state`.
+    """
+    COUNT = count
+
+    def store(words, slices, index, slice_words, state):
+        if COUNT > 2:
+            a = high_pairs(words, 0)
+            b = high_pairs(words, 2)
+            c = high_pairs(words, 4)
+            d = high_pairs(words, 6)
+            if COUNT > 3:
+                put(slices, index, high_half(a, b), high_half(c, d), state, 0)
+                index += slice_words
+            put(slices, index, low_half(a, b), low_half(c, d), state, COUNT - 3)
+            index += slice_words
+        a = low_pairs(words, 0)
+        b = low_pairs(words, 2)
+        c = low_pairs(words, 4)
+        d = low_pairs(words, 6)
+        if COUNT > 1:
+            put(slices, index, high_half(a, b), high_half(c, d), state, COUNT - 2)
+            index += slice_words
+        put(slices, index, low_half(a, b), low_half(c, d), state, COUNT - 1)
+
+    return device(store)
+
+
+@device
+def low_pairs(words, j):
+    return np.uint32(bytes_of(words[j], words[j + 1], LOW_PAIRS))
+
+
+@device
+def high_pairs(words, j):
+    return np.uint32(bytes_of(words[j], words[j + 1], HIGH_PAIRS))
+
+
+@device
+def low_half(a, b):
+    return np.uint32(bytes_of(a, b, LOW_HALVES))
+
+
+@device
+def high_half(a, b):
+    return np.uint32(bytes_of(a, b, HIGH_HALVES))
+
+
+@device
+def squared(word, j):
+    """The square of byte j, signed."""
+    digit = np.int32(np.int32(word << np.uint32(24 - 8 * j)) >> 24)
+    return np.int32(digit * digit)
+
 
 FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
 TOO_FINE = 1 << 13  # more than any
@@ -265,9 +403,9 @@ def row_octet(side: Side) -> Any:
                 loss += left * left
         norms[0] = norm
         norms[1] = loss
-        put(words, squares, slices, index, slice_words)
+        store(words, slices, index, slice_words, squares)
 
-    put = digits_put(COUNT, CROWDED)
+    store = digit_store(COUNT, squares_put(CROWDED))
     return device(octet)
 
 
@@ -286,39 +424,19 @@ def plain_octet(side: Side) -> Any:
         for j in range(8):
             n = integer(WIDE(values[at + j * by]) * factor)
             words[j] = np.uint32(np.uint32(np.uint32(n) + BIAS) ^ BIAS)
-        put(words, squares, slices, index, slice_words)
+        store(words, slices, index, slice_words, squares)
 
-    put = digits_put(COUNT, False)
+    store = digit_store(COUNT, squares_put(False))
     return device(octet)
 
 
-def digits_put(count: int, crowded: bool) -> Any:
-    """The device function that stores the bytes of eight words, the highest first, each a slice's;
-    crowded: it adds their squares to sums, but for the first slice's.
+def squares_put(crowded: bool) -> Any:
+    """The device function that stores eight digits of slice p; crowded: it adds their squares to
+    sums, but for the first slice's.
     """
-    COUNT, CROWDED = count, crowded
+    CROWDED = crowded
 
-    def put(words, squares, slices, index, slice_words):
-        if COUNT > 2:
-            a = high_pairs(words, 0)
-            b = high_pairs(words, 2)
-            c = high_pairs(words, 4)
-            d = high_pairs(words, 6)
-            if COUNT > 3:
-                one(slices, index, high_half(a, b), high_half(c, d), squares, 0)
-                index += slice_words
-            one(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 3)
-            index += slice_words
-        a = low_pairs(words, 0)
-        b = low_pairs(words, 2)
-        c = low_pairs(words, 4)
-        d = low_pairs(words, 6)
-        if COUNT > 1:
-            one(slices, index, high_half(a, b), high_half(c, d), squares, COUNT - 2)
-            index += slice_words
-        one(slices, index, low_half(a, b), low_half(c, d), squares, COUNT - 1)
-
-    def one(slices, index, first, second, squares, p):
+    def put(slices, index, first, second, squares, p):
         store_two(slices, index, first, second)
         if CROWDED and p > 0:
             total = np.int32(0)
@@ -326,5 +444,88 @@ def digits_put(count: int, crowded: bool) -> Any:
                 total += squared(first, j) + squared(second, j)
             squares[p] = np.int32(squares[p] + np.int32(total))
 
-    one = device(one)
     return device(put)
+
+
+def tile_units(side: Side) -> Any:
+    """The device function for a tile's exponent e, and 2^(shift − e) as two factors."""
+    SHIFT = side.shift
+    # From the threshold on, rounding needs the room, and adding this carries into the exponent.
+    CARRY = np.uint32((1 << 23) - math.ceil((2 * side.threshold - 1) * (1 << 23)))
+    # From this on, one factor does, and largest magnitudes are normal.
+    LEAST = np.float32(math.ldexp(1.0, SHIFT - 128))
+    ABOVE = 64  # bits that smaller ones are brought up by
+
+    def units(largest):
+        if largest >= LEAST:
+            exponent = np.int32(np.uint32(bits32(largest) + CARRY) >> np.uint32(23)) - 126
+            return np.int32(exponent), power(SHIFT - exponent), np.float32(1)
+        if largest > np.float32(0):
+            normal = np.float32(largest * np.float32(2.0**ABOVE))
+            exponent = np.int32(np.uint32(bits32(normal) + CARRY) >> np.uint32(23)) - 126 - ABOVE
+            return np.int32(exponent), power(127), power(SHIFT - exponent - 127)
+        return np.int32(0), power(SHIFT), np.float32(1)
+
+    return device(units)
+
+
+@device
+def power(exponent):
+    """2^exponent as float32, −126 ≤ exponent ≤ 127."""
+    return float32_of(np.uint32(np.int32(exponent + 127) << 23))
+
+
+def tile_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a row into digits and stores them.
+
+    It adds to sums of squares, of the row and of what it loses, in units of 4^(e − shift).
+    """
+    COUNT, LOSSY = side.slices, side.rule == "loss"
+    DROPPED = np.uint32(7 * side.dropped)
+    # Below 2^23, adding 2^23 rounds a float32 to an integer, and its last 24 bits are that integer;
+    # what is above them never comes down to a byte that is stored.
+    CORNER = np.float32(2.0**23)
+    FAST = side.shift < 23
+    EACH = np.uint32(0x80808080)
+    BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
+    # A digit p places above the last moves from bit 7 p to bit 8 p, with all that is above it.
+    ABOVE = [np.uint32((1 << 32) - (1 << 7 * p)) for p in range(4)]
+    FIRST, SECOND, THIRD = ABOVE[1:]
+
+    def octet(values, at, one, norms, words, slices, index, slice_words):
+        norm = norms[0]
+        loss = norms[1]
+        for j in range(ITEM):
+            x = np.float32(values[at + QUAD * j] * one)
+            size = abs(x)
+            if FAST:
+                rounded = np.float32(size + CORNER)
+                q = np.float32(rounded - CORNER)
+                n = np.uint32(bits32(rounded))
+            else:
+                q = nearest32(size)
+                n = np.uint32(np.int32(q))
+            if LOSSY:
+                left = np.float32(size - q)
+                norm = fused(x, x, norm)
+                loss = fused(left, left, loss)
+            n = np.uint32(n >> DROPPED)
+            word = n
+            if COUNT > 1:
+                word = np.uint32(word + (n & FIRST))
+            if COUNT > 2:
+                word = np.uint32(word + np.uint32((n & SECOND) << np.uint32(1)))
+            if COUNT > 3:
+                word = np.uint32(word + np.uint32((n & THIRD) << np.uint32(2)))
+            # Adding 128 to every digit, none borrows; an exclusive or takes it off again.
+            sign = np.uint32(np.int32(np.int32(bits32(x)) >> np.int32(31)) | np.int32(1))
+            words[j] = np.uint32(np.uint32(word * sign) + BIAS)
+        norms[0] = norm
+        norms[1] = loss
+        store(words, slices, index, slice_words, 0)
+
+    def put(slices, index, first, second, state, p):
+        store_two(slices, index, np.uint32(first ^ EACH), np.uint32(second ^ EACH))
+
+    store = digit_store(COUNT, device(put))
+    return device(octet)
