@@ -1,23 +1,18 @@
-"""Splitting operands on the device where rows are contiguous, and K is one block that the registers
-of a thread block cluster hold: compute capability 9.0.
+"""The launch where rows are contiguous, and K is one block that the registers of a thread block
+cluster hold: compute capability 9.0.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.layout import ACROSS, APART, PANEL, Layout
+from mixpert_py.runtime.packing.launch import Plan, has_vectors, places
+from mixpert_py.runtime.packing.layout import ACROSS, APART, PANEL
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.rows import has_vectors, places
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.packing.whole_rows import WholeRows, whole_rows
 from mixpert_py.runtime.splitter import Splitter
 
-KERNELS = "mixpert_py.runtime.packing.cluster_kernels"
 PORTABLE = 8  # blocks of a cluster: more are taken as twice as many
 
 
@@ -33,48 +28,6 @@ class Tuning(NamedTuple):
 
 
 DEFAULT = Tuning()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """A launch, but for addresses. words: the integers that follow each operand's addresses.
-    blocks: of a cluster. shared: bytes of shared memory.
-    """
-
-    side: Side
-    layouts: tuple[Layout, ...]
-    words: tuple[tuple[int, ...], ...]
-    lengths: tuple[int, ...]
-    threads: int
-    blocks: int
-    grid: int
-    shared: int
-
-
-def prepared_clusters(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: Tuning = DEFAULT,
-    order: Order = "after",
-    has_gate: bool = False,
-) -> WholeRows:
-    """For operands of these forms whose rows are contiguous, on the current device, which `fits`;
-    two of one type and splitter, and what `rows.suits`.
-
-    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
-    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
-    """
-    how = packing(splitters, forms, result, rule, tuning)
-    constants = how.side, how.threads, how.blocks
-    return whole_rows(
-        numba_kernel(KERNELS, "cluster_kernel", constants, how.shared, order, has_gate),
-        *(splitters, how.layouts, how.words, how.lengths),
-        grid=how.grid,
-        threads=how.threads,
-        shared=how.shared,
-    )
 
 
 @lru_cache
@@ -102,14 +55,18 @@ def room(side: Side, threads: int) -> int:
     return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
 
 
-def packing(
+def plan(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
     result: str,
     rule: OutlierRule,
     tuning: Tuning = DEFAULT,
-) -> Packing:
-    """For one operand or two. Raises ShapeError where an operand is empty."""
+) -> Plan:
+    """For one operand whose rows are contiguous, or two of one type and splitter; for what
+    `rows.suits`, and K that a cluster holds.
+
+    result: the type of the product. Raises ShapeError where an operand is empty.
+    """
     layouts, sides = places(splitters, forms, result, rule)
     assert sides[0] == sides[-1]
     k = forms[0].k
@@ -118,16 +75,16 @@ def packing(
     threads, blocks = found
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
-    return Packing(
-        sides[0],
-        layouts,
-        tuple(
-            (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-            for x, count in zip(forms, of_matrix, strict=True)
-        ),
+    words = tuple(
+        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+        for x, count in zip(forms, of_matrix, strict=True)
+    )
+    return Plan(
+        ("cluster_kernels", "cluster_kernel"),
+        (sides[0], threads, blocks),
+        *(splitters, layouts, words),
         (panels[0], k, layouts[0].steps),
-        threads,
-        blocks,
         blocks * sum(panels),
+        threads,
         room(sides[0], threads),
     )

@@ -1,21 +1,17 @@
-"""Splitting operands on the device where rows are contiguous, and K is one block."""
+"""The launch where rows are contiguous, and K is one block of any length."""
 
 import threading
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
-from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.layout import PANEL, DevicePacked, Layout, up
-from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.rows import has_vectors, places
-from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
+from mixpert_py.runtime.packing.layout import PANEL, up
+from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.splitter import Splitter
 
-KERNELS = "mixpert_py.runtime.packing.panel_kernels"
 LONGEST = 1 << 18  # of K: a block that waits in vain for others looks at all of it by itself
 COUNTERS = 3  # of a panel
 LEAST_PANELS = 512  # that counters are made for at a time
@@ -41,106 +37,51 @@ DEFAULT = Tuning()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """A launch, but for addresses.
+class Workspace:
+    """Where blocks of a launch leave what others need, and the panels that they count.
 
-    offsets: of an operand's working memory past its start in one allocation, and then the next
-    one's start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors,
-    and numbers. counters: where those of a graph lie, after all operands, before the end of all
-    `bytes`. panels: before each operand's. words: the integers that follow each operand's
-    addresses.
+    offsets: of each operand's memory past its start in the allocation, and then the next one's
+    start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors, and
+    numbers. counters: where those of a graph lie, after all operands. panels: before each
+    operand's, and in all.
     """
 
-    side: Side
-    layouts: tuple[Layout, ...]
     offsets: tuple[tuple[int, ...], ...]
     counters: int
-    bytes: int
     panels: tuple[int, ...]
-    words: tuple[tuple[int, ...], ...]
-    lengths: tuple[int, ...]
-    grid: int
-
-
-class Panels(NamedTuple):
-    """The launch that splits one operand or two, but for addresses; `cuda` is CuPy's module."""
-
-    kernel: Kernel
-    how: Packing
-    splitters: tuple[Splitter, ...]
-    threads: int
     device: int
-    cuda: Any
 
-    @property
-    def bytes(self) -> int:
-        """Of memory that packing takes."""
-        return self.how.bytes
-
-    def pack(
-        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
-    ) -> tuple[DevicePacked, ...]:
-        """As `WholeRows.pack`."""
-        how, cuda = self.how, self.cuda
-        panels = how.panels[-1]
-        memory = memory or cuda.alloc(how.bytes)
+    def __call__(self, start: int, stream: int, cuda: Any) -> Extra:
+        """See `launch.Plan.extras`."""
+        panels, kept = self.panels[-1], None
         if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
-            counters, serial = memory.ptr + how.counters, 1
+            counters, serial = start + self.counters, 1
             cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
         else:
             kept, serial = _counters(panels, self.device, stream, cuda)
             counters = int(kept.ptr)
-        packed = []
-        words: tuple[int, ...] = ()
-        start = memory.ptr
-        for i, (x, splitter) in enumerate(zip(operands, self.splitters, strict=True)):
-            place, offsets = how.layouts[i], how.offsets[i]
-            scales, flags = start + place.scales, start + place.flags
-            packed.append(DevicePacked(x, splitter, place, start, scales, flags, 0, 0, memory))
+        words = []
+        for offsets, before in zip(self.offsets, self.panels, strict=False):
             between = [start + offset for offset in offsets[:-1]]
-            its = counters + 4 * COUNTERS * how.panels[i]
-            words += (x.address, start, scales, flags, *between, its, *how.words[i])
+            words.append((*between, counters + 4 * COUNTERS * before))
             start += offsets[-1]
-        if len(packed) == 1:
-            words += words
-        words += (*how.lengths, serial)
-        self.kernel.launch_words(how.grid, self.threads, words, 0, stream, gate)
-        return tuple(packed)
+        return tuple(words), (serial,), kept
 
 
-def prepared_panels(
+def plan(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
     result: str,
     rule: OutlierRule,
     device: int,
     tuning: Tuning = DEFAULT,
-    order: Order = "after",
-    has_gate: bool = False,
-) -> Panels:
-    """For operands of these forms whose rows are contiguous, on the current device, whose number
-    this is; two of one type and splitter, K up to LONGEST, and what `rows.suits`.
+) -> Plan:
+    """For one operand whose rows are contiguous, or two of one type and splitter, K up to LONGEST,
+    and what `rows.suits`; on a device of this number.
 
-    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
-    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
+    result: the type of the product. Raises ShapeError where an operand is empty.
     """
-    import cupy
-
-    how = packing(splitters, forms, result, rule, tuning)
-    constants = how.side, tuning.threads, tuning.patience
-    kernel = numba_kernel(KERNELS, "panel_kernel", constants, order=order, has_gate=has_gate)
-    return Panels(kernel, how, splitters, tuning.threads, device, cupy.cuda)
-
-
-def packing(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: Tuning = DEFAULT,
-) -> Packing:
-    """For one operand or two. Raises ShapeError where an operand is empty."""
     layouts, sides = places(splitters, forms, result, rule)
     assert sides[0] == sides[-1]
     k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
@@ -161,20 +102,21 @@ def packing(
         ):
             between.append(up(between[-1] + size))
         offsets.append(tuple(between))
-    end = sum(ends[-1] for ends in offsets)
-    return Packing(
-        sides[0],
-        layouts,
-        tuple(offsets),
-        end,
-        up(end + 4 * COUNTERS * panels[-1]),
-        tuple(panels),
-        tuple(
-            (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-            for x, count in zip(forms, of_matrix, strict=True)
-        ),
+    starts = tuple(accumulate((ends[-1] for ends in offsets), initial=0))
+    words = tuple(
+        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+        for x, count in zip(forms, of_matrix, strict=True)
+    )
+    return Plan(
+        ("panel_kernels", "panel_kernel"),
+        (sides[0], tuning.threads, tuning.patience),
+        *(splitters, layouts, words),
         (panels[1], panels[-1], runs, length, k, layouts[0].steps),
         2 * panels[-1] * runs,
+        tuning.threads,
+        starts=starts,
+        bytes=up(starts[-1] + 4 * COUNTERS * panels[-1]),
+        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), device),
     )
 
 

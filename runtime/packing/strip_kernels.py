@@ -68,10 +68,10 @@ def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_outliers, a_norms,
-        a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips, a_grid,
+        a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
         b, b_slices, b_scales, b_flags, b_outliers, b_norms,
         b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
-        k, block, padded, blocks, spans, steps, share, cached, threads_log,
+        a_grid, k, block, padded, blocks, spans, steps, share, cached, threads_log,
     ):  # fmt: skip
         scratch = cuda.shared.array(MOST_THREADS, np.float64)
         partials = cuda.shared.array(MOST_THREADS, np.float64)
@@ -118,7 +118,7 @@ def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
         pointers = (getattr(types, side.memory), *results)
         return [*map(types.CPointer, pointers), *[types.int64] * 7]
 
-    return (*operand(left), types.int64, *operand(right), *[types.int64] * 9)
+    return (*operand(left), *operand(right), *[types.int64] * 10)
 
 
 def _strip(side: Side, item: Any, finish: Any) -> Any:

@@ -1,118 +1,24 @@
-"""The general packing kernel's launches: every splitter, any block of K, any strides."""
+"""The general launch: every splitter, any block of K, any strides."""
 
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, NamedTuple
 
-from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.packing.launch import Plan, places
 from mixpert_py.runtime.packing.layout import (
+    DEPTH,
     HOPPER,
+    ITEM,
+    KEPT,
     MOST_THREADS,
     REDUCTIONS,
-    DevicePacked,
     Layout,
-    covers,
-    launch,
-    layout,
-    up,
 )
-from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.side import Side, side
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import Digits, Splitter
 
-KERNELS = "mixpert_py.runtime.packing.strip_kernels"
-POINTERS = 6  # of each operand
-NOWHERE = (0,) * POINTERS
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """A launch, but for addresses. words: the integers that follow each operand's addresses."""
-
-    sides: tuple[Side, Side]
-    layouts: tuple[Layout, ...]
-    grid: int
-    threads: int
-    shared: int
-    words: tuple[tuple[int, ...], tuple[int, ...]]
-
-
-class Strips(NamedTuple):
-    """The launch that splits one operand or two, but for addresses; all that does not change with
-    them is here, since packing a small product takes less than to find it out.
-
-    sides: of each operand its splitter, layout, and where its parts begin in an allocation of
-    `bytes`, in the order of DevicePacked; None for those that it has not. alloc: CuPy's.
-    """
-
-    kernel: Kernel
-    how: Packing
-    sides: tuple[tuple[Splitter, Layout, tuple[int | None, ...]], ...]
-    bytes: int
-    alloc: Any
-
-    def pack(
-        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
-    ) -> tuple[DevicePacked, ...]:
-        """As `WholeRows.pack`."""
-        memory = memory or self.alloc(self.bytes)
-        start = memory.ptr
-        packed, addresses = [], []
-        for x, (splitter, place, offsets) in zip(operands, self.sides, strict=True):
-            parts = [0 if offset is None else start + offset for offset in offsets]
-            slices, scales, flags, outliers, norms = parts
-            packed.append(
-                DevicePacked(x, splitter, place, slices, scales, flags, outliers, norms, memory)
-            )
-            addresses.append((x.address, *parts))
-        how = self.how
-        first, second = how.words
-        other = addresses[1] if len(addresses) > 1 else NOWHERE
-        words = (*addresses[0], *first, *other, *second)
-        self.kernel.launch_words(how.grid, how.threads, words, how.shared, stream, gate)
-        return tuple(packed)
-
-
-def prepared_strips(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    block: int,
-    result: str,
-    rule: OutlierRule,
-    measure: bool,
-    device: int,
-    *,
-    has_gate: bool = False,
-) -> Strips:
-    """For operands of these forms, on the current device, whose number this is.
-
-    block: stretch of K per scale. result: the type of the product. has_gate: see `ptx.gated`.
-    Raises ShapeError where an operand is empty, DeviceError where the kernel does not compile.
-    """
-    import cupy
-
-    # What a block may have, if it asks.
-    shared = int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
-    how = packing(splitters, forms, block, result, rule, measure, shared)
-    kernel = numba_kernel(KERNELS, "pack_kernel", how.sides, shared - REDUCTIONS, has_gate=has_gate)
-    starts = [0, *accumulate(up(place.bytes) for place in how.layouts)]
-    sides = zip(splitters, how.layouts, starts, strict=False)
-    parts = tuple((s, place, _offsets(place, at, measure)) for s, place, at in sides)
-    return Strips(kernel, how, parts, starts[-1], cupy.cuda.alloc)
-
-
-def _offsets(place: Layout, start: int, measure: bool) -> tuple[int | None, ...]:
-    offsets = (
-        *(0, place.scales, place.flags),
-        *(place.outliers if place.blocks > 1 else None, place.norms if measure else None),
-    )
-    return tuple(None if offset is None else start + offset for offset in offsets)
-
-
-def packing(
+def plan(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
     block: int,
@@ -121,48 +27,142 @@ def packing(
     measure: bool,
     shared: int = HOPPER,
     threads: int = 0,
-) -> Packing:
-    """For one operand or two. shared: bytes of shared memory that the device lets a block have;
-    threads: to a block, 0 for what suits them.
-
-    Raises ShapeError where an operand is empty.
+) -> Plan:
+    """For one operand or two. block: stretch of K per scale. result: the type of the product.
+    shared: bytes of shared memory that the device lets a block have; threads: to a block, 0 for
+    what suits them. Raises ShapeError where an operand is empty.
     """
-    for x in forms:
-        if x.batch == 0 or x.rows == 0 or x.k == 0:
-            raise ShapeError(f"nothing to pack in {x.batch} × {x.rows} rows of {x.k}")
-    places = tuple(
-        layout(splitter, x.batch, x.rows, x.k, block, measure)
-        for splitter, x in zip(splitters, forms, strict=True)
-    )
+    layouts, sides = places(splitters, forms, result, rule, block, measure)
     groups = tuple(s.group if isinstance(s, Digits) else 1 for s in splitters)
     itemsizes = tuple(x.itemsize for x in forms)
-    mappings = tuple(x.mapping(places[0].block) for x in forms)
-    covered = covers(places, groups, itemsizes, mappings, shared)
-    sides = [
-        side(splitter, x.memory, result, rule, measure)
-        for splitter, x in zip(splitters, forms, strict=True)
-    ]
-    how = launch(places[0], covered, max(itemsizes), _most(sides), threads, shared)
+    mappings = tuple(x.mapping(layouts[0].block) for x in forms)
+    covered = covers(layouts, groups, itemsizes, mappings, shared)
+    how = shares(layouts[0], covered, max(itemsizes), _most(sides), threads, shared)
     strips = [one.strips * x.batch for one, x in zip(covered, forms, strict=True)]
-    words = [
+    words = tuple(
         (x.rows, x.batch_stride, x.row_stride, x.k_stride, one.mapping, one.height_log, one.strips)
         for x, one in zip(forms, covered, strict=True)
-    ]
-    other = words[1] if len(words) > 1 else (0, 0, 0, 0, 0, 0, 1)
-    place = places[0]
+    )
+    place = layouts[0]
     lengths = place.k, place.block, place.padded_block, place.blocks, place.spans, place.steps
-    common = *lengths, how.share_log, how.cached, how.threads_log
-    return Packing(
+    return Plan(
+        ("strip_kernels", "pack_kernel"),
         (sides[0], sides[-1]),
-        places,
+        *(splitters, layouts, words),
+        (strips[0], *lengths, how.share_log, how.cached, how.threads_log),
         sum(strips),
         1 << how.threads_log,
         how.shared,
-        ((*words[0], strips[0]), (*other, *common)),
+        shared - REDUCTIONS,
+        pointers=5,
+        measure=measure,
     )
 
 
-def _most(sides: list[Side]) -> int:
+def shared_memory(device: int) -> int:
+    """Bytes of shared memory that a block may have, if it asks."""
+    import cupy
+
+    return int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How thread blocks cover one operand: strips of 2^height_log rows; the kernel's mapping.
+
+    mapping: bit 0, neighbouring threads take neighbouring rows, not neighbours along K; bit 1,
+    every eight elements are 16-byte aligned.
+    """
+
+    mapping: int
+    height_log: int
+    strips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How threads share a strip. threads: of a block. share_log: threads that a block of K can use,
+    of those to a row. cached: items per thread kept in shared memory, of that many bytes.
+    """
+
+    threads_log: int
+    share_log: int
+    cached: int
+    shared: int
+
+
+def covers(
+    places: tuple[Layout, ...],
+    groups: tuple[int, ...],
+    itemsizes: tuple[int, ...],
+    mappings: tuple[int, ...],
+    shared: int = HOPPER,
+) -> tuple[Cover, ...]:
+    """Strips of 8 rows, a sector of 32 bytes where they are contiguous; never less than a group.
+
+    Where K is contiguous and rows are long, lower ones: two blocks to a multiprocessor then find
+    room for what they read, so that one loads while the other stores; or one block, where the other
+    operand leaves no room for two.
+    """
+    sizes = [place.k * itemsize for place, itemsize in zip(places, itemsizes, strict=True)]
+    heights = [max(8, group) for group in groups]
+    together = list(zip(sizes, heights, mappings, strict=True))
+    half = resident(shared)
+    tall = any(mapping & 1 and height * size > half for size, height, mapping in together)
+    room = shared - REDUCTIONS if tall else half
+    found = []
+    for place, size, height, mapping, group in zip(
+        places, sizes, heights, mappings, groups, strict=True
+    ):
+        while not mapping & 1 and height > group and height * size > room:
+            height //= 2
+        found.append(Cover(mapping, height.bit_length() - 1, -(-place.rows // height)))
+    return tuple(found)
+
+
+def shares(
+    place: Layout,
+    covers: tuple[Cover, ...],
+    itemsize: int,
+    most: int,
+    threads: int = 0,
+    shared: int = HOPPER,
+) -> Shares:
+    """Threads, and shared memory that keeps what they read as far as it reaches.
+
+    most: threads that a block may have; half of MOST_THREADS where two blocks find room.
+
+    What a strip has past that is read twice, the second time from L2. Only one block runs on a
+    multiprocessor then, which bounds what has to stay there: at K = 16384 and rows contiguous, 130
+    blocks read 300 KiB each again.
+    """
+    share_log = (-(-place.padded_block // ITEM) - 1).bit_length()
+    height_log = max(one.height_log for one in covers)
+    if not threads:
+        strip = place.k * itemsize << height_log
+        if strip <= resident(shared):
+            most = min(most, MOST_THREADS // 2)
+        items = (place.spans << height_log) * place.padded_block // ITEM
+        threads = min(most, max(64, 1 << (-(-items // DEPTH) - 1).bit_length()))
+    threads_log = threads.bit_length() - 1
+    cached = 0
+    for one in covers:
+        lanes_log = min(share_log, threads_log - one.height_log)
+        turns = -(-place.padded_block // (ITEM << lanes_log))
+        if turns > DEPTH:
+            cached = max(cached, -(-turns // DEPTH))
+    group = DEPTH * ITEM * max(threads, KEPT) * itemsize
+    cached = min(cached, (shared - REDUCTIONS) // group)
+    return Shares(threads_log, share_log, cached * DEPTH, cached * group)
+
+
+def resident(shared: int) -> int:
+    """Bytes for what a block keeps, so that two blocks fit a multiprocessor."""
+    reserved = 1024  # by the driver, for each block
+    return (shared + reserved) // 2 - reserved - REDUCTIONS
+
+
+def _most(sides: tuple[Side, ...]) -> int:
     """Threads of a block. Each has 128 registers of a block of 512, and not all kernels can do with
     that. Tiles want small blocks, that wait for one another at every stretch of K.
     """

@@ -59,10 +59,10 @@ def pack_kernel(
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_outliers,
-        a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep, a_grid,
+        a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep,
         b, b_slices, b_scales, b_flags, b_outliers,
         b_rows, b_batch, b_stride, b_along, b_vector, b_strips, b_deep,
-        k, steps,
+        a_grid, k, steps,
     ):  # fmt: skip
         index = np.int64(cuda.blockIdx.x)
         if same:
@@ -93,7 +93,7 @@ def pack_kernel(
     pointers = types.float32, types.uint32, types.int32, types.uint8, types.uint8
     operand = [*map(types.CPointer, pointers), *[types.int64] * 7]
     kernel.launch_bounds = threads, resident
-    return kernel, (*operand, types.int64, *operand, *[types.int64] * 2)
+    return kernel, (*operand, *operand, *[types.int64] * 3)
 
 
 def _strip(side: Side, threads: int) -> Any:

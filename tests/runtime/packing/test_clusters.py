@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packing import strips
 from mixpert_py.runtime.packing.clusters import (
     DEFAULT,
     Tuning,
     has_clusters,
-    packing,
-    prepared_clusters,
+    plan,
     shape,
 )
+from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.packing.strips import prepared_strips
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
@@ -67,18 +67,18 @@ def test_what_no_cluster_holds() -> None:
 @pytest.mark.parametrize("k", [1, 64, 100, 1024, 8192])
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_panel_is_a_clusters(k: int, rows: int) -> None:
-    how = packing((SPLITTER,) * 2, (form(rows, k, 2), form(33, k)), "float32", "loss")
+    how = plan((SPLITTER,) * 2, (form(rows, k, 2), form(33, k)), "float32", "loss")
     of_matrix = [words[-1] for words in how.words]
     for count, x in zip(of_matrix, (rows, 33), strict=True):
         assert (count - 1) * 32 < x <= count * 32
     assert how.lengths == (2 * of_matrix[0], k, how.layouts[0].steps)
-    assert how.grid == how.blocks * (2 * of_matrix[0] + of_matrix[1])
+    assert how.grid == how.constants[2] * (2 * of_matrix[0] + of_matrix[1])
     assert how.shared == 4 * 3 * (how.threads // 8) * 33
 
 
 def test_shared_memory_of_the_largest_blocks() -> None:
-    how = packing((SPLITTER,), (form(100, 16000),), "float32", "loss")
-    assert (how.threads, how.blocks) == (1024, 16)
+    how = plan((SPLITTER,), (form(100, 16000),), "float32", "loss")
+    assert how.constants[1:] == (how.threads, 16) == (1024, 16)
     assert how.shared == 4 * 3 * 128 * 33
     static = 47 * 1024
     assert how.shared + static <= 227 * 1024
@@ -124,8 +124,10 @@ def check(operands: tuple[Operand, ...], name: str, tuning: Tuning = DEFAULT) ->
     forms = tuple(x.form for x in operands)
     result = "float64" if any(x.memory == "float64" for x in operands) else "float32"
     k, device = forms[0].k, operands[0].device
-    wanted = prepared_strips(splitters, forms, k, result, "loss", False, device).pack(operands, 0)
-    how = prepared_clusters(splitters, forms, result, "loss", tuning)
+    shared = strips.shared_memory(device)
+    general = strips.plan(splitters, forms, k, result, "loss", False, shared)
+    wanted = prepare(general).pack(operands, 0)
+    how = prepare(plan(splitters, forms, result, "loss", tuning))
     for _ in range(2):
         for found, theirs in zip(how.pack(operands, 0), wanted, strict=True):
             same(found, theirs)

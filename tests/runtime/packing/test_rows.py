@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.packing import panels
+from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.layout import DevicePacked
 from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.panels import prepared_panels
 from mixpert_py.runtime.packing.rows import (
     DEFAULT,
     Tuning,
-    packing,
-    prepared_rows,
+    plan,
     shares,
     suits,
 )
@@ -68,7 +68,7 @@ def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_row_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, batch=2), form(33, k)
-    how = packing(SPLITTERS, forms, "float32", "loss")
+    how = plan(SPLITTERS, forms, "float32", "loss")
     first, share_log, length, steps = how.lengths
     assert (length, steps) == (k, how.layouts[0].steps)
     assert 8 <= 1 << share_log <= how.threads
@@ -83,7 +83,7 @@ def test_every_row_is_somebodys(k: int, rows: int) -> None:
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        packing(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
+        plan(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
 
 
 def packed_alike(
@@ -93,16 +93,16 @@ def packed_alike(
     forms = operands[0].form, operands[1].form
     along = [x.k_stride == 1 for x in forms]
     if along == [True, True]:
-        return list(prepared_rows(splitters, forms, result, "loss").pack(operands, 0))
+        return list(prepare(plan(splitters, forms, result, "loss")).pack(operands, 0))
     if along == [False, False] and splitters[0] == splitters[1]:
-        how = prepared_panels(splitters, forms, result, "loss", operands[0].device)
+        how = prepare(panels.plan(splitters, forms, result, "loss", operands[0].device))
         return list(how.pack(operands, 0))
     found: list[DevicePacked] = []
     for x, splitter in zip(operands, splitters, strict=True):
         if x.form.k_stride == 1:
-            found += prepared_rows((splitter,), (x.form,), result, "loss").pack((x,), 0)
+            found += prepare(plan((splitter,), (x.form,), result, "loss")).pack((x,), 0)
         else:
-            how = prepared_panels((splitter,), (x.form,), result, "loss", x.device)
+            how = prepare(panels.plan((splitter,), (x.form,), result, "loss", x.device))
             found += how.pack((x,), 0)
     return found
 
@@ -193,7 +193,7 @@ def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
     x[7, 8] = 1e6
     operand, splitter = by_rows(x), EMULATIONS[name].left
     one, other = (
-        prepared_rows((splitter,), (operand.form,), "float32", "loss", how).pack((operand,), 0)[0]
+        prepare(plan((splitter,), (operand.form,), "float32", "loss", how)).pack((operand,), 0)[0]
         for how in (DEFAULT, tuning)
     )
     for part in ("slices", "scales", "flags"):

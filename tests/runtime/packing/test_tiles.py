@@ -8,11 +8,14 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.packing import strips
+from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.layout import DevicePacked
-from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiles import DEFAULT, Tuning, suits, tile_packing
+from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.tiles import DEFAULT, Tuning, plan, suits
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
@@ -63,20 +66,19 @@ def test_what_the_general_kernel_keeps() -> None:
 @pytest.mark.parametrize("orders", ORDERS)
 def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
     forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
-    how = tile_packing(SPLITTERS, forms, min(k, 32), "float32", "loss")
+    how = plan(SPLITTERS, forms, min(k, 32), "float32", "loss")
     total, warps = 0, DEFAULT.threads // 32
     for x, words, place in zip(forms, how.words, how.layouts, strict=True):
-        strips, deep = words[5:7]
+        across, deep = words[5:7]
         height = 16 * (warps >> deep)
-        assert (strips - 1) * height < x.rows <= strips * height
+        assert (across - 1) * height < x.rows <= across * height
         # No more warps along K than it has steps, and all of them where it has, or half.
         assert 1 << deep <= place.steps
-        broad = x.k_stride != 1 and strips * x.batch >= DEFAULT.broad
+        broad = x.k_stride != 1 and across * x.batch >= DEFAULT.broad
         assert 1 << deep == warps >> broad or 2 << deep > place.steps
-        total += strips * x.batch
+        total += across * x.batch
     assert how.grid == total
-    assert how.words[0][7] == total - how.words[1][5]
-    assert how.words[1][7:] == (k, how.layouts[0].steps)
+    assert how.lengths == (total - how.words[1][5], k, how.layouts[0].steps)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
 def test_contiguous_rows_are_read_broadly_where_they_are_many(
     rows: int, order: str, height: int
 ) -> None:
-    how = tile_packing(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
+    how = plan(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
     assert how.grid == rows // height
 
 
@@ -95,7 +97,7 @@ def test_contiguous_rows_are_read_broadly_where_they_are_many(
 )
 def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: int) -> None:
     x = form(64, 100, batch=2)._replace(**change)
-    how = tile_packing(SPLITTERS[:1], (x,), 32, "float32", "loss")
+    how = plan(SPLITTERS[:1], (x,), 32, "float32", "loss")
     assert how.words[0][4] == vector
 
 
@@ -103,7 +105,7 @@ def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: i
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        tile_packing(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
+        plan(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
 
 
 def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -119,6 +121,17 @@ def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
     a[64:80] *= np.float32(2.0**-140)
     a[80:96] *= np.float32(2.0**120)
     return a, b
+
+
+def pack_tiles(
+    operands: tuple[Operand, ...],
+    splitters: tuple[Splitter, ...],
+    rule: OutlierRule = "loss",
+    tuning: Tuning = DEFAULT,
+) -> tuple[DevicePacked, ...]:
+    """By the tile kernel, on the default stream."""
+    forms = tuple(x.form for x in operands)
+    return prepare(plan(splitters, forms, 32, "float32", rule, tuning)).pack(operands, 0)
 
 
 def same_bits(one: DevicePacked, other: DevicePacked) -> None:
@@ -140,8 +153,6 @@ def test_bits_of_the_general_kernel(
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.strips import prepared_strips
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     with np.errstate(all="ignore"):
         a, b = difficult(family, *shape)
@@ -149,11 +160,11 @@ def test_bits_of_the_general_kernel(
     operands = by_rows(x), by_columns(y)
     splitters = EMULATIONS[name].left, EMULATIONS[name].right
     forms = tuple(one.form for one in operands)
-    general = prepared_strips(
-        splitters, forms, 32, "float32", "loss", False, operands[0].device
-    ).pack(operands, 0)
+    shared = strips.shared_memory(operands[0].device)
+    whole = strips.plan(splitters, forms, 32, "float32", "loss", False, shared)
+    general = prepare(whole).pack(operands, 0)
     for _ in range(2):
-        found = pack_tiles(operands, splitters, "float32", block=32)
+        found = pack_tiles(operands, splitters)
         for mine, theirs in zip(found, general, strict=True):
             same_bits(mine, theirs)
     assert all((one.view("flags") & 1).any() for one in found)
@@ -170,14 +181,13 @@ def test_bits_of_the_reference(
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     scheme = EMULATIONS[name]
     with np.errstate(all="ignore"):
         a, b = difficult("normal", *shape)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     splitters = scheme.left, scheme.right
-    packed = pack_tiles((by_rows(x), by_columns(y)), splitters, "float32", block=32, rule=rule)
+    packed = pack_tiles((by_rows(x), by_columns(y)), splitters, rule=rule)
     for found, wide, splitter in zip(packed, (a, b.T), splitters, strict=True):
         wanted = reference(wide, splitter, scheme, rule)
         assert wanted.nonfinite.any()
@@ -195,15 +205,14 @@ def test_sizes_of_launches_change_no_bit(order: str, tuning: Tuning) -> None:
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     with np.errstate(all="ignore"):
         a, b = difficult("normal", 300, 1500, 200)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     operands = by_rows(x), by_columns(y)
     for one, other in zip(
-        pack_tiles(operands, SPLITTERS, "float32", block=32),
-        pack_tiles(operands, SPLITTERS, "float32", block=32, tuning=tuning),
+        pack_tiles(operands, SPLITTERS),
+        pack_tiles(operands, SPLITTERS, tuning=tuning),
         strict=True,
     ):
         same_bits(one, other)
@@ -214,14 +223,13 @@ def test_batches_and_one_operand_on_the_device() -> None:
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     rng = cupy.random.default_rng(2)
     y = rng.standard_normal((3, 500, 200), dtype=np.float32)
     y[1, 40, 7] = np.nan
-    (stack,) = pack_tiles((by_columns(y),), SPLITTERS[1:], "float32", block=32)
+    (stack,) = pack_tiles((by_columns(y),), SPLITTERS[1:])
     assert stack.batch == 3
     for i in range(3):
-        (one,) = pack_tiles((by_columns(y[i]),), SPLITTERS[1:], "float32", block=32)
+        (one,) = pack_tiles((by_columns(y[i]),), SPLITTERS[1:])
         for name in ("slices", "scales", "flags", "outliers"):
             np.testing.assert_array_equal(one.view(name).get()[0], stack.view(name).get()[i])

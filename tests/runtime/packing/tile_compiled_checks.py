@@ -12,7 +12,7 @@ import pytest
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.packing.tiles import DEFAULT, tile_packing
+from mixpert_py.runtime.packing.tiles import DEFAULT, plan
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.every_check import EVERY_CHECK
@@ -39,7 +39,7 @@ def test_tile_kernel_compiles_without_spills(
     x = Form("float32", 1, 64, 128, 0, 128, 1, True)
     splitters = (scheme.left,) if alone else (scheme.left, scheme.right)
     forms = (x,) * len(splitters)
-    how = tile_packing(splitters, forms, 32, "float32", rule)
+    how = plan(splitters, forms, 32, "float32", rule)
     function, arguments = pack_kernel(*how.constants)
     ptx = compiled(function, arguments)
     assert "ld.global.v4" in ptx

@@ -10,6 +10,7 @@ from numba import cuda
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import clusters, panels, rows
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
+from mixpert_py.runtime.packing.launch import Plan
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
@@ -65,7 +66,7 @@ def _rows(
     rule: OutlierRule,
     tuning: rows.Tuning,
 ) -> list[Buffers]:
-    how = rows.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    how = rows.plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     arguments = [
         (flat(x.owner), *one.arrays[:3], *words)
@@ -87,7 +88,7 @@ def _panels(
     tuning: panels.Tuning,
 ) -> list[Buffers]:
     forms = tuple(x.form for x in xs)
-    how = panels.packing(splitters, forms, result, rule, tuning)
+    how = panels.plan(splitters, forms, result, rule, 0, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     between = [_between(how, i) for i in range(len(xs))]
     arguments = [
@@ -96,7 +97,7 @@ def _panels(
     ]
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 11 + how.words[0])
     with simulation():
-        function, _ = panel_kernel(how.side, tuning.threads, tuning.patience)
+        function, _ = panel_kernel(*how.constants)
         launch = cuda.jit(function)[how.grid, tuning.threads]
         launch(*arguments[0], *other, *how.lengths, SERIAL)
     for *_, counters in between:
@@ -114,7 +115,7 @@ def _clusters(
     rule: OutlierRule,
     tuning: clusters.Tuning,
 ) -> list[Buffers]:
-    how = clusters.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    how = clusters.plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     arguments = [
         (flat(x.owner), *one.arrays[:3], *words)
@@ -122,18 +123,20 @@ def _clusters(
     ]
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
     with simulation():
-        function, _ = cluster_kernel(how.side, how.threads, how.blocks)
+        function, _ = cluster_kernel(*how.constants)
         launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
         launch(*arguments[0], *other, *how.lengths)
     return found
 
 
-def _between(how: panels.Packing, i: int) -> tuple[Any, ...]:
+def _between(how: Plan, i: int) -> tuple[Any, ...]:
     """What blocks of a panel leave each other, and their counters."""
-    bits = "uint32" if how.side.memory == "float32" else "uint64"
-    kinds = bits, "int32", "float32", "float32", how.side.wide, "int32"
+    side, workspace = how.constants[0], how.extras
+    assert isinstance(workspace, panels.Workspace)
+    bits = "uint32" if side.memory == "float32" else "uint64"
+    kinds = bits, "int32", "float32", "float32", side.wide, "int32"
     between = [
         np.full(size, GARBAGE, np.uint8).view(kind)
-        for size, kind in zip(np.diff(how.offsets[i]), kinds, strict=True)
+        for size, kind in zip(np.diff(workspace.offsets[i]), kinds, strict=True)
     ]
-    return *between, np.zeros(3 * (how.panels[i + 1] - how.panels[i]), np.int32)
+    return *between, np.zeros(3 * (workspace.panels[i + 1] - workspace.panels[i]), np.int32)

@@ -5,7 +5,7 @@ from numba import cuda
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.packing.tiles import NOWHERE, Tuning, suits, tile_packing
+from mixpert_py.runtime.packing.tiles import Tuning, plan, suits
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import Buffers, flat, operand
@@ -28,14 +28,15 @@ def pack(
     forms = tuple(x.form for x in xs)
     length = scheme.lengths(xs[0].k)[1]
     assert suits(splitters, forms, length, False, rule)
-    how = tile_packing(splitters, forms, length, "float32", rule, tuning)
+    how = plan(splitters, forms, length, "float32", rule, tuning)
     found = tuple(
         buffers_of(place, splitter, x)
         for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
     )
     parts = [(flat(x.owner), *one.arrays[:4]) for x, one in zip(xs, found, strict=True)]
-    others = parts[1] if b is not None else (np.zeros(1),) * len(NOWHERE)
+    others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
     function, _ = pack_kernel(*how.constants)
     with simulation():
-        cuda.jit(function)[how.grid, how.threads](*parts[0], *how.words[0], *others, *how.words[1])
+        launch = cuda.jit(function)[how.grid, how.threads]
+        launch(*parts[0], *how.words[0], *others, *how.words[-1], *how.lengths)
     return found
