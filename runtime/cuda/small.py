@@ -12,8 +12,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.packing import DevicePacked, Operand
-from mixpert_py.runtime.packing.layout import Layout, layout
-from mixpert_py.runtime.packing.operand import VECTOR, Form
+from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout, layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
 

@@ -14,7 +14,7 @@ from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import DeviceModel, Packing
 from mixpert_py.runtime.model.kernel_times import CORE_RATE, KernelTimes
 from mixpert_py.runtime.packing import LARGE
-from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.scheme import Scheme
 
 # Of packing that nobody has measured.

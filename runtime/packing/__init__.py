@@ -12,10 +12,17 @@ from typing import Any, Literal, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing import clusters, panels, rows, strips, tiles
+from mixpert_py.runtime.packing import blocks, rows
 from mixpert_py.runtime.packing.launch import Launch, Plan, prepare
-from mixpert_py.runtime.packing.layout import DevicePacked, layout, up
-from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
+from mixpert_py.runtime.packing.operand import (
+    DevicePacked,
+    Form,
+    Operand,
+    by_columns,
+    by_rows,
+    layout,
+    up,
+)
 from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
@@ -143,15 +150,15 @@ def _plan(
 ) -> Plan:
     way, splitters, forms = one
     if way == "tiles":
-        return tiles.plan(splitters, forms, block, result, rule)
+        return blocks.tile_plan(splitters, forms, block, result, rule)
     if way == "strips":
-        shared = strips.shared_memory(device)
-        return strips.plan(splitters, forms, block, result, rule, measure, shared)
+        shared = blocks.shared_memory(device)
+        return blocks.strip_plan(splitters, forms, block, result, rule, measure, shared)
     if way == "rows":
-        return rows.plan(splitters, forms, result, rule)
+        return rows.row_plan(splitters, forms, result, rule)
     if way == "clusters":
-        return clusters.plan(splitters, forms, result, rule)
-    return panels.plan(splitters, forms, result, rule, device)
+        return rows.cluster_plan(splitters, forms, result, rule)
+    return rows.panel_plan(splitters, forms, result, rule, device)
 
 
 @lru_cache(4096)
@@ -172,7 +179,7 @@ def packed_bytes(
     result = result or _result(forms)
     for way, splitters, its in _choices(scheme, which, forms, result, rule, measure, device):
         if way == "panels":
-            size = panels.plan(splitters, its, result, rule, device).bytes
+            size = rows.panel_plan(splitters, its, result, rule, device).bytes
         else:
             places = [
                 layout(splitter, x.batch, x.rows, x.k, length, measure)
@@ -206,7 +213,7 @@ def _choices(
         "right": (scheme.right,),
     }[which]
     length = scheme.lengths(forms[0].k)[1]
-    if result == "float32" and tiles.suits(splitters, forms, length, measure, rule):
+    if result == "float32" and blocks.tiles_suit(splitters, forms, length, measure, rule):
         return (("tiles", splitters, forms),)
     ways = [
         _way(splitter, x, length, result, measure, rule, device)
@@ -239,10 +246,10 @@ def _way(
     rule: OutlierRule,
     device: int,
 ) -> str:
-    if rows.suits((splitter,), x.k, block, measure, rule):
+    if rows.rows_suit((splitter,), x.k, block, measure, rule):
         if x.k_stride == 1:
             return "rows"
-        if x.row_stride == 1 and x.k <= panels.LONGEST:
-            held = clusters.shape(side(splitter, x.memory, result, rule, measure), x.k)
-            return "clusters" if held and clusters.has_clusters(device) else "panels"
+        if x.row_stride == 1 and x.k <= rows.LONGEST_PANEL:
+            held = rows.cluster_shape(side(splitter, x.memory, result, rule, measure), x.k)
+            return "clusters" if held and rows.has_clusters(device) else "panels"
     return "strips"

@@ -31,8 +31,8 @@ from mixpert_py.runtime.packing.intrinsics import (
     thread_anew,
     wait,
 )
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.loads import load_panel
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_kernels import resident
 from mixpert_py.runtime.packing.panel_parts import (
     DECIDED,

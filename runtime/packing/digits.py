@@ -40,7 +40,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     product64,
     store_two,
 )
-from mixpert_py.runtime.packing.layout import ITEM, QUAD
+from mixpert_py.runtime.packing.operand import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side
 
 # Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.

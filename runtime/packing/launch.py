@@ -15,8 +15,15 @@ from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.layout import DevicePacked, Layout, layout, up
-from mixpert_py.runtime.packing.operand import VECTOR, Form, Operand
+from mixpert_py.runtime.packing.operand import (
+    VECTOR,
+    DevicePacked,
+    Form,
+    Layout,
+    Operand,
+    layout,
+    up,
+)
 from mixpert_py.runtime.packing.side import Side, side
 from mixpert_py.runtime.splitter import Splitter
 

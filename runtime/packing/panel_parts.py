@@ -26,8 +26,8 @@ from mixpert_py.runtime.packing.digits import (
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused, send
-from mixpert_py.runtime.packing.layout import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.side import Side
 
 

@@ -27,8 +27,8 @@ from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, ST
 from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
 from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.layout import ITEM
 from mixpert_py.runtime.packing.loads import load_eight, load_items
+from mixpert_py.runtime.packing.operand import ITEM
 from mixpert_py.runtime.packing.panel_parts import hard, plain, units_of, words_made
 from mixpert_py.runtime.packing.side import Side
 

@@ -48,8 +48,8 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.packing.layout import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.loads import load_strip
+from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit

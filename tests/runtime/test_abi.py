@@ -19,8 +19,7 @@ from mixpert_py.runtime.emulation import digits
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import HEADERS, OPERAND, PROBLEM, SMALL, SOURCE, Structure
 from mixpert_py.runtime.kernels.compile import source_text
-from mixpert_py.runtime.packing.layout import layout
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.emulations import EMULATIONS
 

@@ -16,7 +16,7 @@ from mixpert_py.runtime.cuda.tile import (
     Tile,
     candidates,
 )
-from mixpert_py.runtime.packing.layout import Layout, layout
+from mixpert_py.runtime.packing.operand import Layout, layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packing import blocks, rows
 from mixpert_py.runtime.packing import launch as launches
-from mixpert_py.runtime.packing import panels, strips
 from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.panels import DEFAULT, Tuning, Workspace, plan
+from mixpert_py.runtime.packing.rows import PANELS, PanelTuning, Workspace, panel_plan
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 
@@ -33,7 +33,7 @@ def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, 2), form(33, k)
-    how = plan((SPLITTER,) * 2, forms, "float32", "loss", 0)
+    how = panel_plan((SPLITTER,) * 2, forms, "float32", "loss", 0)
     first, total, runs, length, whole, steps = how.lengths
     assert (whole, steps) == (k, how.layouts[0].steps)
     assert (runs - 1) * length * 256 < steps * 64 <= runs * length * 256
@@ -50,7 +50,7 @@ def test_every_piece_is_somebodys(k: int, rows: int) -> None:
 @pytest.mark.parametrize("memory", ["float32", "float64"])
 def test_memory_is_nobody_elses(memory: str) -> None:
     forms = form(100, 300, 3, memory), form(40, 300, 1, memory)
-    how = plan((SPLITTER,) * 2, forms, memory, "loss", 0)
+    how = panel_plan((SPLITTER,) * 2, forms, memory, "loss", 0)
     assert isinstance(how.extras, Workspace)
     for x, place, offsets, words in zip(
         forms, how.layouts, how.extras.offsets, how.words, strict=True
@@ -79,9 +79,9 @@ def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> Non
 
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
     cuda = SimpleNamespace(MemoryPointer=Pointer, Memory=lambda size: None, runtime=runtime)
-    monkeypatch.setattr(panels, "_kept", {})
+    monkeypatch.setattr(rows, "_kept", {})
     with ThreadPoolExecutor(4) as pool:
-        taken = list(pool.map(lambda _: panels._counters(9, 0, 77, cuda), range(200)))
+        taken = list(pool.map(lambda _: rows._counters(9, 0, 77, cuda), range(200)))
     assert len({memory for memory, _ in taken}) == 1
     assert sorted(serial for _, serial in taken) == list(range(1, 201))
 
@@ -101,8 +101,8 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     def launch(
         grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int, gate: int
     ) -> None:
-        larger = panels.LEAST_PANELS * (2 + len(launched))
-        panels._counters(larger, 0, stream, cuda)
+        larger = rows.LEAST_PANELS * (2 + len(launched))
+        rows._counters(larger, 0, stream, cuda)
         launched.append(words[10])
         assert launched[-1] in alive
 
@@ -110,8 +110,8 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     cuda = SimpleNamespace(
         MemoryPointer=lambda memory, offset: memory, Memory=Memory, alloc=Memory, runtime=runtime
     )
-    monkeypatch.setattr(panels, "_kept", {})
-    how = plan((SPLITTER,), (form(100, 300),), "float32", "loss", 0)
+    monkeypatch.setattr(rows, "_kept", {})
+    how = panel_plan((SPLITTER,), (form(100, 300),), "float32", "loss", 0)
     kernel: Any = SimpleNamespace(launch_words=launch)
     monkeypatch.setattr(launches, "numba_kernel", lambda *given, **named: kernel)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
@@ -124,11 +124,11 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "tuning",
-    [Tuning(128), Tuning(512), Tuning(patience=0), Tuning(longest=3, blocks=1)],
+    [PanelTuning(128), PanelTuning(512), PanelTuning(patience=0), PanelTuning(longest=3, blocks=1)],
     ids=str,
 )
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
+def test_sizes_of_launches_change_no_bit(tuning: PanelTuning, name: str) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns
@@ -137,15 +137,15 @@ def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
     y[9, 10] = 1e6
     operand, splitter = by_columns(y), EMULATIONS[name].left
     ways = [
-        prepare(plan((splitter,), (operand.form,), "float32", "loss", operand.device, how))
-        for how in (DEFAULT, tuning)
+        prepare(panel_plan((splitter,), (operand.form,), "float32", "loss", operand.device, how))
+        for how in (PANELS, tuning)
     ]
     _same(*[way.pack((operand,), 0)[0] for way in (ways[0], ways[1], ways[1])])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("k", [40_000, panels.LONGEST])
-@pytest.mark.parametrize("patience", [DEFAULT.patience, 0])
+@pytest.mark.parametrize("k", [40_000, rows.LONGEST_PANEL])
+@pytest.mark.parametrize("patience", [PANELS.patience, 0])
 def test_long_rows_have_the_bits_of_the_general_kernel(k: int, patience: int) -> None:
     import cupy
 
@@ -155,9 +155,9 @@ def test_long_rows_have_the_bits_of_the_general_kernel(k: int, patience: int) ->
     y[k - 1, 10], y[k // 2, 30] = 1e6, np.nan
     operand = by_columns(y)
     given = (SPLITTER,), (operand.form,)
-    way = prepare(plan(*given, "float32", "loss", 0, Tuning(patience=patience)))
-    shared = strips.shared_memory(0)
-    general = prepare(strips.plan(*given, k, "float32", "loss", False, shared))
+    way = prepare(panel_plan(*given, "float32", "loss", 0, PanelTuning(patience=patience)))
+    shared = blocks.shared_memory(0)
+    general = prepare(blocks.strip_plan(*given, k, "float32", "loss", False, shared))
     found, wanted = way.pack((operand,), 0)[0], general.pack((operand,), 0)[0]
     flags = wanted.view("flags").get()
     assert flags[0, [10, 30]].all()

@@ -8,11 +8,10 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.packing import strips
+from mixpert_py.runtime.packing import blocks
+from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_plan, tiles_suit
 from mixpert_py.runtime.packing.launch import prepare
-from mixpert_py.runtime.packing.layout import DevicePacked
-from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.tiles import DEFAULT, Tuning, plan, suits
+from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Splitter
@@ -42,7 +41,7 @@ def test_tiles_of_sevens_suit(k: int) -> None:
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if suits((scheme.left, scheme.right), forms, scheme.lengths(k)[1], False, "loss")
+        if tiles_suit((scheme.left, scheme.right), forms, scheme.lengths(k)[1], False, "loss")
     }
     assert suited == set(MIXPERT)
 
@@ -50,15 +49,15 @@ def test_tiles_of_sevens_suit(k: int) -> None:
 def test_what_the_general_kernel_keeps() -> None:
     forms = form(64, 1000), form(40, 1000, "F")
     rules: tuple[OutlierRule, ...] = "loss", "none", "ratio"
-    assert [suits(SPLITTERS, forms, 32, False, rule) for rule in rules] == [True, True, False]
-    assert not suits(SPLITTERS, forms, 32, True, "loss")
-    assert not suits(SPLITTERS, forms, 64, False, "loss")
+    assert [tiles_suit(SPLITTERS, forms, 32, False, rule) for rule in rules] == [True, True, False]
+    assert not tiles_suit(SPLITTERS, forms, 32, True, "loss")
+    assert not tiles_suit(SPLITTERS, forms, 64, False, "loss")
     for other in (
         forms[0]._replace(memory="float64"),
         forms[0]._replace(row_stride=2000, k_stride=2),
         forms[0]._replace(k=0),
     ):
-        assert not suits(SPLITTERS, (other, forms[1]), 32, False, "loss")
+        assert not tiles_suit(SPLITTERS, (other, forms[1]), 32, False, "loss")
 
 
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
@@ -66,15 +65,15 @@ def test_what_the_general_kernel_keeps() -> None:
 @pytest.mark.parametrize("orders", ORDERS)
 def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
     forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
-    how = plan(SPLITTERS, forms, min(k, 32), "float32", "loss")
-    total, warps = 0, DEFAULT.threads // 32
+    how = tile_plan(SPLITTERS, forms, min(k, 32), "float32", "loss")
+    total, warps = 0, TILES.threads // 32
     for x, words, place in zip(forms, how.words, how.layouts, strict=True):
         across, deep = words[5:7]
         height = 16 * (warps >> deep)
         assert (across - 1) * height < x.rows <= across * height
         # No more warps along K than it has steps, and all of them where it has, or half.
         assert 1 << deep <= place.steps
-        broad = x.k_stride != 1 and across * x.batch >= DEFAULT.broad
+        broad = x.k_stride != 1 and across * x.batch >= TILES.broad
         assert 1 << deep == warps >> broad or 2 << deep > place.steps
         total += across * x.batch
     assert how.grid == total
@@ -87,7 +86,7 @@ def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
 def test_contiguous_rows_are_read_broadly_where_they_are_many(
     rows: int, order: str, height: int
 ) -> None:
-    how = plan(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
+    how = tile_plan(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
     assert how.grid == rows // height
 
 
@@ -97,7 +96,7 @@ def test_contiguous_rows_are_read_broadly_where_they_are_many(
 )
 def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: int) -> None:
     x = form(64, 100, batch=2)._replace(**change)
-    how = plan(SPLITTERS[:1], (x,), 32, "float32", "loss")
+    how = tile_plan(SPLITTERS[:1], (x,), 32, "float32", "loss")
     assert how.words[0][4] == vector
 
 
@@ -105,7 +104,7 @@ def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: i
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        plan(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
+        tile_plan(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
 
 
 def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -127,11 +126,11 @@ def pack_tiles(
     operands: tuple[Operand, ...],
     splitters: tuple[Splitter, ...],
     rule: OutlierRule = "loss",
-    tuning: Tuning = DEFAULT,
+    tuning: TileTuning = TILES,
 ) -> tuple[DevicePacked, ...]:
     """By the tile kernel, on the default stream."""
     forms = tuple(x.form for x in operands)
-    return prepare(plan(splitters, forms, 32, "float32", rule, tuning)).pack(operands, 0)
+    return prepare(tile_plan(splitters, forms, 32, "float32", rule, tuning)).pack(operands, 0)
 
 
 def same_bits(one: DevicePacked, other: DevicePacked) -> None:
@@ -160,8 +159,8 @@ def test_bits_of_the_general_kernel(
     operands = by_rows(x), by_columns(y)
     splitters = EMULATIONS[name].left, EMULATIONS[name].right
     forms = tuple(one.form for one in operands)
-    shared = strips.shared_memory(operands[0].device)
-    whole = strips.plan(splitters, forms, 32, "float32", "loss", False, shared)
+    shared = blocks.shared_memory(operands[0].device)
+    whole = blocks.strip_plan(splitters, forms, 32, "float32", "loss", False, shared)
     general = prepare(whole).pack(operands, 0)
     for _ in range(2):
         found = pack_tiles(operands, splitters)
@@ -199,9 +198,9 @@ def test_bits_of_the_reference(
 @pytest.mark.gpu
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
-    "tuning", [Tuning(128, 896), Tuning(256, 1024, broad=1), Tuning(512, 512)], ids=str
+    "tuning", [TileTuning(128, 896), TileTuning(256, 1024, broad=1), TileTuning(512, 512)], ids=str
 )
-def test_sizes_of_launches_change_no_bit(order: str, tuning: Tuning) -> None:
+def test_sizes_of_launches_change_no_bit(order: str, tuning: TileTuning) -> None:
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.packing import clusters, rows
 from mixpert_py.runtime.packing import launch as launching
+from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.packing.launch import prepare
-from mixpert_py.runtime.packing.layout import SLACK
-from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.operand import SLACK, Form, Operand
 from tests.runtime.emulations import EMULATIONS
 
 SPLITTER = EMULATIONS["int8x6"].left
@@ -31,9 +30,9 @@ def test_what_is_packed_lies_in_one_allocation(
         sizes.append(size)
         return SimpleNamespace(ptr=START)
 
-    module: Any = {
-        "rows": rows,
-        "clusters": clusters,
+    plan: Any = {
+        "rows": rows.row_plan,
+        "clusters": rows.cluster_plan,
     }[way]
     kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
     monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
@@ -41,7 +40,7 @@ def test_what_is_packed_lies_in_one_allocation(
     strides = (900, 1) if way == "rows" else (1, 900)
     forms = tuple(Form("float32", 1, r, 900, 0, *strides, True) for r in (70, 50)[:count])
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
-    wanted = module.plan((SPLITTER,) * count, forms, "float32", "loss")
+    wanted = plan((SPLITTER,) * count, forms, "float32", "loss")
     how = prepare(wanted)
     packed = how.pack(operands, 7)
     places = [(START + sizes[0], 0)]

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import packing
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import backend as cuda_backend
 from mixpert_py.runtime.cuda import device, moves, several, staging, workspace
 from mixpert_py.runtime.cuda import product as device_product
 from mixpert_py.runtime.cuda.guard import Guard
-from mixpert_py.runtime.packing import Operand, packed_bytes
-from mixpert_py.runtime.packing.layout import layout
-from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiny_block import EDGE
+from mixpert_py.runtime.kernels.tiny_block import EDGE
+from mixpert_py.runtime.packing import Operand, packed_bytes, rows
+from mixpert_py.runtime.packing.operand import Form, layout
 from tests.runtime.chains import chained
 from tests.runtime.cuda.fake.array import ndarray, wrapped
 from tests.runtime.cuda.fake.current import Current
@@ -63,7 +61,7 @@ class FakeGpu:
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
         monkeypatch.setattr(device_product, "_refused", {})
-        monkeypatch.setattr(packing, "has_clusters", lambda number: False)
+        monkeypatch.setattr(rows, "has_clusters", lambda number: False)
         several._like.cache_clear()
         several._stream.cache_clear()
 

@@ -4,15 +4,15 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.packing.blocks import TileTuning, tile_plan, tiles_suit
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.packing.tiles import Tuning, plan, suits
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 from tests.runtime.packing.simulated.simulation import simulation
 
-SMALL = Tuning(threads=32)
+SMALL = TileTuning(threads=32)
 
 
 def pack(
@@ -20,15 +20,15 @@ def pack(
     b: Array | None,
     scheme: Scheme,
     rule: OutlierRule = "loss",
-    tuning: Tuning = SMALL,
+    tuning: TileTuning = SMALL,
 ) -> tuple[Buffers, ...]:
     """The tile kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
     splitters = (scheme.left, scheme.right)[: len(xs)]
     forms = tuple(x.form for x in xs)
     length = scheme.lengths(xs[0].k)[1]
-    assert suits(splitters, forms, length, False, rule)
-    how = plan(splitters, forms, length, "float32", rule, tuning)
+    assert tiles_suit(splitters, forms, length, False, rule)
+    how = tile_plan(splitters, forms, length, "float32", rule, tuning)
     found = tuple(
         buffers_of(place, splitter, x)
         for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
