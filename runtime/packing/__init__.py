@@ -1,9 +1,19 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-`strips` packs whatever a scheme may ask for. Most products take K as one block: `rows` are for
-operands that are contiguous along it; for others `clusters`, where the device has them and they
-hold K, or `panels`; `tiles` for exponents of small tiles. Afterwards `repair` puts back what
-packing took out of the slices.
+One description of a split, `side.Side`, says what a kernel is compiled for: the splitter's numbers,
+the operand's type, and what decides whether a row leaves the slices. One record of a launch,
+`launch.Plan`, says all but addresses; `launch.Launch.pack` enqueues any of them. What is done to
+elements is in `digits` and `floats`, for every kernel; the kernels differ in how they read:
+
+- `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides, norms;
+- `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
+  once and held in registers;
+- `panel_kernels` is for K as one block where rows are contiguous: read twice, in one launch;
+- `cluster_kernels` does the same reading once, where a cluster's registers hold K;
+- `tile_kernels` is for exponents of small tiles, as the schemes of the MixPert paper have them.
+
+The last two only save time: without their branches in `_way` and `_choices`, `panel_kernels` and
+`strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of the slices.
 """
 
 from functools import lru_cache
@@ -47,7 +57,7 @@ Choice = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]
 
 
 class Packer(NamedTuple):
-    """What packs operands of given forms by one launch, or one by one by two: see `_prepared`."""
+    """The launches that pack operands of given forms: one for both, or one for each."""
 
     launches: tuple[Launch, ...]
     bytes: int
@@ -130,7 +140,7 @@ def _prepared(
     gated: bool,
     device: int,
 ) -> Packer:
-    """What packs operands of these forms, whatever their addresses, on a stream of this device."""
+    """The launches for operands of these forms, whatever their addresses, on this device."""
     scheme = scheme.with_block(block)
     result = result or _result(forms)
     choices = _choices(scheme, which, forms, result, rule, measure, device)
@@ -171,8 +181,8 @@ def packed_bytes(
     measure: bool,
     device: int,
 ) -> int:
-    """What packing operands of these forms takes of the device, as CuPy counts it: what it needs
-    while it works included. Arguments as in `pack` and `pack_one`.
+    """Bytes of the device that packing operands of these forms takes, as CuPy counts them, with
+    those that it needs only while it works. Arguments as in `pack` and `pack_one`.
     """
     total = 0
     length = scheme.lengths(forms[0].k)[1]
@@ -191,7 +201,7 @@ def packed_bytes(
 
 
 def pooled(size: int) -> int:
-    """What CuPy's memory pool takes for an allocation."""
+    """Bytes that CuPy's memory pool takes for an allocation."""
     return -(-size // UNIT) * UNIT
 
 

@@ -1,6 +1,6 @@
 """Elements into integer digits, stored where the GEMM wants them: units, rounding, sums of squares.
 
-`digit_item` serves the general kernel, `row_octet` and `plain_octet` the kernels of whole rows,
+`digit_item` serves the general kernel, `row_octet` and `safe_octet` the kernels of whole rows,
 `tile_octet` those of tiles.
 """
 
@@ -240,7 +240,7 @@ def place_of(position, size, swizzle, count, slice_words):
 def row_units(side: Side) -> Any:
     """The device function for a row's scale word, the factors that make digits of it, 2^(shift − e)
     as two, 256 / g, and g / 256; its flag, as far as the largest magnitude says; and whether the
-    row is plain: sure to stay, whatever its digits are.
+    row is safe: sure to stay, whatever its digits are.
 
     power: about the sum of its squares. A residual is below 1.26 units, and a digit's square at
     most 2^14: a row that is large beside those neither loses too much nor is crowded.
@@ -273,14 +273,14 @@ def row_units(side: Side) -> Any:
         flag = NONFINITE if top >= INFINITE else 0
         if flag == 0 and large(exponent, k):
             flag = LARGE
-        plain = 0
+        is_safe = 0
         if flag != NONFINITE and two == WIDE(1):
-            plain = 1
+            is_safe = 1
             if SUMS > 0 and top > 0:
                 norm = np.float64(power) * np.float64(one) * np.float64(one)
                 enough = max(np.float64(k) * LOSSLESS, UNCROWDED)
-                plain = 1 if power < np.float32(FINITE) and norm >= enough else 0
-        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, plain
+                is_safe = 1 if power < np.float32(FINITE) and norm >= enough else 0
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, is_safe
 
     return device(units)
 
@@ -409,8 +409,8 @@ def row_octet(side: Side) -> Any:
     return device(octet)
 
 
-def plain_octet(side: Side) -> Any:
-    """The device function that cuts eight elements of a plain row into digits and stores them.
+def safe_octet(side: Side) -> Any:
+    """The device function that splits eight elements of a safe row into digits and stores them.
 
     A power of two changes no rounding: the integers are those that `row_octet` finds.
     """

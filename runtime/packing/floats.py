@@ -201,7 +201,7 @@ def leaves_by_span(side: Side) -> Any:
 
 def float_units(side: Side) -> Any:
     """The device function for a row's scale word, the power of two that it is multiplied by, as two
-    factors, two numbers that only digits need, its flag, and whether the row is plain: the first
+    factors, two numbers that only digits need, its flag, and whether the row is safe: the first
     factor is enough. The second of a row that is flagged is 0: its slices are to be zeros, whatever
     the row holds.
     """

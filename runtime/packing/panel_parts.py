@@ -18,36 +18,38 @@ from mixpert_py.runtime.packing.digits import (
     TOO_FINE,
     facts,
     finer_of,
-    plain_octet,
     row_coarse,
     row_fineness,
     row_octet,
     row_units,
+    safe_octet,
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
-from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused, send
+from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.side import Side
 
 
 def units_of(side: Side) -> Any:
-    """The device function that says what to multiply a row by, and whether it is plain."""
+    """The device function for a row's scale word, factors and flag, and whether it is safe: sure to
+    stay in the slices, whatever its digits are.
+    """
     return float_units(side) if side.kind == "floats" else row_units(side)
 
 
-def plain(side: Side) -> Any:
-    """The device function that cuts eight elements of a plain row."""
-    return float_octet(side) if side.kind == "floats" else plain_octet(side)
+def fast_path(side: Side) -> Any:
+    """The device function that splits eight elements of a safe row."""
+    return float_octet(side) if side.kind == "floats" else safe_octet(side)
 
 
-def hard(side: Side) -> Any:
-    """The device function that cuts values[0 … 7] of any other row, and adds to what it loses."""
+def slow_path(side: Side) -> Any:
+    """The device function that splits values[0 … 7] of any other row, and adds to what it loses."""
     FLOATS = side.kind == "floats"
     # 2^(shift − e) may be too large to be one factor. A second of 0 clears what is no number.
     TWICE = FLOATS or side.memory == side.wide
     MEMORY = facts(side).memory
-    octet = plain(side) if FLOATS else row_octet(side)
+    octet = fast_path(side) if FLOATS else row_octet(side)
 
     def cut(
         values, one, two, ratio, worth, norms, squares, words, slices, index, slice_words,
@@ -66,44 +68,44 @@ def hard(side: Side) -> Any:
 
 
 def words_made(side: Side) -> int:
-    """Of eight elements, before they are stored."""
+    """Words that eight elements take before they are stored."""
     return words_of(side) if side.kind == "floats" else ITEM
 
 
-# Of a panel's rows in shared memory: what to multiply them by; scale words, and flags, doubled,
-# with whether a row is plain.
+# Sizes of two arrays in shared memory, of a panel's rows: the factors that rows are multiplied by;
+# and scale words, then twice the flag plus whether the row is safe.
 FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
-# Of a row's second number, its flag and whether it is plain: either says that it stays, or leaves.
+# Bits of a row's second number that decide whether it stays or leaves without a look at its digits.
 DECIDED = 2 * LEAVES + 1
 
 
-class Cuts(NamedTuple):
-    """Device functions: make_units, of one row; cut_hards, those of a thread's four rows that are
-    not plain, which are read again: in registers they would take too many. What they lose, and
-    have, is added to left[at + row + plane · sum]. place: of the first two rows, flipped: of the
-    others, which have the next chunk's.
+class PanelSplits(NamedTuple):
+    """Two device functions. `make_units` finds the unit of one row. `split_slow_rows` splits those
+    of a thread's four rows that are not safe. It reads them again, since they would take too many
+    registers, and adds what they lose, and have, to left[at + row + plane · sum]. The first two
+    rows are stored at `place`, the others, which have the next chunk's, at `flipped`.
     """
 
     make_units: Any
-    cut_hards: Any
+    split_slow_rows: Any
 
 
-def cuts(side: Side) -> Cuts:
+def panel_splits(side: Side) -> PanelSplits:
     it = facts(side)
     WIDE, SUMS, LOWER = it.wide, it.sums, it.lower
     COUNT, LOSS = side.slices, side.loss
-    units, cut_hard = units_of(side), hard(side)
+    units, split_slow = units_of(side), slow_path(side)
 
     def make_units(own, top, fine, power, k, factors, numbers):
-        word, one, two, ratio, worth, flag, is_plain = units(top, fine, power, k)
+        word, one, two, ratio, worth, flag, is_safe = units(top, fine, power, k)
         numbers[own] = word
-        numbers[PANEL + own] = 2 * flag + is_plain
+        numbers[PANEL + own] = 2 * flag + is_safe
         factors[own] = one
         factors[PANEL + own] = two
         factors[2 * PANEL + own] = ratio
         factors[3 * PANEL + own] = worth
 
-    def cut_hards(
+    def split_slow_rows(
         values, x, source, stride, count, k, lane, last, factors, numbers, norms, cut, squares,
         slices, place, flipped, slice_words, left, at, plane,
     ):  # fmt: skip
@@ -116,7 +118,7 @@ def cuts(side: Side) -> Cuts:
                 for p in range(COUNT):
                     squares[p] = np.int32(0)
                 worth = factors[3 * PANEL + r]
-                cut_hard(
+                split_slow(
                     values, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
                     worth, norms, squares, cut, slices,
                     (place if i < 2 else flipped) + 16 * i, slice_words,
@@ -129,45 +131,45 @@ def cuts(side: Side) -> Cuts:
                     for p in range(1, SUMS):
                         left[plane * p + at + i] += np.float32(squares[p]) * unit - limit
 
-    return Cuts(device(make_units), device(cut_hards))
+    return PanelSplits(device(make_units), device(split_slow_rows))
 
 
-class Seeing(NamedTuple):
-    """Device functions of a thread. Each tells of rows their largest magnitude, as bits, how fine
-    they are, and their sum of squares: clear, before anything is seen; see, what it holds; show,
-    what it has seen in all, in its slots of shared memory, `before` saying whether that is to be
-    put together with what is there.
+class ThreadScan(NamedTuple):
+    """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
+    fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes what
+    the thread holds; `publish` writes what it has found to its slots of shared memory, put together
+    with what is there where `before` is true.
     """
 
     clear: Any
-    see: Any
-    show: Any
+    scan: Any
+    publish: Any
 
 
-class Folds(NamedTuple):
-    """Device functions: the largest magnitude, fineness, or sum of squares, of `count` that lie
-    `between` apart.
+class Reductions(NamedTuple):
+    """Device functions that reduce `count` values, `between` apart, to the largest magnitude, the
+    finest, or the sum of squares.
     """
 
-    highest: Any
-    finest: Any
-    strongest: Any
+    reduce_tops: Any
+    reduce_fines: Any
+    reduce_powers: Any
 
 
-class Looks(NamedTuple):
-    """Device functions that tell the same of runs: look, what the threads of a block see in one;
-    leave, what they leave of it in memory, put together; left_by_all, what all blocks have left, a
-    share of it for each thread; seen_alone, the same by reading all of it.
+class RunScans(NamedTuple):
+    """Device functions that find the same of runs. `scan_run` scans one by a block's threads;
+    `store_run` reduces what they found and leaves it in memory; `load_runs` reduces what all blocks
+    left, a share of it by each thread; `scan_all_runs` finds the same by reading all runs.
     """
 
-    look: Any
-    leave: Any
-    left_by_all: Any
-    seen_alone: Any
+    scan_run: Any
+    store_run: Any
+    load_runs: Any
+    scan_all_runs: Any
 
 
-def seeing(side: Side, held: bool) -> Seeing:
-    """held: whether a thread still holds what it has seen when it shows it."""
+def thread_scan(side: Side, held: bool) -> ThreadScan:
+    """held: whether a thread still holds what it has scanned when it publishes it."""
     HOLDS = held
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
@@ -181,7 +183,7 @@ def seeing(side: Side, held: bool) -> Seeing:
             most[i] = BITS(0)
             power[i] = np.float32(0)
 
-    def see(values, either, most, power):
+    def scan(values, either, most, power):
         for i in range(QUAD):
             for j in range(ITEM):
                 value = values[QUAD * j + i]
@@ -195,7 +197,7 @@ def seeing(side: Side, held: bool) -> Seeing:
                 if SUMS > 0:
                     power[i] = fused(np.float32(value), np.float32(value), power[i])
 
-    def show(
+    def publish(
         values, either, most, power, x, place, stride, count_, length, last, threads,
         tops, fines, powers, slot, before,
     ):  # fmt: skip
@@ -230,46 +232,46 @@ def seeing(side: Side, held: bool) -> Seeing:
                             at += threads * stride
                     fines[slot + i] = fine
 
-    return Seeing(device(clear), device(see), device(show))
+    return ThreadScan(device(clear), device(scan), device(publish))
 
 
-def folds(side: Side) -> Folds:
+def reductions(side: Side) -> Reductions:
     BITS = facts(side).bits
 
-    def highest(tops, first, between, count):
+    def reduce_tops(tops, first, between, count):
         top = BITS(0)
         for i in range(count):
             size = tops[first + i * between]
             top = BITS(size if size > top else top)
         return top
 
-    def finest(fines, first, between, count):
+    def reduce_fines(fines, first, between, count):
         fine = np.int32(0)
         for i in range(count):
             fine = np.int32(max(fine, fines[first + i * between]))
         return fine
 
-    def strongest(powers, first, between, count):
+    def reduce_powers(powers, first, between, count):
         power = np.float32(0)
         for i in range(count):
             power += powers[first + i * between]
         return power
 
-    return Folds(device(highest), device(finest), device(strongest))
+    return Reductions(device(reduce_tops), device(reduce_fines), device(reduce_powers))
 
 
-def looks(side: Side, threads: int) -> Looks:
-    """For blocks of so many threads."""
+def run_scans(side: Side, threads: int) -> RunScans:
+    """The functions for blocks of so many threads."""
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
     SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     bits_of = bits32 if side.memory == "float32" else bits64
     coarse, fineness = row_coarse(side), row_fineness(side)
-    clear, see, show = seeing(side, False)
-    highest, finest, strongest = folds(side)
+    clear, scan, publish = thread_scan(side, False)
+    reduce_tops, reduce_fines, reduce_powers = reductions(side)
 
-    def look(
+    def scan_run(
         values, x, place, stride, count_, length, last, vector,
         tops, fines, powers, slot, either, most, power,
     ):  # fmt: skip
@@ -278,25 +280,25 @@ def looks(side: Side, threads: int) -> Looks:
         for piece in range(length):
             load_panel(values, x, at, stride, np.int32(count_ - piece * threads), last, vector)
             at += threads * stride
-            see(values, either, most, power)
-        show(
+            scan(values, either, most, power)
+        publish(
             values, either, most, power, x, place, stride, count_, length, last, threads,
             tops, fines, powers, slot, False,
         )  # fmt: skip
 
-    def leave(
+    def store_run(
         top_of, fine_of, power_of, group, own, parts, tops, fines, powers, place,
     ):  # fmt: skip
         # Three warps, one for each.
         for task in range(group, 3, GROUPS):
             if task == 0:
-                tops[place] = highest(top_of, own, APART, parts)
+                tops[place] = reduce_tops(top_of, own, APART, parts)
             if FINENESS and task == 1:
-                fines[place] = finest(fine_of, own, APART, parts)
+                fines[place] = reduce_fines(fine_of, own, APART, parts)
             if SUMS > 0 and task == 2:
-                powers[place] = strongest(power_of, own, APART, parts)
+                powers[place] = reduce_powers(power_of, own, APART, parts)
 
-    def left_by_all(first, group, runs, tops, fines, powers):
+    def load_runs(first, group, runs, tops, fines, powers):
         top = BITS(0)
         fine = np.int32(0)
         power = np.float32(0)
@@ -309,7 +311,7 @@ def looks(side: Side, threads: int) -> Looks:
                 power += powers[first + run * PANEL]
         return top, fine, power
 
-    def seen_alone(x, start, stride, k, group, runs, length):
+    def scan_all_runs(x, start, stride, k, group, runs, length):
         # The same numbers, added in the same order, as the others would have left.
         top = BITS(0)
         fine = np.int32(0)
@@ -350,91 +352,4 @@ def looks(side: Side, threads: int) -> Looks:
             power += whole
         return top, fine, power
 
-    return Looks(device(look), device(leave), device(left_by_all), device(seen_alone))
-
-
-SEEN, LOST = 0, 1  # boxes: what all see, sent to all; what rows lose, sent to the first
-OF_WARP = PANEL // ACROSS  # parts
-
-
-class Tellings(NamedTuple):
-    """Device functions: put_together, what a warp's parts have seen, as the first of them; tell,
-    what a block's warps have, to all blocks; told, the same of all of them, for one row; lose, what
-    a block's parts lose of rows, to the first block; lost, whether a row has lost too much in all.
-    """
-
-    put_together: Any
-    tell: Any
-    told: Any
-    lose: Any
-    lost: Any
-
-
-def seen_bytes(side: Side, blocks: int) -> int:
-    """That a block is sent, in all, of what blocks see."""
-    of_row = (4 if side.memory == "float32" else 8) + 4 * side.fineness + 4 * (side.sums > 0)
-    return blocks * PANEL * of_row
-
-
-def lost_bytes(side: Side, blocks: int) -> int:
-    """That the first block is sent of what rows lose, if any may leave."""
-    return 4 * blocks * PANEL * side.sums
-
-
-def tellings(side: Side, threads: int, blocks: int) -> Tellings:
-    """For blocks of so many threads, and clusters of so many blocks."""
-    BLOCKS, SUMS, FINENESS, BITS = blocks, side.sums, side.fineness, facts(side).bits
-    PARTS, GROUPS = threads // ACROSS, threads // PANEL
-    ROOM, ALL = PARTS * APART, blocks * PANEL
-    highest, finest, strongest = folds(side)
-
-    def put_together(top_of, fine_of, power_of, own, group):
-        first = np.int32(APART * OF_WARP * group + own)
-        top_of[first] = highest(top_of, first, APART, OF_WARP)
-        if FINENESS:
-            fine_of[first] = finest(fine_of, first, APART, OF_WARP)
-        if SUMS > 0:
-            power_of[first] = strongest(power_of, first, APART, OF_WARP)
-
-    def tell(top_of, fine_of, power_of, own, group, rank, tops, fines, powers, boxes):
-        mine = np.int32(rank * PANEL + own)
-        # Three warps, one for each.
-        for task in range(group, 3, GROUPS):
-            if task == 0:
-                top = highest(top_of, own, APART * OF_WARP, GROUPS)
-                for block in range(BLOCKS):
-                    send(tops, mine, top, np.int32(block), boxes, SEEN)
-            if FINENESS and task == 1:
-                fine = finest(fine_of, own, APART * OF_WARP, GROUPS)
-                for block in range(BLOCKS):
-                    send(fines, mine, fine, np.int32(block), boxes, SEEN)
-            if SUMS > 0 and task == 2:
-                power = strongest(power_of, own, APART * OF_WARP, GROUPS)
-                for block in range(BLOCKS):
-                    send(powers, mine, power, np.int32(block), boxes, SEEN)
-
-    def told(tops, fines, powers, own):
-        top = BITS(highest(tops, own, PANEL, BLOCKS))
-        fine = np.int32(0)
-        if FINENESS:
-            fine = finest(fines, own, PANEL, BLOCKS)
-        power = np.float32(0)
-        if SUMS > 0:
-            power = strongest(powers, own, PANEL, BLOCKS)
-        return top, fine, power
-
-    def lose(sums, own, group, rank, left, boxes):
-        for p in range(group, SUMS, GROUPS):
-            excess = strongest(sums, np.int32(ROOM * p + own), APART, PARTS)
-            send(left, ALL * p + PANEL * rank + own, excess, np.int32(0), boxes, LOST)
-
-    def lost(left, own):
-        out = False
-        for p in range(SUMS):
-            whole = 0.0
-            for block in range(BLOCKS):
-                whole += np.float64(left[ALL * p + PANEL * block + own])
-            out = out or whole > 0.0
-        return out
-
-    return Tellings(*[device(one) for one in (put_together, tell, told, lose, lost)])
+    return RunScans(device(scan_run), device(store_run), device(load_runs), device(scan_all_runs))
