@@ -13,7 +13,7 @@ elements is in `digits` and `floats`, for every kernel; the kernels differ in ho
 - `tile_kernels` is for exponents of small tiles, as the schemes of the MixPert paper have them.
 
 The last two only save time: without their branches in `_way` and `_choices`, `panel_kernels` and
-`strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of the slices.
+`strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of slices.
 """
 
 from functools import lru_cache

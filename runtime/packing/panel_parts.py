@@ -136,9 +136,9 @@ def panel_splits(side: Side) -> PanelSplits:
 
 class ThreadScan(NamedTuple):
     """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
-    fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes what
-    the thread holds; `publish` writes what it has found to its slots of shared memory, put together
-    with what is there where `before` is true.
+    fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes
+    what the thread holds; `publish` writes what it has found to its slots of shared memory, put
+    together with what is there where `before` is true.
     """
 
     clear: Any

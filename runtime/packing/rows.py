@@ -175,7 +175,7 @@ def panel_plan(
     tuning: PanelTuning = PANELS,
 ) -> Plan:
     """For one operand whose rows are contiguous, or two of one type and splitter, K up to
-    LONGEST_PANEL, and what `rows.suits`; on a device of this number.
+    LONGEST_PANEL, and what `rows_suit`; on a device of this number.
 
     result: the type of the product. Raises ShapeError where an operand is empty.
     """
@@ -304,7 +304,7 @@ def cluster_plan(
     tuning: ClusterTuning = CLUSTERS,
 ) -> Plan:
     """For one operand whose rows are contiguous, or two of one type and splitter; for what
-    `rows.suits`, and K that a cluster holds.
+    `rows_suit`, and K that a cluster holds.
 
     result: the type of the product. Raises ShapeError where an operand is empty.
     """
