@@ -190,8 +190,10 @@ PROBLEM: Final = Structure(
         Field("int", "steps", "of STEP bytes of K; 0: C = beta · C_in"),
         Field("int", "blocks", "that have scales of their own; 1 for floating-point slices"),
         Field("int", "steps_per_block", "0 where blocks are half a step (32 integers)"),
-        Field("int", "stretch", "≥ 1: steps that INT32 accumulators cover at most; 508 is exact"),
-        Field("int", "group", "≥ 1: rows of tiles walked together, so that operands stay in L2"),
+        Field(
+            "int", "segment_steps", "≥ 1: steps that INT32 accumulators cover at most; 508 is exact"
+        ),
+        Field("int", "group", "≥ 1: rows of tiles taken together, so that operands stay in L2"),
         # The tiles of a last wave that would leave most of the chip idle are cut along K.
         Field(
             "int *",

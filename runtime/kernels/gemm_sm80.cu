@@ -1,5 +1,5 @@
 // The portable GEMM: cp.async, ldmatrix and mma.sync, for sm_80 and later. A block makes one tile of
-// C from packed slices; problem.cuh says how those lie and what is asked for.
+// C from packed slices; abi.py says how those lie and what is asked for.
 //
 //   grid     a block per tile, product after product, `group` rows of tiles at a time
 //   block    8 warps, WARPS_M × WARPS_N over the tile; all of them copy, all of them multiply
@@ -389,9 +389,9 @@ __device__ __forceinline__ Value combined(const Sums &sums, int i, int j, int e)
     return partial;
 }
 
-// The value exists here, before any statement that follows: what comes next finds registers free.
-__device__ __forceinline__ void settle(float &value) { asm volatile("" : "+f"(value)); }
-__device__ __forceinline__ void settle(double &value) { asm volatile("" : "+d"(value)); }
+// Makes the value exist here, before any statement that follows, which then finds registers free.
+__device__ __forceinline__ void materialise(float &value) { asm volatile("" : "+f"(value)); }
+__device__ __forceinline__ void materialise(double &value) { asm volatile("" : "+d"(value)); }
 
 __device__ __forceinline__ void combine_all(Values &values, const Sums &sums) {
 #pragma unroll
@@ -401,7 +401,7 @@ __device__ __forceinline__ void combine_all(Values &values, const Sums &sums) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 values[i][j][e] = combined(sums, i, j, e);
-                settle(values[i][j][e]);
+                materialise(values[i][j][e]);
             }
 }
 
@@ -501,7 +501,7 @@ __device__ __forceinline__ int promotion_after(const Problem &problem, int step)
     if constexpr (SHORT) return problem.steps;
     if constexpr (!INTEGER)
         return HELD ? min(step + INTERVAL / 2, problem.steps) : problem.steps;
-    const int end = min(step + problem.stretch, problem.steps);
+    const int end = min(step + problem.segment_steps, problem.steps);
     if (problem.blocks <= 1) return end;
     return min(end, (step / problem.steps_per_block + 1) * problem.steps_per_block);
 }

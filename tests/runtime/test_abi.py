@@ -193,7 +193,7 @@ def test_the_gemm_puts_every_value_where_its_name_is(monkeypatch: pytest.MonkeyP
     rest = {
         "c": 5, "c_in": 6, "c_stride": 41, "c_in_stride": 43, "c_leading": 42, "c_in_leading": 44,
         "alpha": 1.5, "beta": 2.5, "batch": 7, "steps": 17, "blocks": 1, "steps_per_block": 17,
-        "stretch": 508, "group": gemm.GROUP, "parts": 91, "tail": 31, "split": 32, "gate": 92,
+        "segment_steps": 508, "group": gemm.GROUP, "parts": 91, "tail": 31, "split": 32, "gate": 92,
         "open": 93,
     }  # fmt: skip
     assert {name: found[name] for name in rest} == rest
@@ -329,10 +329,10 @@ def _values(
         # `Sum acc[ACCUMULATORS][REGISTERS]` in gemm_sm90.cu, combined in place.
         if not promoted:
             return accumulators
-        # deferred.cuh: total, late and sum. turns.cuh: `acc[1]` of floats, and the total.
+        # deferred.cuh: total, late and sum. ping_pong.cuh: `acc[1]` of floats, and the total.
         if not scheme.exact:
             return 3 if scheme.deferred else 2
-        return accumulators + total  # turns.cuh: `acc[ACCUMULATORS]` of integers, and the total
+        return accumulators + total  # ping_pong.cuh: `acc[ACCUMULATORS]` of integers, and the total
     # gemm_sm80.cu: `Sums` and `Values`, of which only one is whole where sums are short.
     if not promoted:
         return accumulators + (1 if wide and accumulators > 2 else 0)
