@@ -236,7 +236,7 @@ def tile_plan(
     rule: OutlierRule,
     tuning: TileTuning = TILES,
 ) -> Plan:
-    """For one operand or two, what `suits`. block: stretch of K per scale; result: the type of the
+    """For one operand or two, what `tiles_suit`. block: stretch of K per scale; result: the type of the
     product, "float32". Raises ShapeError where an operand is empty.
     """
     layouts, sides = places(splitters, forms, result, rule, block)

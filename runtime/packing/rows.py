@@ -67,7 +67,7 @@ def row_plan(
     rule: OutlierRule,
     tuning: RowTuning = ROWS,
 ) -> Plan:
-    """For one operand or two that are contiguous along K, and that `suits`.
+    """For one operand or two that are contiguous along K, and that `rows_suit`.
 
     result: the type of the product. Raises ShapeError where an operand is empty.
     """
