@@ -236,8 +236,8 @@ def tile_plan(
     rule: OutlierRule,
     tuning: TileTuning = TILES,
 ) -> Plan:
-    """For one operand or two, what `tiles_suit`. block: stretch of K per scale; result: the type of the
-    product, "float32". Raises ShapeError where an operand is empty.
+    """For one operand or two that `tiles_suit`. block: stretch of K per scale; result: the type of
+    the product, "float32". Raises ShapeError where an operand is empty.
     """
     layouts, sides = places(splitters, forms, result, rule, block)
     covers = tuple(_cover(x, layouts[0].steps, tuning) for x in forms)
