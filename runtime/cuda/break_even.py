@@ -137,7 +137,7 @@ def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
     """
     if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
         return False
-    from mixpert_py.runtime.packing.tiny_block import EDGE
+    from mixpert_py.runtime.kernels.tiny_block import EDGE
 
     if max(*a[-2:], b[-1]) > EDGE:
         return False

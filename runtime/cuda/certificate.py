@@ -13,9 +13,9 @@ from mixpert_py.runtime.cuda.device import HOPPER, Absent, find
 from mixpert_py.runtime.cuda.slices import SliceProduct
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.packed import Array, Measured
+from mixpert_py.runtime.kernels.abi import LARGE, OUTLIER, SIGNIFICAND_BITS, SIGNIFICAND_MASK
 from mixpert_py.runtime.model import STANDS_IN, known_devices
 from mixpert_py.runtime.model.numerics import Accumulation
-from mixpert_py.runtime.packing.layout import LARGE, OUTLIER
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 COARSEST = "a100"  # of the chips that the kernels run on, as far as is known
@@ -126,5 +126,6 @@ class _Side:
 
     def _units(self, index: int) -> Array:
         scales = self.scales[index, 0]
-        units: Array = np.ldexp((scales & 511).astype(np.float64), scales >> 9)
+        significands = (scales & SIGNIFICAND_MASK).astype(np.float64)
+        units: Array = np.ldexp(significands, scales >> SIGNIFICAND_BITS)
         return units

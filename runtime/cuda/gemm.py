@@ -10,7 +10,6 @@ from mixpert_py.runtime.cuda.tile import (
     LEAST_SEGMENT,
     MOST_STEPS,
     PORTABLE,
-    STEP,
     Chip,
     Cut,
     Depth,
@@ -19,20 +18,18 @@ from mixpert_py.runtime.cuda.tile import (
     cut,
     is_grouped,
 )
+from mixpert_py.runtime.kernels import abi
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, Signature
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.scheme import Scheme
 
-ELEMENTS = {"int8": 0, "float16": 1, "bfloat16": 2, "tf32": 3}
-ITEMSIZES = {"int8": 1, "float16": 2, "bfloat16": 2, "tf32": 4}
 GROUP = 8  # rows of tiles walked together
 
 
-# As in kernels/problem.cuh.
-OPERAND = "2P2q2i"
-PROBLEM = Signature.of(f"{OPERAND}{OPERAND}2P4q2d6iP2iPi4x")
+PROBLEM = Signature.of(abi.PROBLEM.format)
 UNGATED = 0, 0
 
 
@@ -137,8 +134,8 @@ def leaves_c_alone(scheme: Scheme, k: int) -> bool:
 
 
 class Launch(NamedTuple):
-    """A product, but for addresses and factors. a, b, c, counts, cut: what kernels/problem.cuh has
-    after those, in its order. part_words: of the memory in which parts of tiles meet, zeros at
+    """A product, but for addresses and factors. a, b, c, counts, cut: what `abi.PROBLEM` has after
+    those, in its order. part_words: of the memory in which parts of tiles meet, zeros at
     first.
     """
 
@@ -165,14 +162,14 @@ def constants(
     if scheme.exact:
         interval = max(1, 2 * steps_per_block)
     else:
-        interval = min(2, scheme.promotion * ITEMSIZES[scheme.element.name] // (STEP // 2))
+        interval = min(2, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // (STEP // 2))
     groups = scheme.accumulators()
     terms = [
         [f"{{{run.left + i},{run.right - i}}}" for run in runs for i in range(run.length)]
         for _, runs in groups
     ]
     return (
-        ("ELEMENT", ELEMENTS[scheme.element.name]),
+        ("ELEMENT", abi.ELEMENTS[scheme.element.name].code),
         ("COUNT_A", scheme.left.count),
         ("COUNT_B", scheme.right.count),
         ("ACCUMULATORS", len(groups)),
@@ -195,7 +192,7 @@ def _steps_deferred(scheme: Scheme) -> int:
     """Steps after which the accumulator of weight 0 is promoted, where the other waits."""
     if not scheme.deferred:
         return 0
-    return max(1, scheme.promotion * ITEMSIZES[scheme.element.name] // STEP)
+    return max(1, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // STEP)
 
 
 def _in_registers(scheme: Scheme) -> int:

@@ -25,7 +25,7 @@ from mixpert_py.runtime.cuda.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
-from mixpert_py.runtime.packing.layout import of_some
+from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.scheme import Scheme
 
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 from mixpert_py.runtime.cuda.gemm import chip as chip_of
 from mixpert_py.runtime.cuda.gemm import constants
-from mixpert_py.runtime.cuda.tile import HOPPER, STEP, Chip, Tile
+from mixpert_py.runtime.cuda.tile import HOPPER, Chip, Tile
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.packing import DevicePacked, Operand
-from mixpert_py.runtime.packing.layout import Layout, layout
-from mixpert_py.runtime.packing.operand import VECTOR, Form
+from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout, layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
 from mixpert_py.runtime.splitter import Digits
 
-STEP: Final = 64  # bytes of K that are loaded at a time
 LEAST_STAGES: Final = 2
 LEAST_SEGMENT: Final = 16  # steps from which adding a segment into C in memory costs little
 ALIGNMENT: Final = 1024  # bytes

@@ -11,11 +11,11 @@ from mixpert_py.runtime.cuda import slices
 from mixpert_py.runtime.cuda.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.tiny_block import EDGE, FOUR, Memory, block
 from mixpert_py.runtime.packing import Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiny_block import EDGE, FOUR, Memory, block
 
-KERNELS = "mixpert_py.runtime.packing.tiny_kernels"
+KERNELS = "mixpert_py.runtime.kernels.tiny_kernels"
 
 
 def suits(a: Any, b: Any) -> bool:

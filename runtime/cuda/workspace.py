@@ -30,8 +30,7 @@ from mixpert_py.runtime.cuda.guard import WORD
 from mixpert_py.runtime.cuda.tile import Depth
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import packed_bytes, pooled
-from mixpert_py.runtime.packing.layout import layout
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.scheme import Scheme
 
 

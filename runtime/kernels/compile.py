@@ -17,6 +17,7 @@ from typing import Any
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import own_files
 from mixpert_py.runtime.code_cache import CodeCache
+from mixpert_py.runtime.kernels.abi import HEADERS
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
 from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, ordered
 
@@ -133,10 +134,10 @@ def _numba_kernel(
 def source_text(
     file: str, constants: tuple[tuple[str, int | str], ...], package: str = KERNELS
 ) -> str:
-    """A CUDA C++ file of a package as it is compiled: definitions, then the file.
+    """The text of a CUDA C++ file of a package as it is compiled: definitions, then the file.
 
-    Files that it includes, of its package or of this folder, stand in it: CuPy keeps compiled code
-    by its text, and looks no further.
+    What it includes, a file of its package or of this folder or one of `abi.HEADERS`, stands in it:
+    CuPy keeps compiled code by its text, and does not see what the text would include.
     """
     definitions = "".join(f"#define {key} {value}\n" for key, value in constants)
     return definitions + _expanded(file, package)
@@ -144,6 +145,8 @@ def source_text(
 
 @cache
 def _expanded(file: str, package: str) -> str:
+    if file in HEADERS:
+        return HEADERS[file]
     source = files(package).joinpath(file)
     if not source.is_file():
         source = files(KERNELS).joinpath(file)

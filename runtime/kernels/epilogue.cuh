@@ -1,6 +1,6 @@
 // What becomes of accumulators: combined, scaled, and stored or added to C. For Hopper.
 
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
 typedef Value Partial;  // sums of integers are exact, and rounded to the result's type
 #else
 typedef float Partial;  // added in FP32 whatever the result's type
@@ -21,11 +21,11 @@ __device__ __forceinline__ const int *scales_of(const Operand &x, const Tile &ti
            (u64)block * x.rows;
 }
 
-__device__ __forceinline__ Unit unit(int scale) { return unit(scale & 511, scale >> 9); }
+__device__ __forceinline__ Unit unit(int scale) { return unit(scale & SIGNIFICAND_MASK, scale >> SIGNIFICAND_BITS); }
 
 // Units of what a warpgroup stores: of its 64 rows, then of the tile's columns. Each of its threads
 // fetches a few, while products are under way, and all find them in shared memory.
-constexpr bool HAS_UNITS = !(PROMOTE && ELEMENT == 0);  // or promotion has scaled the sums already
+constexpr bool HAS_UNITS = !(PROMOTE && ELEMENT == ELEMENT_INT8);  // or promotion has scaled the sums already
 constexpr int UNITS = 64 + TILE_N;
 constexpr int SHARE = (UNITS + 127) / 128;
 constexpr int AT_ONCE = WIDE ? 8 : 32;  // elements of C that a thread asks for before it adds any

@@ -1,5 +1,5 @@
 // The portable GEMM: cp.async, ldmatrix and mma.sync, for sm_80 and later. A block makes one tile of
-// C from packed slices; problem.cuh says how those lie and what is asked for.
+// C from packed slices; abi.py says how those lie and what is asked for.
 //
 //   grid     a block per tile, product after product, `group` rows of tiles at a time
 //   block    8 warps, WARPS_M × WARPS_N over the tile; all of them copy, all of them multiply
@@ -71,7 +71,7 @@ template <int first, int last, typename Body> __device__ __forceinline__ void ea
 template <bool condition, typename Then, typename Else> struct Either { using Type = Then; };
 template <typename Then, typename Else> struct Either<false, Then, Else> { using Type = Else; };
 
-constexpr bool INTEGER = ELEMENT == 0;
+constexpr bool INTEGER = ELEMENT == ELEMENT_INT8;
 constexpr bool HELD = PROMOTE == 1;               // C in registers
 constexpr bool SHORT = HELD && INTERVAL == 1;     // sums live for one instruction's depth
 constexpr int THREADS = 256;
@@ -79,8 +79,8 @@ constexpr int WARPS_M = TILE_M > TILE_N ? 4 : 2;
 constexpr int WARPS_N = 8 / WARPS_M;
 constexpr int ROW_TILES = TILE_M / WARPS_M / 16;    // of a warp, 16 rows each
 constexpr int COLUMN_TILES = TILE_N / WARPS_N / 8;  // of a warp, 8 columns each
-constexpr int SLICE_A = TILE_M * 64;
-constexpr int SLICE_B = TILE_N * 64;
+constexpr int SLICE_A = TILE_M * STEP;
+constexpr int SLICE_B = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * SLICE_A + COUNT_B * SLICE_B;
 
 using Sum = Either<INTEGER, int, float>::Type;
@@ -110,8 +110,8 @@ template <typename T> constexpr int PLAIN = sizeof(T) == 4 ? 48 : 450;
 struct Unit {
     int word;
 
-    __device__ __forceinline__ int exponent() const { return word >> 9; }
-    template <typename T> __device__ __forceinline__ T g() const { return T(word & 511); }
+    __device__ __forceinline__ int exponent() const { return word >> SIGNIFICAND_BITS; }
+    template <typename T> __device__ __forceinline__ T g() const { return T(word & SIGNIFICAND_MASK); }
 
     // Whether `value` may be used: no power of two on the way leaves the normal range.
     template <typename T> __device__ __forceinline__ bool plain() const {
@@ -124,7 +124,7 @@ struct Unit {
 };
 
 __device__ __forceinline__ Unit unit_at(const int *scales, int row, int rows) {
-    return {row < rows ? __ldg(scales + row) : 256};
+    return {row < rows ? __ldg(scales + row) : WHOLE};
 }
 
 // sum · gA · gB, rounded once, times 2^(EA + EB), rounded once more where that is subnormal.
@@ -238,14 +238,14 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) 
                  : "memory");
 }
 
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
 #define MMA "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
 #define SUM "+r"
 #else
 #define SUM "+f"
-#if ELEMENT == 1
+#if ELEMENT == ELEMENT_FLOAT16
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-#elif ELEMENT == 2
+#elif ELEMENT == ELEMENT_BFLOAT16
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 #else
 #define MMA "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -389,9 +389,9 @@ __device__ __forceinline__ Value combined(const Sums &sums, int i, int j, int e)
     return partial;
 }
 
-// The value exists here, before any statement that follows: what comes next finds registers free.
-__device__ __forceinline__ void settle(float &value) { asm volatile("" : "+f"(value)); }
-__device__ __forceinline__ void settle(double &value) { asm volatile("" : "+d"(value)); }
+// Makes the value exist here, before any statement that follows, which then finds registers free.
+__device__ __forceinline__ void materialise(float &value) { asm volatile("" : "+f"(value)); }
+__device__ __forceinline__ void materialise(double &value) { asm volatile("" : "+d"(value)); }
 
 __device__ __forceinline__ void combine_all(Values &values, const Sums &sums) {
 #pragma unroll
@@ -401,7 +401,7 @@ __device__ __forceinline__ void combine_all(Values &values, const Sums &sums) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 values[i][j][e] = combined(sums, i, j, e);
-                settle(values[i][j][e]);
+                materialise(values[i][j][e]);
             }
 }
 
@@ -501,7 +501,7 @@ __device__ __forceinline__ int promotion_after(const Problem &problem, int step)
     if constexpr (SHORT) return problem.steps;
     if constexpr (!INTEGER)
         return HELD ? min(step + INTERVAL / 2, problem.steps) : problem.steps;
-    const int end = min(step + problem.stretch, problem.steps);
+    const int end = min(step + problem.segment_steps, problem.steps);
     if (problem.blocks <= 1) return end;
     return min(end, (step / problem.steps_per_block + 1) * problem.steps_per_block);
 }

@@ -6,7 +6,7 @@
 //   warpgroups 1, 2, …        each multiplies 64 rows of the tile by all its columns: every term of
 //                             a step, from slices that were loaded once. Accumulators are registers.
 //
-//   Blocks persist and walk the tiles in groups of rows. Sums are formed in one fixed order: two
+//   Blocks persist and take the tiles in groups of rows. Sums are formed in one fixed order: two
 //   runs give the same bits.
 //
 // A last wave of few tiles is cut along K: blocks add their integers in memory, the last one stores.
@@ -54,12 +54,11 @@
 #include "units.cuh"
 
 constexpr int CONSUMERS = TILE_M / 64;
-constexpr int STEP = 64;  // bytes of K
 constexpr int A_SLICE = TILE_M * STEP, B_SLICE = TILE_N * STEP;
 constexpr int STAGE = COUNT_A * A_SLICE + COUNT_B * B_SLICE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
-#include "walk.cuh"
+#include "rasterisation.cuh"
 #include "epilogue.cuh"
 
 struct Ring {  // where the producer, or a consumer, stands in the ring of stages
@@ -149,7 +148,7 @@ __device__ __forceinline__ void keep_until_here(u32 (&f)[IN_REGISTERS + 1][4]) {
 // `acc` holds the tile's. Sums of integers do not depend on the order.
 __device__ __forceinline__ bool complete(const Problem &p, int tail, int group,
                                          Sum (&acc)[ACCUMULATORS][REGISTERS]) {
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
     __shared__ int parts_before;
     int threads = 128 * CONSUMERS, thread = threadIdx.x - 128;
     int *sums =
@@ -226,7 +225,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
 
 #else
 
-#include "turns.cuh"
+#include "ping_pong.cuh"
 
 #endif
 

@@ -1,6 +1,8 @@
 // Whether too many rows of A, or columns of B, have left the slices: word = 1, else 0. One block.
 
-constexpr unsigned OUTLIERS = 0x02020202;  // in four flags
+#include "shared_constants.cuh"
+
+constexpr unsigned OUTLIERS = OUTLIER * 0x01010101u;  // in four flags
 
 __device__ int outliers(const unsigned char *flags, long long count) {
     int found = 0;

@@ -1,8 +1,10 @@
 // A scheme as a kernel is compiled for it: the elements that are multiplied, the slices of each
 // operand, and the terms, accumulator by accumulator, the smallest weight first.
 
+#include "shared_constants.cuh"
+
 #ifndef ELEMENT
-#define ELEMENT 0                                             // 0 int8, 1 float16, 2 bfloat16, 3 tf32
+#define ELEMENT ELEMENT_INT8                                  // or another ELEMENT_…
 #define COUNT_A 3                                             // slices
 #define COUNT_B 3
 #define ACCUMULATORS 3

@@ -46,7 +46,7 @@ typedef unsigned char Byte;
 constexpr int THREADS = STEPS == 1 ? 256 : 512, TILE = 128, COUNT = COUNT_A;
 constexpr int COLUMNS = 256 * TILE / THREADS;  // of the tile, that a warpgroup makes
 constexpr int PADDED = 64 * STEPS;
-constexpr int SLICE = TILE * 64;  // bytes of a step of a slice
+constexpr int SLICE = TILE * STEP;  // bytes of a step of a slice
 constexpr int SLICES = STEPS * COUNT * SLICE;
 constexpr int ITEMS = 8;  // of four values, that a thread holds
 constexpr int ROWS = THREADS * ITEMS * 4 / PADDED;  // of a pass: what all threads hold
@@ -59,7 +59,6 @@ constexpr u32 INFINITE = 0x7f800000, NORMAL = 0x00800000, MAGNITUDE = 0x7fffffff
 // A normal number with one of these set is too fine for two digits beside any larger one.
 constexpr u32 LAST = (1 << (24 - HELD)) - 1;
 constexpr u32 ROUGH = 0x80000000;  // set in a row's largest magnitude where LAST bits were seen
-constexpr int NONFINITE = 1, OUTLIER = 2, LARGE = 4, LEAVES = NONFINITE | OUTLIER;
 constexpr int SMALLEST = -60;  // exponents below take 2^64 first: a factor would overflow
 constexpr int NEVER = -1000;
 
@@ -71,22 +70,7 @@ struct Tables {
     Byte flags[2][TILE];
 };
 
-// A word of 64 bits each. Strides are in elements; those of batches are 0 where all products share
-// an operand.
-struct Source {
-    const float *x;
-    Byte *flags;
-    long long batch, stride;  // stride: from one row, or ACROSS one position of K, to the next
-    long long rows, k;
-};
-
-struct Problem {
-    Source of[2];  // A, B
-    float *c;
-    long long c_batch, c_stride;
-    long long down, along;  // tiles of a product
-    long long ahead;        // blocks that are resident at a time; 0: nothing is fetched into L2
-};
+#include "shared_small_problem.cuh"
 
 // What of a product a block makes.
 struct Place {
@@ -173,16 +157,16 @@ __device__ __forceinline__ bool is_finer(float x, int least) {
     return significand != 0 && (int)field + __ffs(significand) - 1 < least;
 }
 
-// 256 / g, rounded once, for g of 129 to 258: two steps from what the unit for it gives.
+// WHOLE / g, rounded once, for g of 129 to 258: two steps from what the unit for it gives.
 __device__ __forceinline__ float ratio(int significand) {
     float g = (float)significand, inverse;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(g));
-    float quotient = 256.0f * inverse;
-    return rounded::multiply_add(rounded::multiply_add(-quotient, g, 256.0f), inverse, quotient);
+    float quotient = (float)WHOLE * inverse;
+    return rounded::multiply_add(rounded::multiply_add(-quotient, g, (float)WHOLE), inverse, quotient);
 }
 
 struct RowUnit {
-    int exponent = 0, significand = 256, flag = 0;
+    int exponent = 0, significand = WHOLE, flag = 0;
 
     __device__ __forceinline__ RowUnit(const Largest &it, bool fine, int k) {
         if (it.top >= INFINITE) {
@@ -192,7 +176,7 @@ struct RowUnit {
             if (FITTED && fine) {
                 exponent = it.exponent;
                 float fraction = (float)it.fraction * Precision<float>::power(-24);
-                significand = (int)floorf(__fmul_rn(fraction, 257.25f)) + 1;
+                significand = (int)floorf(__fmul_rn(fraction, FIT)) + 1;
             }
             if (2 * exponent + 32 - __clz(k) > 127) flag = LARGE;
         }
@@ -207,7 +191,7 @@ struct RowUnit {
         return ratio(significand) * Precision<float>::power(power);
     }
     __device__ __forceinline__ void publish(Tables &tables, int side, int row) const {
-        tables.units[side][row] = unit(flag & LEAVES ? 0 : significand, exponent - 15);
+        tables.units[side][row] = unit(flag & LEAVES ? 0 : significand, exponent - FIRST_DIGIT);
         tables.flags[side][row] = flag;
     }
 };

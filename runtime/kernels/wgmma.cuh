@@ -1,9 +1,11 @@
 // Hopper's instructions: products of a warpgroup, bulk copies, and the barriers between them.
 
+#include "shared_constants.cuh"
+
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
 typedef int Sum;
 #define BIND "+r"
 #else
@@ -101,17 +103,17 @@ constexpr int REGISTERS = TILE_N / 2;  // of one accumulator, per thread
 #define P5 "%133"
 #endif
 
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
 #define KIND "k32.s32.s8.s8"
 #define SCALES ""
 #define LAYOUT_A ""
 #define LAYOUT_B ""
-#elif ELEMENT == 1
+#elif ELEMENT == ELEMENT_FLOAT16
 #define KIND "k16.f32.f16.f16"
 #define SCALES ",1,1"
 #define LAYOUT_A ",0"
 #define LAYOUT_B ",0"
-#elif ELEMENT == 2
+#elif ELEMENT == ELEMENT_BFLOAT16
 #define KIND "k16.f32.bf16.bf16"
 #define SCALES ",1,1"
 #define LAYOUT_A ",0"

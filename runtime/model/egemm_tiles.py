@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from mixpert_py.runtime.cuda.tile import HOPPER, STEP, Family, Tile
+from mixpert_py.runtime.cuda.tile import HOPPER, Family, Tile
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.kernel_times import ELEMENT_BITS, SHARED_BANDWIDTH
+from mixpert_py.runtime.model.kernel_times import SHARED_BANDWIDTH
 from mixpert_py.runtime.scheme import Scheme
 
 WARP = 32
@@ -85,7 +86,7 @@ def assess(model: DeviceModel, scheme: Scheme, blocking: Blocking) -> Assessment
     """
     b, count = blocking, model.chip.multiprocessors
     left, right = scheme.left.count, scheme.right.count
-    size = ELEMENT_BITS[scheme.element.name] / 8
+    size = ELEMENTS[scheme.element.name].size
     operations = 2 * scheme.products * b.bm * b.bn * b.bk
     loaded = (left * b.bm + right * b.bn) * b.bk * size
     of_group = left * b.wm + right * b.wn if b.fragments else scheme.products * (b.wm + b.wn)
@@ -131,8 +132,8 @@ def ranked(model: DeviceModel, scheme: Scheme, wk: int = 8) -> list[Assessment]:
 
 def blocking_of(scheme: Scheme, tile: Tile, family: Family) -> Blocking:
     """What a tile of our kernels is in the paper's terms."""
-    bits = ELEMENT_BITS[scheme.element.name]
-    bk, wk = STEP * 8 // bits, STEP * 4 // bits
+    size = ELEMENTS[scheme.element.name].size
+    bk, wk = STEP // size, STEP // (2 * size)
     if family is HOPPER:  # warpgroups one below the other
         return Blocking(tile.m, tile.n, bk, 64, tile.n, wk, WARPGROUP, fragments=False)
     across = 2 if tile.m > tile.n else 4  # of eight warps, as in gemm_sm80.cu

@@ -11,13 +11,13 @@ from mixpert_py.runtime.cuda.tile import (
     HOPPER,
     MOST_STEPS,
     PORTABLE,
-    STEP,
     Chip,
     Depth,
     Tile,
     candidates,
     cut,
 )
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import DeviceModel, Kernel
 from mixpert_py.runtime.scheme import Scheme
 
@@ -85,7 +85,7 @@ class KernelTimes:
         model = self.model
         clock, count = model.chip.clock, model.chip.multiprocessors
         element = scheme.element
-        length = STEP * 8 // ELEMENT_BITS[element.name]  # of K
+        length = STEP // ELEMENTS[element.name].size  # of K
         operations = 2 * scheme.products * tile.m * tile.n * length
         rate = getattr(model.rates, element.name) or model.rates.float16 or model.rates.int8
         loaded = STEP * (scheme.left.count * tile.m + scheme.right.count * tile.n)
@@ -103,9 +103,6 @@ class KernelTimes:
             promoted = values * (PROMOTING if scheme.exact else ADDING) / (CORE_RATE / 2) / clock
         step = slowest / EFFICIENCY + promoted
         return Kernel(scheme.name, tile.m, tile.n, BASE, TILE, step)
-
-
-ELEMENT_BITS = {"int8": 8, "float16": 16, "bfloat16": 16, "tf32": 32}
 
 
 def chip_of(model: DeviceModel) -> Chip:

@@ -10,10 +10,11 @@ from functools import lru_cache
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.cuda.device import LEAST_CAPABILITY
 from mixpert_py.runtime.cuda.tile import Depth
+from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import DeviceModel, Packing
-from mixpert_py.runtime.model.kernel_times import CORE_RATE, ELEMENT_BITS, KernelTimes
+from mixpert_py.runtime.model.kernel_times import CORE_RATE, KernelTimes
 from mixpert_py.runtime.packing import LARGE
-from mixpert_py.runtime.packing.layout import layout
+from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.scheme import Scheme
 
 # Of packing that nobody has measured.
@@ -143,7 +144,7 @@ def _packing(times: KernelTimes, scheme: Scheme, elements: int, k: int, size: in
 
 def _slice_bytes(scheme: Scheme) -> float:
     """Of all slices of an element, the mean of A's and B's."""
-    bits: int = ELEMENT_BITS[scheme.element.name]
+    bits = 8 * ELEMENTS[scheme.element.name].size
     return bits / 8 * (scheme.left.count + scheme.right.count) / 2
 
 

@@ -1,9 +1,19 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-`strips` packs whatever a scheme may ask for. Most products take K as one block: `rows` are for
-operands that are contiguous along it; for others `clusters`, where the device has them and they
-hold K, or `panels`; `tiles` for exponents of small tiles. Afterwards `repair` puts back what
-packing took out of the slices.
+One description of a split, `side.Side`, says what a kernel is compiled for: the splitter's numbers,
+the operand's type, and what decides whether a row leaves the slices. One record of a launch,
+`launch.Plan`, says all but addresses; `launch.Launch.pack` enqueues any of them. What is done to
+elements is in `digits` and `floats`, for every kernel; the kernels differ in how they read:
+
+- `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides, norms;
+- `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
+  once and held in registers;
+- `panel_kernels` is for K as one block where rows are contiguous: read twice, in one launch;
+- `cluster_kernels` does the same reading once, where a cluster's registers hold K;
+- `tile_kernels` is for exponents of small tiles, as the schemes of the MixPert paper have them.
+
+The last two only save time: without their branches in `_way` and `_choices`, `panel_kernels` and
+`strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of slices.
 """
 
 from functools import lru_cache
@@ -12,17 +22,18 @@ from typing import Any, Literal, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.clusters import has_clusters, prepared_clusters, shape
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.layout import layout, up
-from mixpert_py.runtime.packing.operand import Form, Operand, by_columns, by_rows
-from mixpert_py.runtime.packing.panels import LONGEST, prepared_panels
-from mixpert_py.runtime.packing.panels import packing as panel_packing
-from mixpert_py.runtime.packing.rows import prepared_rows, suits
+from mixpert_py.runtime.packing import blocks, rows
+from mixpert_py.runtime.packing.launch import Launch, Plan, prepare
+from mixpert_py.runtime.packing.operand import (
+    DevicePacked,
+    Form,
+    Operand,
+    by_columns,
+    by_rows,
+    layout,
+    up,
+)
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.packing.strips import prepared_strips
-from mixpert_py.runtime.packing.tiles import prepared_tiles
-from mixpert_py.runtime.packing.tiles import suits as tiles_suit
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 
@@ -41,30 +52,27 @@ LARGE = 1 << 22  # elements from which a second launch costs less than the gener
 UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
 Which = Literal["both", "left", "right"]
-Launch = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]  # by what way, and which operands
+# The kernel that packs operands, their splitters, and their forms.
+Choice = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]
 
 
 class Packer(NamedTuple):
-    """What packs operands of given forms by one launch, or one by one by two: see `_prepared`."""
+    """The launches that pack operands of given forms: one for both, or one for each."""
 
-    launches: tuple[Any, ...]
+    launches: tuple[Launch, ...]
     bytes: int
 
     def pack(
         self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
     ) -> tuple[DevicePacked, ...]:
-        """As `WholeRows.pack`."""
-        given = {"gate": gate} if gate else {}
+        """As `Launch.pack`."""
         if len(self.launches) == 1:
-            packed: tuple[DevicePacked, ...] = self.launches[0].pack(
-                operands, stream, memory, **given
-            )
-            return packed
+            return self.launches[0].pack(operands, stream, memory, gate)
         first, second = self.launches
         rest = None if memory is None else memory + up(first.bytes)
         return (
-            *first.pack(operands[:1], stream, memory, **given),
-            *second.pack(operands[1:], stream, rest, **given),
+            *first.pack(operands[:1], stream, memory, gate),
+            *second.pack(operands[1:], stream, rest, gate),
         )
 
 
@@ -132,32 +140,35 @@ def _prepared(
     gated: bool,
     device: int,
 ) -> Packer:
-    """What packs operands of these forms, whatever their addresses, on a stream of this device."""
+    """The launches for operands of these forms, whatever their addresses, on this device."""
     scheme = scheme.with_block(block)
     result = result or _result(forms)
-    launches = _launches(scheme, which, forms, result, rule, measure, device)
-    length = scheme.lengths(forms[0].k)[1]
-
-    def made(one: Launch, order: Order) -> Any:
-        way, ours, its = one
-        if way == "tiles":
-            assert not gated
-            return prepared_tiles(ours, its, length, result, rule, device)
-        if way == "strips":
-            what = ours, its, length, result, rule, measure, device
-            return prepared_strips(*what, has_gate=gated)
-        given: Any = {"order": order, "has_gate": gated}
-        if way == "rows":
-            return prepared_rows(ours, its, result, rule, **given)
-        if way == "clusters":
-            return prepared_clusters(ours, its, result, rule, **given)
-        return prepared_panels(ours, its, result, rule, device, **given)
-
+    choices = _choices(scheme, which, forms, result, rule, measure, device)
+    block = scheme.lengths(forms[0].k)[1]
     # Two of panels would count in the same memory.
-    both_panels = [way for way, _, _ in launches] == ["panels", "panels"]
+    both_panels = [way for way, _, _ in choices] == ["panels", "panels"]
     orders: tuple[Order, ...] = "after", "after" if both_panels else "beside"
-    made_of = tuple(made(one, order) for one, order in zip(launches, orders, strict=False))
-    return Packer(made_of, sum(up(one.bytes) for one in made_of))
+    prepared = [
+        prepare(_plan(one, block, result, rule, measure, device), order, gated)
+        for one, order in zip(choices, orders, strict=False)
+    ]
+    return Packer(tuple(prepared), sum(up(one.bytes) for one in prepared))
+
+
+def _plan(
+    one: Choice, block: int, result: str, rule: OutlierRule, measure: bool, device: int
+) -> Plan:
+    way, splitters, forms = one
+    if way == "tiles":
+        return blocks.tile_plan(splitters, forms, block, result, rule)
+    if way == "strips":
+        shared = blocks.shared_memory(device)
+        return blocks.strip_plan(splitters, forms, block, result, rule, measure, shared)
+    if way == "rows":
+        return rows.row_plan(splitters, forms, result, rule)
+    if way == "clusters":
+        return rows.cluster_plan(splitters, forms, result, rule)
+    return rows.panel_plan(splitters, forms, result, rule, device)
 
 
 @lru_cache(4096)
@@ -170,15 +181,15 @@ def packed_bytes(
     measure: bool,
     device: int,
 ) -> int:
-    """What packing operands of these forms takes of the device, as CuPy counts it: what it needs
-    while it works included. Arguments as in `pack` and `pack_one`.
+    """Bytes of the device that packing operands of these forms takes, as CuPy counts them, with
+    those that it needs only while it works. Arguments as in `pack` and `pack_one`.
     """
     total = 0
     length = scheme.lengths(forms[0].k)[1]
     result = result or _result(forms)
-    for way, splitters, its in _launches(scheme, which, forms, result, rule, measure, device):
+    for way, splitters, its in _choices(scheme, which, forms, result, rule, measure, device):
         if way == "panels":
-            size = panel_packing(splitters, its, result, rule).bytes
+            size = rows.panel_plan(splitters, its, result, rule, device).bytes
         else:
             places = [
                 layout(splitter, x.batch, x.rows, x.k, length, measure)
@@ -190,11 +201,11 @@ def packed_bytes(
 
 
 def pooled(size: int) -> int:
-    """What CuPy's memory pool takes for an allocation."""
+    """Bytes that CuPy's memory pool takes for an allocation."""
     return -(-size // UNIT) * UNIT
 
 
-def _launches(
+def _choices(
     scheme: Scheme,
     which: Which,
     forms: tuple[Form, ...],
@@ -202,7 +213,7 @@ def _launches(
     rule: OutlierRule,
     measure: bool,
     device: int,
-) -> tuple[Launch, ...]:
+) -> tuple[Choice, ...]:
     """How operands of these forms are packed: all at once, or one after the other."""
     if forms[0].k != forms[-1].k:
         raise ShapeError(f"cannot multiply rows of {forms[0].k} by columns of {forms[1].k}")
@@ -212,7 +223,7 @@ def _launches(
         "right": (scheme.right,),
     }[which]
     length = scheme.lengths(forms[0].k)[1]
-    if result == "float32" and tiles_suit(splitters, forms, length, measure, rule):
+    if result == "float32" and blocks.tiles_suit(splitters, forms, length, measure, rule):
         return (("tiles", splitters, forms),)
     ways = [
         _way(splitter, x, length, result, measure, rule, device)
@@ -245,10 +256,10 @@ def _way(
     rule: OutlierRule,
     device: int,
 ) -> str:
-    if suits((splitter,), x.k, block, measure, rule):
+    if rows.rows_suit((splitter,), x.k, block, measure, rule):
         if x.k_stride == 1:
             return "rows"
-        if x.row_stride == 1 and x.k <= LONGEST:
-            held = shape(side(splitter, x.memory, result, rule, measure), x.k)
-            return "clusters" if held and has_clusters(device) else "panels"
+        if x.row_stride == 1 and x.k <= rows.LONGEST_PANEL:
+            held = rows.cluster_shape(side(splitter, x.memory, result, rule, measure), x.k)
+            return "clusters" if held and rows.has_clusters(device) else "panels"
     return "strips"

@@ -1,59 +1,62 @@
 """The packing kernel where rows are contiguous, not K, and K is one block that a cluster holds.
 
 A panel, 32 rows and all of K, is read once and written once: a cluster's blocks hold a slab of K
-each, in registers, threads of a block as many positions as they are, each 4 rows × 8 of them, as
-`panel_kernels` has it. What a block sees of its rows it sends to the shared memory of all of the
-cluster. Each then makes the same units, and cuts what it holds.
+each in registers, a thread 4 rows × 8 positions of it, as in `panel_kernels`. What a block finds of
+its rows it sends to the shared memory of all blocks of the cluster. Each then makes the same units,
+and splits what it holds.
 
-Rows that may leave are decided on by the cluster's first block, which the others send what those
-lose. All blocks know whether a panel has any. A block may be sent something once it runs, and ends
-after all that it is sent has come. Flags and digits are as `row_kernels` says.
+The cluster's first block decides on rows that may leave: the others send it what those lose. All
+blocks know whether a panel has any. A block may be sent something once it runs, and it ends after
+all that it is sent has come. Flags and digits are as `row_kernels` says.
 """
 
 # The bodies of kernels are Numba's to type.
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined"
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.cluster_intrinsics import (
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.intrinsics import (
     arrive,
+    device,
     expect,
     meet_warp,
+    quotient,
     receive,
+    send,
     thread_anew,
     wait,
 )
-from mixpert_py.runtime.packing.cluster_looks import LOST, SEEN, lost_bytes, seen_bytes, tellings
-from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import (
-    ACROSS,
-    APART,
-    ITEM,
-    LEAVES,
-    OUTLIER,
-    PANEL,
-    QUAD,
-    STEP,
-)
-from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
+from mixpert_py.runtime.packing.loads import load_panel
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_kernels import resident
-from mixpert_py.runtime.packing.panel_looks import seeing
-from mixpert_py.runtime.packing.row_digits import facts, place_of
-from mixpert_py.runtime.packing.row_intrinsics import quotient
-from mixpert_py.runtime.packing.row_slices import plain, words_made
+from mixpert_py.runtime.packing.panel_parts import (
+    DECIDED,
+    FACTORS,
+    NUMBERS,
+    fast_path,
+    panel_splits,
+    reductions,
+    thread_scan,
+    words_made,
+)
 from mixpert_py.runtime.packing.side import Side
+
+SEEN, LOST = 0, 1  # boxes of what all find, sent to all, and of what rows lose, sent to the first
+OF_WARP = PANEL // ACROSS  # parts
 
 
 def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments; for one operand, or two
     that are split alike, K up to the threads of a block times the blocks of a cluster.
 
-    Launches are to say how much memory blocks share besides: `clusters.room`.
+    Launches must say how much shared memory blocks take besides: see `rows.cluster_room`.
     """
     it = facts(side)
     MEMORY, WIDE, BITS = it.memory, it.wide, it.bits
@@ -63,10 +66,12 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
     SEEN_BYTES, LOST_BYTES = seen_bytes(side, blocks), lost_bytes(side, blocks)
     LEFT = max(SUMS, 1) * ALL
-    fetch, cut_plain = quad_fetch(), plain(side)
-    clear, see, show = seeing(side, True)
-    put_together, tell, told, lose, lost = tellings(side, threads, blocks)
-    make_units, cut_hards = cuts(side)
+    split_fast = fast_path(side)
+    clear, scan, publish = thread_scan(side, True)
+    reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost = cluster_exchange(
+        side, threads, blocks
+    )
+    make_units, split_slow_rows = panel_splits(side)
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_panels,
@@ -132,30 +137,30 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         source = batch * batch_stride + row + at * stride
 
         clear(either, most, power)
-        fetch(values, x, source, stride, np.int32(k - at), last, vector)
-        see(values, either, most, power)
-        show(
+        load_panel(values, x, source, stride, np.int32(k - at), last, vector)
+        scan(values, either, most, power)
+        publish(
             values, either, most, power, x, source, stride, np.int32(k - at), np.int32(1),
             last, threads, top_of, fine_of, sums, slot, False,
         )  # fmt: skip
         meet_warp()
-        put_together(top_of, fine_of, sums, own, group)
+        reduce_warp(top_of, fine_of, sums, own, group)
         cuda.syncthreads()
         wait()
-        tell(top_of, fine_of, sums, own, group, rank, tops, fines, powers, boxes)
+        send_seen(top_of, fine_of, sums, own, group, rank, tops, fines, powers, boxes)
         receive(boxes, SEEN)
 
         # From here on as above. Meanwhile no registers hold it: elements are to have them.
         thread = np.int32(thread_anew())
         own = np.int32(thread & (PANEL - 1))
         group = np.int32(thread // PANEL)
-        any_hard = np.int32(0)
+        any_slow = np.int32(0)
         if group == 0:
-            top, fine, strength = told(tops, fines, powers, own)
+            top, fine, strength = reduce_seen(tops, fines, powers, own)
             make_units(own, top, fine, strength, np.int32(k_), factors, numbers)
             if own < again[3]:
-                any_hard = np.int32(1 - (numbers[PANEL + own] & 1))
-        any_hard = np.int32(cuda.syncthreads_or(any_hard))
+                any_slow = np.int32(1 - (numbers[PANEL + own] & 1))
+        any_slow = np.int32(cuda.syncthreads_or(any_slow))
 
         lane = np.int32(thread & (ACROSS - 1))
         rank = again[4]
@@ -172,7 +177,9 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             # Those that may leave are decided on when they have been cut.
             if SUMS == 0 or found != 0:
                 whose = np.int64(batch) * rows + panel_row + own
-                scales[whose] = numbers[own] & ~511 if (found >> 1) & LEAVES else numbers[own]
+                scales[whose] = (
+                    numbers[own] & ~SIGNIFICAND_MASK if (found >> 1) & LEAVES else numbers[own]
+                )
                 flags[whose] = found >> 1
         slice_words = ((rows + 7) & ~7) * 16
         swizzle = np.int32((np.int32(row) >> 1) & 3)
@@ -185,11 +192,11 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             for i in range(QUAD):
                 r = np.int32(QUAD * lane + i)
                 if i < last and numbers[PANEL + r] & 1:
-                    cut_plain(
+                    split_fast(
                         values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
                         slices, (place if i < 2 else flipped) + 16 * i, slice_words,
                     )  # fmt: skip
-        if any_hard == 0:
+        if any_slow == 0:
             return
 
         cuda.syncthreads()
@@ -219,7 +226,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         if at < steps * (STEP // SIZE):
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
-            cut_hards(
+            split_slow_rows(
                 values, x, source, stride, np.int32(k_ - at), np.int32(k_), lane, last,
                 factors, numbers, norms, cut, squares,
                 slices, place, flipped, slice_words, sums, slot, np.int32(ROOM),
@@ -227,18 +234,18 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         if SUMS == 0:
             return
         cuda.syncthreads()
-        lose(sums, own, group, rank, left, boxes)
+        send_lost(sums, own, group, rank, left, boxes)
         if rank > 0:
             return
         receive(boxes, LOST)
         if group == 0 and own < again[3] and numbers[PANEL + own] & DECIDED == 0:
-            out = lost(left, own)
+            out = reduce_lost(left, own)
             if again[0] < a_total:
                 scales, flags, rows = a_scales, a_flags, a_rows
             else:
                 scales, flags, rows = b_scales, b_flags, b_rows
             whose = np.int64(again[1]) * rows + again[2] + own
-            scales[whose] = numbers[own] & ~511 if out else numbers[own]
+            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
             flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:
@@ -248,3 +255,89 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     kernel.launch_bounds = threads, max(resident(side) // threads, 1)
     kernel.cluster = blocks
     return kernel, (*operand(), *operand(), *[types.int64] * 3)
+
+
+class ClusterExchange(NamedTuple):
+    """Device functions. `reduce_warp` reduces what a warp's parts have found, in the first of them.
+    `send_seen` sends what a block's warps have found to all blocks of the cluster, and
+    `reduce_seen` reduces that for one row. `send_lost` sends what a block's parts lose of rows to
+    the first block, and `reduce_lost` says whether a row has lost too much in all.
+    """
+
+    reduce_warp: Any
+    send_seen: Any
+    reduce_seen: Any
+    send_lost: Any
+    reduce_lost: Any
+
+
+def seen_bytes(side: Side, blocks: int) -> int:
+    """Bytes that a block is sent, in all, of what blocks find."""
+    of_row = (4 if side.memory == "float32" else 8) + 4 * side.fineness + 4 * (side.sums > 0)
+    return blocks * PANEL * of_row
+
+
+def lost_bytes(side: Side, blocks: int) -> int:
+    """Bytes that the first block is sent of what rows lose, if any may leave."""
+    return 4 * blocks * PANEL * side.sums
+
+
+def cluster_exchange(side: Side, threads: int, blocks: int) -> ClusterExchange:
+    """The functions for blocks of so many threads, and clusters of so many blocks."""
+    BLOCKS, SUMS, FINENESS, BITS = blocks, side.sums, side.fineness, facts(side).bits
+    PARTS, GROUPS = threads // ACROSS, threads // PANEL
+    ROOM, ALL = PARTS * APART, blocks * PANEL
+    reduce_tops, reduce_fines, reduce_powers = reductions(side)
+
+    def reduce_warp(top_of, fine_of, power_of, own, group):
+        first = np.int32(APART * OF_WARP * group + own)
+        top_of[first] = reduce_tops(top_of, first, APART, OF_WARP)
+        if FINENESS:
+            fine_of[first] = reduce_fines(fine_of, first, APART, OF_WARP)
+        if SUMS > 0:
+            power_of[first] = reduce_powers(power_of, first, APART, OF_WARP)
+
+    def send_seen(top_of, fine_of, power_of, own, group, rank, tops, fines, powers, boxes):
+        mine = np.int32(rank * PANEL + own)
+        # Three warps, one for each.
+        for task in range(group, 3, GROUPS):
+            if task == 0:
+                top = reduce_tops(top_of, own, APART * OF_WARP, GROUPS)
+                for block in range(BLOCKS):
+                    send(tops, mine, top, np.int32(block), boxes, SEEN)
+            if FINENESS and task == 1:
+                fine = reduce_fines(fine_of, own, APART * OF_WARP, GROUPS)
+                for block in range(BLOCKS):
+                    send(fines, mine, fine, np.int32(block), boxes, SEEN)
+            if SUMS > 0 and task == 2:
+                power = reduce_powers(power_of, own, APART * OF_WARP, GROUPS)
+                for block in range(BLOCKS):
+                    send(powers, mine, power, np.int32(block), boxes, SEEN)
+
+    def reduce_seen(tops, fines, powers, own):
+        top = BITS(reduce_tops(tops, own, PANEL, BLOCKS))
+        fine = np.int32(0)
+        if FINENESS:
+            fine = reduce_fines(fines, own, PANEL, BLOCKS)
+        power = np.float32(0)
+        if SUMS > 0:
+            power = reduce_powers(powers, own, PANEL, BLOCKS)
+        return top, fine, power
+
+    def send_lost(sums, own, group, rank, left, boxes):
+        for p in range(group, SUMS, GROUPS):
+            excess = reduce_powers(sums, np.int32(ROOM * p + own), APART, PARTS)
+            send(left, ALL * p + PANEL * rank + own, excess, np.int32(0), boxes, LOST)
+
+    def reduce_lost(left, own):
+        out = False
+        for p in range(SUMS):
+            whole = 0.0
+            for block in range(BLOCKS):
+                whole += np.float64(left[ALL * p + PANEL * block + own])
+            out = out or whole > 0.0
+        return out
+
+    return ClusterExchange(
+        *[device(one) for one in (reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost)]
+    )

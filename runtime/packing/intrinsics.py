@@ -1,12 +1,12 @@
-"""What the kernels need of the machine beyond plain Python, and the same for Numba's simulator.
+"""What kernels need of the machine beyond plain Python, and the same for Numba's simulator.
 
-Wide loads and stores, the bits of a floating-point number, rounding and fused arithmetic: LLVM
-instructions and libdevice calls where compiled, NumPy scalars in the simulator. None of them uses
-`cuda.…`, so that the simulator need not swap this module's names.
+Where compiled, these are LLVM instructions, libdevice calls and inline PTX; in the simulator they
+are operations on NumPy scalars. There a cluster is one block, and a warp waits as a block does.
 """
 
 # What Numba offers is made at run time, and LLVM's binding is not typed.
-# mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="attr-defined, import-untyped"
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined, import-untyped"
 
 from collections.abc import Callable
 from typing import Any
@@ -70,6 +70,91 @@ if SIMULATED:
         both = int(high) << 32 | int(low)
         picked = [both >> 8 * (selector >> 4 * i & 7) & 255 for i in range(4)]
         return np.uint32(int.from_bytes(bytes(picked), "little"))
+
+    def product(x: Any, y: Any) -> Any:
+        """x · y, rounded before anything is added to it."""
+        return x * y
+
+    product32 = product64 = product
+
+    def count(x: Any, i: int, more: int) -> Any:
+        """x[i] before `more` is added to it, atomically."""
+        before = x[i]
+        x[i] += more
+        return before
+
+    def fresh(x: Any, i: int) -> Any:
+        """x[i] as memory has it, whoever has written it meanwhile."""
+        return x[i]
+
+    def quotient(x: Any, y: Any) -> Any:
+        """x // y of int32 that are not negative."""
+        return np.int32(x // y)
+
+    def nearest_integer(x: Any) -> Any:
+        """x, below 2^31, to the nearest int32, ties to even."""
+        return np.int32(np.rint(x))
+
+    nearest_integer32 = nearest_integer64 = nearest_integer
+
+    def nearest_halves(first: Any, second: Any) -> Any:
+        """Two float32 to nearest float16, in the lower and the upper half of a word; no −0."""
+        return _word(np.float16(first), np.float16(second))
+
+    def cut_halves(first: Any, second: Any) -> Any:
+        """The same, rounded towards zero."""
+        return _word(_cut(first), _cut(second))
+
+    def first_half(word: Any) -> Any:
+        """The float16 in the lower half of a word, as float32."""
+        return np.float32(np.uint16(word & 0xFFFF).view(np.float16))
+
+    def second_half(word: Any) -> Any:
+        return first_half(word >> np.uint32(16))
+
+    def _cut(x: Any) -> Any:
+        near = np.float16(x)
+        return np.nextafter(near, np.float16(0)) if abs(np.float32(near)) > abs(x) else near
+
+    def _word(first: Any, second: Any) -> Any:
+        low, high = ((half + np.float16(0)).view(np.uint16) for half in (first, second))
+        return np.uint32(low | np.uint32(high) << np.uint32(16))
+
+    @cuda.jit(device=True)
+    def meet_warp():
+        """What a warp's threads have written, the others of it see from here on."""
+        cuda.syncthreads()
+
+    @cuda.jit(device=True)
+    def thread_anew():
+        """The thread's number, asked for again rather than kept in a register."""
+        return cuda.threadIdx.x
+
+    def expect(boxes: Any, i: int, size: int) -> None:
+        """One thread, before any other does anything with boxes[i], an array in shared memory: it
+        is to receive so many bytes.
+        """
+
+    def arrive() -> None:
+        """A thread has come so far. All of a cluster's have to."""
+
+    @cuda.jit(device=True)
+    def wait():
+        """Until all threads of the cluster have arrived, and know each other's boxes."""
+        cuda.syncthreads()
+
+    def send(x: Any, i: int, value: Any, block: int, boxes: Any, box: int) -> None:
+        """Stores x[i] in the shared memory of a block of the cluster, which counts it by a box."""
+        x[i] = value
+
+    @cuda.jit(device=True)
+    def receive(boxes, i):
+        """Until all that was expected is there."""
+        cuda.syncthreads()
+
+    def larger(x: Any, y: Any) -> Any:
+        """The larger of two float32, NaN if either is."""
+        return np.maximum(x, y)
 
 else:
     from llvmlite import ir
@@ -167,6 +252,184 @@ else:
         return types.int32(bits), generate
 
     bytes_of = libdevice.byte_perm
+
+    product32, product64 = libdevice.fmul_rn, libdevice.dmul_rn
+
+    @intrinsic
+    def count(typing: Any, x: Any, i: Any, more: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.gep(arguments[0], [arguments[1]])
+            return builder.atomic_rmw("add", place, arguments[2], "monotonic")
+
+        return types.int32(x, i, types.int32), generate
+
+    @intrinsic
+    def fresh(typing: Any, x: Any, i: Any) -> Any:
+        # The names of a register in PTX and in LLVM's constraints.
+        kind, name = {
+            types.int32: ("u32", "r"),
+            types.uint32: ("u32", "r"),
+            types.uint64: ("u64", "l"),
+            types.float32: ("f32", "f"),
+        }[x.dtype]
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.gep(arguments[0], [arguments[1]])
+            load = ir.InlineAsm(
+                ir.FunctionType(context.get_data_type(x.dtype), [place.type]),
+                f"ld.relaxed.gpu.{kind} $0, [$1];",
+                f"={name},l",
+                side_effect=True,
+            )
+            return builder.call(load, [place])
+
+        return x.dtype(x, i), generate
+
+    @intrinsic
+    def quotient(typing: Any, x: Any, y: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.udiv(*arguments)
+
+        return types.int32(types.int32, types.int32), generate
+
+    nearest_integer32, nearest_integer64 = libdevice.float2int_rn, libdevice.double2int_rn
+
+    def _halves(rounding: str) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word, single = ir.IntType(32), ir.FloatType()
+            convert = ir.InlineAsm(
+                ir.FunctionType(word, [single, single]),
+                f"cvt.{rounding}.f16x2.f32 $0, $1, $2;",
+                "=r,f,f",
+            )
+            add = ir.InlineAsm(
+                ir.FunctionType(word, [word, word]), "add.rn.f16x2 $0, $1, $2;", "=r,r,r"
+            )
+            both = builder.call(convert, [arguments[1], arguments[0]])
+            # −0 + 0 is 0.
+            return builder.call(add, [both, ir.Constant(word, 0)])
+
+        def typed(typing: Any, first: Any, second: Any) -> Any:
+            return types.uint32(types.float32, types.float32), generate
+
+        return intrinsic(typed)
+
+    nearest_halves, cut_halves = _halves("rn"), _halves("rz")
+
+    def _half(shift: int) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            bits = builder.lshr(arguments[0], ir.Constant(ir.IntType(32), shift))
+            half = builder.bitcast(builder.trunc(bits, ir.IntType(16)), ir.HalfType())
+            return builder.fpext(half, ir.FloatType())
+
+        def typed(typing: Any, word: Any) -> Any:
+            return types.float32(types.uint32), generate
+
+        return intrinsic(typed)
+
+    first_half, second_half = _half(0), _half(16)
+
+    @cuda.jit(device=True)
+    def meet_warp():
+        cuda.syncwarp()
+
+    def _assembly(builder: Any, text: str, constraints: str, arguments: list[Any]) -> None:
+        """Nothing that is in memory is moved past it, nor is it itself."""
+        names = ",".join(part for part in (constraints, "~{memory}") if part)
+        kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
+        asm = ir.InlineAsm(kind, text, names, side_effect=True)
+        builder.call(asm, arguments, attrs=("convergent",))
+
+    def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+        return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
+
+    def _barrier(what: str) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _assembly(builder, f"barrier.cluster.{what}.aligned;", "", [])
+            return context.get_dummy_value()
+
+        def typed(typing: Any) -> Any:
+            return types.void(), generate
+
+        return intrinsic(typed)
+
+    arrive, wait = _barrier("arrive.relaxed"), _barrier("wait.acquire")
+
+    @intrinsic
+    def thread_anew(typing: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = ir.FunctionType(ir.IntType(32), [])
+            asm = ir.InlineAsm(kind, "mov.u32 $0, %tid.x;", "=r", side_effect=True)
+            return builder.call(asm, [])
+
+        return types.int32(), generate
+
+    @intrinsic
+    def expect(typing: Any, boxes: Any, i: Any, size: Any) -> Any:
+        text = (
+            "{ .reg .u64 place; .reg .u32 box; cvta.to.shared.u64 place, $0;"
+            " cvt.u32.u64 box, place; mbarrier.init.shared::cta.b64 [box], 1;"
+            " fence.mbarrier_init.release.cluster;"
+            " mbarrier.arrive.expect_tx.shared::cta.b64 _, [box], $1; }"
+        )
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = _place(context, builder, boxes, *arguments[:2])
+            _assembly(builder, text, "l,r", [place, arguments[2]])
+            return context.get_dummy_value()
+
+        return types.void(boxes, i, types.int32), generate
+
+    @intrinsic
+    def send(typing: Any, x: Any, i: Any, value: Any, block: Any, boxes: Any, box: Any) -> Any:
+        # The names of a register in PTX and in LLVM's constraints.
+        kind, name = {
+            types.int32: ("u32", "r"),
+            types.uint32: ("u32", "r"),
+            types.uint64: ("u64", "l"),
+            types.float32: ("f32", "f"),
+        }[x.dtype]
+        text = (
+            "{ .reg .u64 place; .reg .u32 far, box; cvta.to.shared.u64 place, $0;"
+            " cvt.u32.u64 far, place; mapa.shared::cluster.u32 far, far, $2;"
+            " cvta.to.shared.u64 place, $3; cvt.u32.u64 box, place;"
+            " mapa.shared::cluster.u32 box, box, $2;"
+            " st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+            f".{kind} [far], $1, [box]; }}"
+        )
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array, index, word, target, theirs, which = arguments
+            place = _place(context, builder, x, array, index)
+            at = _place(context, builder, boxes, theirs, which)
+            _assembly(builder, text, f"l,{name},r,l", [place, word, target, at])
+            return context.get_dummy_value()
+
+        return types.void(x, i, x.dtype, types.int32, boxes, box), generate
+
+    @intrinsic
+    def receive(typing: Any, boxes: Any, i: Any) -> Any:
+        text = (
+            "{ .reg .u64 place; .reg .u32 box; .reg .pred there; cvta.to.shared.u64 place, $0;"
+            " cvt.u32.u64 box, place;"
+            " again: mbarrier.try_wait.parity.shared::cta.b64 there, [box], 0;"
+            " @!there bra again; }"
+        )
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _assembly(builder, text, "l", [_place(context, builder, boxes, *arguments)])
+            return context.get_dummy_value()
+
+        return types.void(boxes, i), generate
+
+    @intrinsic
+    def larger(typing: Any, x: Any, y: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            single = ir.FloatType()
+            both = ir.FunctionType(single, [single, single])
+            return builder.call(ir.InlineAsm(both, "max.NaN.f32 $0, $1, $2;", "=f,f,f"), arguments)
+
+        return types.float32(types.float32, types.float32), generate
 
 
 @device

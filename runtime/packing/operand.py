@@ -1,9 +1,12 @@
-"""A device array as packing reads it: rows along K, by strides."""
+"""An operand as a device array that packing reads, and as the packed operand that it leaves."""
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
+from mixpert_py.runtime.splitter import Digits, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
@@ -98,3 +101,165 @@ def _form(
     row_stride, k_stride = strides[row_axis] // size, strides[k_axis] // size
     rows, k = shape[row_axis], shape[k_axis]
     return Form(memory, batch, rows, k, batch_stride, row_stride, k_stride, aligned)
+
+
+SLACK = 32 * 1024  # a tile may read past the last row
+ITEM = 8  # elements that a thread takes at a time
+DEPTH = 2  # items that a thread reads before it uses them
+MOST_THREADS = 512
+KEPT = 256  # threads whose elements lie side by side in shared memory
+REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
+# Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
+# next to each other; from some rows to the next in shared memory, no two in one bank.
+PANEL, QUAD = 32, 4
+ACROSS, APART = PANEL // QUAD, PANEL + 1
+HOPPER = 227 * 1024  # bytes of shared memory that a block may have
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Sizes, and offsets in bytes into the allocation: see `packing.DevicePacked`.
+
+    Compared by identity, which costs nothing: `layout` and `of_some` give equal ones once.
+    """
+
+    batch: int
+    rows: int
+    rows8: int
+    k: int
+    block: int
+    blocks: int
+    padded_block: int
+    steps: int
+    count: int
+    size: int
+    scales: int
+    norms: int
+    flags: int
+    outliers: int
+    bytes: int
+
+    @property
+    def slices_stride(self) -> int:
+        """Bytes from one product's slices to the next's; 0 where all share them."""
+        return self.steps * self.count * self.rows8 * STEP if self.batch > 1 else 0
+
+    @property
+    def scales_stride(self) -> int:
+        """Bytes, likewise."""
+        return 4 * self.blocks * self.rows if self.batch > 1 else 0
+
+    @property
+    def steps_per_block(self) -> int:
+        """0 where a block is half a step."""
+        return self.padded_block * self.size // STEP
+
+    @property
+    def spans(self) -> int:
+        """Blocks, and what is left of the last step after them."""
+        return self.steps * (STEP // self.size) // self.padded_block
+
+
+@lru_cache(4096)
+def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
+    """For batch · rows rows of length k, every `block` of which share a scale.
+
+    A block is padded to whole steps, or to half a step if that holds it: what one instruction
+    multiplies has one scale.
+    """
+    size = _size(splitter)
+    in_step = STEP // size
+    block = min(block, k)
+    blocks = -(-k // block)
+    if blocks > 1 and block <= in_step // 2:
+        padded = in_step // 2
+    else:
+        padded = -(-block // in_step) * in_step
+    steps = -(-blocks * padded // in_step)
+    rows8 = -(-rows // 8) * 8
+    count = splitter.count
+    scales = up(batch * steps * count * rows8 * STEP + SLACK)
+    norms = up(scales + 4 * batch * blocks * rows)
+    flags = up(norms + (8 * batch * (2 + count) * rows if measure else 0))
+    outliers = up(flags + batch * rows)
+    end = outliers + (batch * blocks * rows if blocks > 1 else 0)
+    shape = batch, rows, rows8, k, block, blocks, padded, steps, count, size
+    return Layout(*shape, scales, norms, flags, outliers, end)
+
+
+@lru_cache(4096)
+def of_some(place: Layout, batch: int) -> Layout:
+    """That of some matrices of a stack, which lie in the stack's allocation."""
+    return replace(place, batch=batch)
+
+
+def up(offset: int) -> int:
+    """The next place for something that other threads read than what lies before it."""
+    return -(-offset // 256) * 256
+
+
+def _size(splitter: Splitter) -> int:
+    """Bytes of an element of the slices."""
+    return ELEMENTS["int8" if isinstance(splitter, Digits) else splitter.element.name].size
+
+
+class DevicePacked(NamedTuple):
+    """A packed operand, A by rows or B by columns: `rows` below means either.
+
+    All in one allocation, which the other operand may share; addresses are the device's. S = 64 /
+    size elements are a step.
+
+    slices: (batch, steps, count, rows8, 64) bytes, the highest slice first. Of each row's four
+    chunks of 16 bytes, chunk c is at c ^ ((row >> 1) & 3): the 64-byte swizzle of wgmma. Block t of
+    K starts at t · padded_block; what is past a block's end, or past K, is zero; rows past `rows`
+    hold anything. 32 KiB past the end may be read.
+    scales: int32 scale words (batch, blocks, rows), see `abi`: a unit of slice 0 is g · 2^E.
+    flags: uint8 (batch, rows), bit 0 the row holds NaN or Inf, bit 1 outliers; what is flagged is
+    zero in the slices. outliers: uint8 (batch, blocks, rows), 1 where that block is one; address 0
+    if there is one block, which bit 1 tells of.
+    norms: float64 (batch, 2 + count, rows): of the row, what splitting lost, and each slice by
+    value; address 0 unless measured.
+    """
+
+    operand: Operand
+    splitter: Splitter
+    layout: Layout
+    slices: int
+    scales: int
+    flags: int
+    outliers: int
+    norms: int
+    owner: Any
+
+    @property
+    def batch(self) -> int:
+        return self.layout.batch
+
+    @property
+    def rows(self) -> int:
+        return self.layout.rows
+
+    @property
+    def steps(self) -> int:
+        return self.layout.steps
+
+    def view(self, name: str) -> Any:
+        """A CuPy array of "slices", "scales", "flags", "outliers" or "norms", without a copy.
+
+        Raises ValueError for what is not there.
+        """
+        import cupy
+
+        place = self.layout
+        shapes: dict[str, tuple[tuple[int, ...], str]] = {
+            "slices": ((place.batch, place.steps, place.count, place.rows8, STEP), "uint8"),
+            "scales": ((place.batch, place.blocks, place.rows), "int32"),
+            "flags": ((place.batch, place.rows), "uint8"),
+            "outliers": ((place.batch, place.blocks, place.rows), "uint8"),
+            "norms": ((place.batch, 2 + place.count, place.rows), "float64"),
+        }
+        address = getattr(self, name)
+        if not address:
+            raise ValueError(f"packed without {name}")
+        shape, dtype = shapes[name]
+        return cupy.ndarray(shape, dtype, self.owner + (address - self.owner.ptr))

@@ -5,16 +5,17 @@ one piece after the other. A thread holds 4 rows × 8 positions of a piece in re
 reads 16 bytes of each position and writes 8 of each row and slice of digits, 16 or 32 of floats; a
 warp reads lines of 128 bytes and writes sectors of 32 or more.
 
-A row's unit follows from its largest magnitude, so runs are read twice: blocks look at all of them,
-those after them cut them into slices. Whoever is the last to look at a run of a panel makes the
-units of its rows, and says so. Where that has not happened yet, a block that is to cut waits a
-while; then it looks at the other runs itself. So nothing can hang, whatever else the device does.
-(To cut the runs of some panels before others are looked at, while the L2 cache may still hold them,
-gains nothing: see the log beside the GEMM kernels.)
+A row's unit follows from its largest magnitude, so runs are read twice: the first half of the
+blocks scans them, the second half splits them into slices. The block that scans the last run of a
+panel makes the units of its rows, and says so. Where that has not happened yet, a block that is to
+split waits a while; then it scans the other runs itself. So nothing can hang, whatever else the
+device does. (Splitting the runs of some panels before others are scanned, while the L2 cache may
+still hold them, gains nothing: see the log beside the GEMM kernels.)
 
-counters: of each panel, three: runs that have been looked at; the number of the launch when units
-are made; runs cut, if rows of it may leave: whoever cuts the last one decides. The first and the
-last are zero before and after a launch. Flags and digits are as `row_kernels` says.
+Each panel has three counters: runs that have been scanned; the number of the launch when units are
+made; and runs that have been split, if rows of it may leave: the block that splits the last one
+decides. The first and the last are zero before and after a launch. Flags and digits are as
+`row_kernels` says.
 """
 
 # The bodies of kernels are Numba's to type.
@@ -27,22 +28,20 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.fetches import quad_fetch
-from mixpert_py.runtime.packing.layout import (
-    ACROSS,
-    APART,
-    ITEM,
-    LEAVES,
-    OUTLIER,
-    PANEL,
-    QUAD,
-    STEP,
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.packing.digits import facts, place_of
+from mixpert_py.runtime.packing.intrinsics import count, fresh, quotient
+from mixpert_py.runtime.packing.loads import load_panel
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
+from mixpert_py.runtime.packing.panel_parts import (
+    DECIDED,
+    FACTORS,
+    NUMBERS,
+    fast_path,
+    panel_splits,
+    run_scans,
+    words_made,
 )
-from mixpert_py.runtime.packing.panel_cuts import DECIDED, FACTORS, NUMBERS, cuts
-from mixpert_py.runtime.packing.panel_looks import looks
-from mixpert_py.runtime.packing.row_digits import facts, place_of
-from mixpert_py.runtime.packing.row_intrinsics import count, fresh, quotient
-from mixpert_py.runtime.packing.row_slices import plain, words_made
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision.
@@ -66,10 +65,9 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
     ROOM, HELD, LEFT = PARTS * APART, QUAD * ITEM, max(SUMS, 1) * PARTS * APART
     SIZE, WORDS = side.size, words_made(side)
-    fetch = quad_fetch()
-    look, leave, left_by_all, seen_alone = looks(side, threads)
-    make_units, cut_hards = cuts(side)
-    cut_plain = plain(side)
+    scan_run, store_run, load_runs, scan_all_runs = run_scans(side, threads)
+    make_units, split_slow_rows = panel_splits(side)
+    split_fast = fast_path(side)
 
     def unite(
         own, group, top, fine, power, k,
@@ -119,8 +117,8 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         thread = np.int32(cuda.threadIdx.x)
         runs, length = np.int32(runs_), np.int32(length_)
         index = np.int32(cuda.blockIdx.x)
-        is_look = index < total * runs
-        if not is_look:
+        is_scan = index < total * runs
+        if not is_scan:
             index = np.int32(index - total * runs)
         run = quotient(index, np.int32(total))
         which = np.int32(index - run * total)
@@ -152,13 +150,13 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         source = batch * batch_stride + row + at * stride
         first = np.int64(which) * runs * PANEL + own  # where its first run leaves a row's
 
-        if is_look:
-            look(
+        if is_scan:
+            scan_run(
                 values, x, source, stride, np.int32(k - at), length, last, vector,
                 top_of, fine_of, sums, slot, either, most, power_of,
             )  # fmt: skip
             cuda.syncthreads()
-            leave(
+            store_run(
                 top_of, fine_of, sums, group, own, np.int32(cuda.blockDim.x // ACROSS),
                 tops, fines, powers, first + run * PANEL,
             )  # fmt: skip
@@ -171,7 +169,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 cuda.threadfence()
             if cuda.syncthreads_or(done) == 0:
                 return
-            top, fine, power = left_by_all(first, group, runs, tops, fines, powers)
+            top, fine, power = load_runs(first, group, runs, tops, fines, powers)
             unite(
                 own, group, top, fine, power, k,
                 top_of, fine_of, sums, factors, numbers,
@@ -186,7 +184,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 # Those that may leave are decided on when they have been cut.
                 if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] & DECIDED):
                     whose = np.int64(batch) * rows + panel_row + own
-                    scales[whose] = word & ~511 if flag & LEAVES else word
+                    scales[whose] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
                     flags[whose] = flag
             cuda.syncthreads()
             if thread == 0:
@@ -212,18 +210,18 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
             top, fine, power = BITS(0), np.int32(0), np.float32(0)
             if panel_row + own < rows:
                 start = batch * batch_stride + panel_row + own
-                top, fine, power = seen_alone(x, start, stride, k, group, runs, length)
+                top, fine, power = scan_all_runs(x, start, stride, k, group, runs, length)
             unite(
                 own, group, top, fine, power, k,
                 top_of, fine_of, sums, factors, numbers,
             )  # fmt: skip
 
-        # Of a panel's runs all or none: what is plain does not depend on the run.
-        any_hard = np.int32(0)
+        # Of a panel's runs all or none: what is safe does not depend on the run.
+        any_slow = np.int32(0)
         if thread < PANEL and panel_row + own < rows:
-            any_hard = np.int32(1 - (numbers[PANEL + own] & 1))
-        any_hard = np.int32(cuda.syncthreads_or(any_hard))
-        if SUMS > 0 and any_hard != 0:
+            any_slow = np.int32(1 - (numbers[PANEL + own] & 1))
+        any_slow = np.int32(cuda.syncthreads_or(any_slow))
+        if SUMS > 0 and any_slow != 0:
             for i in range(QUAD):
                 for p in range(SUMS):
                     sums[ROOM * p + slot + i] = np.float32(0)
@@ -234,26 +232,26 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         for _ in range(length):
             if at >= end:
                 break
-            fetch(values, x, source, stride, np.int32(k - at), last, vector)
+            load_panel(values, x, source, stride, np.int32(k - at), last, vector)
             place = base + place_of(at, SIZE, swizzle, COUNT, slice_words)
             # Rows 2 and 3 of the thread's four have the next chunk's place.
             flipped = base + place_of(at, SIZE, np.int32(swizzle ^ 1), COUNT, slice_words)
             for i in range(QUAD):
                 r = np.int32(QUAD * lane + i)
                 if i < last and numbers[PANEL + r] & 1:
-                    cut_plain(
+                    split_fast(
                         values, i, QUAD, factors[r], factors[2 * PANEL + r], cut, squares,
                         slices, (place if i < 2 else flipped) + 16 * i, slice_words,
                     )  # fmt: skip
-            if any_hard != 0:
-                cut_hards(
+            if any_slow != 0:
+                split_slow_rows(
                     values, x, source, stride, np.int32(k - at), k, lane, last,
                     factors, numbers, norms, cut, squares,
                     slices, place, flipped, slice_words, sums, slot, np.int32(ROOM),
                 )  # fmt: skip
             at += np.int32(threads)
             source += threads * stride
-        if SUMS == 0 or any_hard == 0:
+        if SUMS == 0 or any_slow == 0:
             return
         cuda.syncthreads()
         for p in range(group, SUMS, GROUPS):
@@ -280,7 +278,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                     whole += np.float64(partials[start + i * PANEL])
                 out = out or whole > 0.0
             whose = np.int64(batch) * rows + panel_row + own
-            scales[whose] = numbers[own] & ~511 if out else numbers[own]
+            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
             flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
 
     def operand() -> list[Any]:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.packing.operand import DevicePacked, Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
 LINES = 2048  # rows of A, or columns of B, of a tile of work

@@ -5,7 +5,7 @@ An operand is read once and written once. A row's threads, THREADS or fewer, hol
 neighbours each in registers, find the row's largest magnitude, cut what they hold into slices, and
 decide the row's flags. Rows that registers do not hold are read twice.
 
-Digits that a row loses, or has, decide whether it leaves the slices. Few rows can: a plain one,
+Digits that a row loses, or has, decide whether it leaves the slices. Few rows can: a safe one,
 whose sum of squares says that it stays whatever its digits are, is cut without looking at them.
 
 Nothing but the order of threads and blocks decides the order of a sum: two runs give the same bits.
@@ -23,18 +23,13 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.fetches import fetch_eight, row_fetch
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
+from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.layout import ITEM, LEAVES, OUTLIER, STEP
-from mixpert_py.runtime.packing.row_digits import (
-    TOO_FINE,
-    facts,
-    place_of,
-    row_coarse,
-    row_fineness,
-)
-from mixpert_py.runtime.packing.row_floats import finest_of
-from mixpert_py.runtime.packing.row_slices import hard, plain, units_of, words_made
+from mixpert_py.runtime.packing.loads import load_eight, load_items
+from mixpert_py.runtime.packing.operand import ITEM
+from mixpert_py.runtime.packing.panel_parts import fast_path, slow_path, units_of, words_made
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision. Left alone, the
@@ -92,8 +87,8 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
     AGAIN, ALONE = again, alone
     bits_of = bits32 if side.memory == "float32" else bits64
-    fetch, coarse, fineness = row_fetch(items), row_coarse(side), row_fineness(side)
-    units, cut_plain, cut_hard = units_of(side), plain(side), hard(side)
+    load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
+    units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
     finest = finest_of(side)
     SIZE, WORDS = side.size, words_made(side)
 
@@ -109,7 +104,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
         # What the end needs again, so that no registers hold it meanwhile.
         words = cuda.shared.array(ROOM, types.int32)
         flagged = cuda.shared.array(ROOM, types.int32)
-        plains = cuda.shared.array(ROOM, types.int32)
+        safe = cuda.shared.array(ROOM, types.int32)
         places = cuda.shared.array(ROOM, types.int64)
         values = cuda.local.array(HELD, MEMORY)
         cut = cuda.local.array(WORDS, np.uint32)
@@ -144,7 +139,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
         if present:
             for turn in range(turns):
                 first = np.int32(at + (turn << TURN_LOG))
-                fetch(values, x, start, first, between, k, vector)
+                load(values, x, start, first, between, k, vector)
                 for j in range(HELD):
                     bits = bits_of(values[j])
                     either = BITS(either | bits)
@@ -184,7 +179,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
             if SUMS > 0:
                 powers[slot] = power
         cuda.syncthreads()
-        any_hard = np.int32(0)
+        any_slow = np.int32(0)
         if lane == 0:
             for other in range(1, few):
                 size = tops[slot + other]
@@ -193,17 +188,17 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     fine = np.int32(max(fine, fines[slot + other]))
                 if SUMS > 0:
                     power += powers[slot + other]
-            word, one, two, ratio, worth, flag, is_plain = units(top, fine, power, k)
-            any_hard = np.int32(1 - is_plain)
+            word, one, two, ratio, worth, flag, is_safe = units(top, fine, power, k)
+            any_slow = np.int32(1 - is_safe)
             words[r] = word
             flagged[r] = flag
-            plains[r] = is_plain
+            safe[r] = is_safe
             places[r] = batch * rows + row if present else -1
             factors[4 * r] = one
             factors[4 * r + 1] = two
             factors[4 * r + 2] = ratio
             factors[4 * r + 3] = worth
-        any_hard = cuda.syncthreads_or(any_hard)
+        any_slow = cuda.syncthreads_or(any_slow)
 
         norms[0] = WIDE(0)
         norms[1] = WIDE(0)
@@ -218,11 +213,11 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
             advance = np.int64(np.int32((between * SIZE) >> 6)) * (COUNT * slice_words)
             one = factors[4 * r]
             ratio = factors[4 * r + 2]
-            is_plain = plains[r]
-            if not AGAIN and is_plain != 0:
+            is_safe = safe[r]
+            if not AGAIN and is_safe != 0:
                 for i in range(items):
                     if np.int32(at + i * between) < end:
-                        cut_plain(
+                        split_fast(
                             values, i * ITEM, 1, one, ratio,
                             cut, squares, slices, place, slice_words,
                         )  # fmt: skip
@@ -231,18 +226,18 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                 two = factors[4 * r + 1]
                 worth = factors[4 * r + 3]
                 for position in range(at, end, between):
-                    fetch_eight(values, x, start, np.int32(position), k, vector)
-                    if is_plain != 0:
-                        cut_plain(
+                    load_eight(values, 0, x, start, np.int32(position), k, vector)
+                    if is_safe != 0:
+                        split_fast(
                             values, 0, 1, one, ratio, cut, squares, slices, place, slice_words
                         )
                     else:
-                        cut_hard(
+                        split_slow(
                             values, one, two, ratio, worth,
                             norms, squares, cut, slices, place, slice_words,
                         )  # fmt: skip
                     place += advance
-        if SUMS > 0 and any_hard != 0:
+        if SUMS > 0 and any_slow != 0:
             norm = np.float32(norms[0])
             excesses[slot] = np.float32(norms[1]) - np.float32(LOSS) * norm
             unit = np.float32(0)
@@ -262,7 +257,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
             cuda.syncthreads()
         if lane == 0 and places[r] >= 0:
             word, flag = words[r], flagged[r]
-            if SUMS > 0 and any_hard != 0 and plains[r] == 0:
+            if SUMS > 0 and any_slow != 0 and safe[r] == 0:
                 out = False
                 for p in range(SUMS):
                     excess = 0.0
@@ -271,7 +266,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     out = out or excess > 0.0
                 if out and flag & LEAVES == 0:
                     flag = OUTLIER
-            scales[places[r]] = word & ~511 if flag & LEAVES else word
+            scales[places[r]] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
             flags[places[r]] = flag
 
     return device(rows_of)

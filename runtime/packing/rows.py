@@ -1,24 +1,28 @@
-"""Splitting operands on the device where K is contiguous and one block."""
+"""The launches that split whole rows, where K is one block.
 
+`row_plan` is for operands that are contiguous along K. Where rows are contiguous, `cluster_plan` is
+for K that the registers of a thread block cluster hold, on devices of compute capability 9.0, and
+`panel_plan` for any other.
+"""
+
+import threading
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
-from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.ptx import Order
-from mixpert_py.runtime.packing.layout import ITEM, Layout, layout
-from mixpert_py.runtime.packing.operand import VECTOR, Form
-from mixpert_py.runtime.packing.side import Side, side
-from mixpert_py.runtime.packing.whole_rows import WholeRows, whole_rows
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
+from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FloatSlices, Splitter
 
-KERNELS = "mixpert_py.runtime.packing.row_kernels"
 MOST_FLOATS = 3  # slices that a thread has registers for
-LONGEST = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
+LONGEST_ROW = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
 
 
-class Tuning(NamedTuple):
+class RowTuning(NamedTuple):
     """Sizes of launches that change no bit.
 
     threads: of a block, more up to `most_threads` for long rows; items: of eight elements that a
@@ -30,55 +34,16 @@ class Tuning(NamedTuple):
     items: int = 0
 
 
-DEFAULT = Tuning()
+ROWS = RowTuning()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """A launch, but for addresses. words: the integers that follow each operand's addresses, and
-    those of the launch.
-    """
-
-    sides: tuple[Side, Side]
-    layouts: tuple[Layout, ...]
-    constants: tuple[Any, ...]
-    words: tuple[tuple[int, ...], ...]
-    lengths: tuple[int, ...]
-    grid: int
-    threads: int
-
-
-def prepared_rows(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: Tuning = DEFAULT,
-    order: Order = "after",
-    has_gate: bool = False,
-) -> WholeRows:
-    """For operands of these forms, contiguous along K, on the current device; what `suits`.
-
-    result: the type of the product. order: see `ptx.ordered`; has_gate: `ptx.gated`. Raises
-    ShapeError where an operand is empty, DeviceError where the kernel does not compile.
-    """
-    how = packing(splitters, forms, result, rule, tuning)
-    return whole_rows(
-        numba_kernel(KERNELS, "row_kernel", how.constants, order=order, has_gate=has_gate),
-        *(splitters, how.layouts, how.words, how.lengths),
-        grid=how.grid,
-        threads=how.threads,
-        shared=0,
-    )
-
-
-def suits(
+def rows_suit(
     splitters: tuple[Splitter, ...], k: int, block: int, measure: bool, rule: OutlierRule
 ) -> bool:
     """Whether rows of k, of which every `block` share a unit, can be split by whole rows."""
     return (
         not measure
-        and 0 < k <= min(block, LONGEST)
+        and 0 < k <= min(block, LONGEST_ROW)
         and all(_is_plain(splitter, rule) for splitter in splitters)
     )
 
@@ -95,14 +60,17 @@ def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
     )
 
 
-def packing(
+def row_plan(
     splitters: tuple[Splitter, ...],
     forms: tuple[Form, ...],
     result: str,
     rule: OutlierRule,
-    tuning: Tuning = DEFAULT,
-) -> Packing:
-    """For one operand or two. Raises ShapeError where an operand is empty."""
+    tuning: RowTuning = ROWS,
+) -> Plan:
+    """For one operand or two that are contiguous along K, and that `rows_suit`.
+
+    result: the type of the product. Raises ShapeError where an operand is empty.
+    """
     layouts, sides = places(splitters, forms, result, rule)
     k = forms[0].k
     threads, items, again = shares(k, max(x.itemsize for x in forms), tuning)
@@ -113,35 +81,17 @@ def packing(
         (x.rows, x.batch_stride, x.row_stride, int(has_vectors(x, x.row_stride)), count)
         for x, count in zip(forms, strips, strict=True)
     )
-    return Packing(
-        (sides[0], sides[-1]),
-        layouts,
+    return Plan(
+        ("row_kernels", "row_kernel"),
         (sides[0], sides[-1], threads, items, again, of_row == threads),
-        words,
+        *(splitters, layouts, words),
         (grids[0], of_row.bit_length() - 1, k, layouts[0].steps),
         sum(grids),
         threads,
     )
 
 
-def places(
-    splitters: tuple[Splitter, ...], forms: tuple[Form, ...], result: str, rule: OutlierRule
-) -> tuple[tuple[Layout, ...], tuple[Side, ...]]:
-    """Of operands, K as one block. Raises ShapeError where one is empty."""
-    for x in forms:
-        if x.batch == 0 or x.rows == 0 or x.k == 0:
-            raise ShapeError(f"nothing to pack in {x.batch} × {x.rows} rows of {x.k}")
-    pairs = list(zip(splitters, forms, strict=True))
-    layouts = tuple([layout(splitter, x.batch, x.rows, x.k, x.k, False) for splitter, x in pairs])
-    return layouts, tuple([side(splitter, x.memory, result, rule, False) for splitter, x in pairs])
-
-
-def has_vectors(x: Form, stride: int) -> bool:
-    """Whether lines `stride` apart begin at multiples of 16 bytes."""
-    return x.aligned and (stride | x.batch_stride) * x.itemsize % VECTOR == 0
-
-
-def shares(k: int, itemsize: int, tuning: Tuning = DEFAULT) -> tuple[int, int, bool]:
+def shares(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, bool]:
     """Threads of a block, items of each, and whether rows of k are too long to be held by them.
 
     A thread holds 32 registers' worth: with more, too few would be resident to hide what memory
@@ -157,3 +107,225 @@ def shares(k: int, itemsize: int, tuning: Tuning = DEFAULT) -> tuple[int, int, b
 def share(k: int, threads: int, items: int) -> int:
     """Threads of a row, of those of a block."""
     return min(threads, max(ITEM, 1 << (-(-k // (items * ITEM)) - 1).bit_length()))
+
+
+LONGEST_PANEL = 1 << 18  # of K: a block that waits in vain for others looks at all of it by itself
+COUNTERS = 3  # of a panel
+LEAST_PANELS = 512  # that counters are made for at a time
+LAST = (1 << 31) - 1  # number of a launch
+LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+PER_THREAD = 2  # the address of a stream that every thread has one of
+
+
+class PanelTuning(NamedTuple):
+    """Sizes of launches that change no bit.
+
+    threads: of a block. patience: how often a block looks whether units are made. longest: pieces
+    of a run; blocks: that there are to be before runs are longer than one.
+    """
+
+    threads: int = 256
+    patience: int = 4096
+    longest: int = 8
+    blocks: int = 1024
+
+
+PANELS = PanelTuning()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workspace:
+    """Where blocks of a launch leave what others need, and the panels that they count.
+
+    offsets: of each operand's memory past its start in the allocation, and then the next one's
+    start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors, and
+    numbers. counters: where those of a graph lie, after all operands. panels: before each
+    operand's, and in all.
+    """
+
+    offsets: tuple[tuple[int, ...], ...]
+    counters: int
+    panels: tuple[int, ...]
+    device: int
+
+    def __call__(self, start: int, stream: int, cuda: Any) -> Extra:
+        """See `launch.Plan.extras`."""
+        panels, kept = self.panels[-1], None
+        if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
+            # A graph may run beside what is enqueued later: it has counters of its own.
+            counters, serial = start + self.counters, 1
+            cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
+        else:
+            kept, serial = _counters(panels, self.device, stream, cuda)
+            counters = int(kept.ptr)
+        words = []
+        for offsets, before in zip(self.offsets, self.panels, strict=False):
+            between = [start + offset for offset in offsets[:-1]]
+            words.append((*between, counters + 4 * COUNTERS * before))
+            start += offsets[-1]
+        return tuple(words), (serial,), kept
+
+
+def panel_plan(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    device: int,
+    tuning: PanelTuning = PANELS,
+) -> Plan:
+    """For one operand whose rows are contiguous, or two of one type and splitter, K up to
+    LONGEST_PANEL, and what `rows_suit`; on a device of this number.
+
+    result: the type of the product. Raises ShapeError where an operand is empty.
+    """
+    layouts, sides = places(splitters, forms, result, rule)
+    assert sides[0] == sides[-1]
+    k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
+    pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
+    of_matrix = [-(-x.rows // PANEL) for x in forms]
+    total = sum([x.batch * count for x, count in zip(forms, of_matrix, strict=True)])
+    length = min(max(total * pieces // tuning.blocks, 1), tuning.longest, pieces)
+    runs = -(-pieces // length)
+    panels, offsets = [0], []
+    for x, count, place in zip(forms, of_matrix, layouts, strict=True):
+        here = x.batch * count
+        panels.append(panels[-1] + here)
+        rows = here * PANEL
+        between = [up(place.bytes)]
+        for size in (
+            *(itemsize * rows * runs, 4 * rows * runs, 4 * rows * runs),
+            *(4 * sides[0].slices * rows * runs, 4 * wide * rows, 8 * rows),
+        ):
+            between.append(up(between[-1] + size))
+        offsets.append(tuple(between))
+    starts = tuple(accumulate((ends[-1] for ends in offsets), initial=0))
+    words = tuple(
+        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+        for x, count in zip(forms, of_matrix, strict=True)
+    )
+    return Plan(
+        ("panel_kernels", "panel_kernel"),
+        (sides[0], tuning.threads, tuning.patience),
+        *(splitters, layouts, words),
+        (panels[1], panels[-1], runs, length, k, layouts[0].steps),
+        2 * panels[-1] * runs,
+        tuning.threads,
+        starts=starts,
+        bytes=up(starts[-1] + 4 * COUNTERS * panels[-1]),
+        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), device),
+    )
+
+
+class Counters:
+    """Of a stream's launches: memory for so many panels, and the number of the last launch."""
+
+    __slots__ = ("memory", "panels", "serial")
+
+    def __init__(self, memory: Any, panels: int) -> None:
+        self.memory, self.panels, self.serial = memory, panels, 0
+
+
+_kept: dict[tuple[int, int], Counters] = {}
+_counting = threading.Lock()  # threads may share a stream, and no two launches a number
+
+
+def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[Any, int]:
+    """A launch's counters on the stream, and its number. Hold them until it is enqueued: another
+    thread may put larger ones in their place, and memory is not freed before what was enqueued.
+    """
+    key = device, -threading.get_ident() if stream == PER_THREAD else stream
+    with _counting:
+        kept = _kept.get(key)
+        if kept is None or kept.panels < panels or kept.serial == LAST:
+            kept = _kept[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
+        kept.serial += 1
+        return kept.memory, kept.serial
+
+
+def _zeros(panels: int, stream: int, cuda: Any) -> Counters:
+    size = 4 * COUNTERS * panels
+    try:
+        # Not out of a pool, of which it would keep a large piece in use for ever.
+        memory = cuda.MemoryPointer(cuda.Memory(size), 0)
+    except cuda.runtime.CUDARuntimeError as error:
+        raise cuda.memory.OutOfMemoryError(size, 0) from error
+    cuda.runtime.memsetAsync(memory.ptr, 0, size, stream)
+    return Counters(memory, panels)
+
+
+PORTABLE = 8  # blocks of a cluster: more are taken as twice as many
+
+
+class ClusterTuning(NamedTuple):
+    """Sizes of launches that change no bit.
+
+    shapes: threads of a block, and the most blocks of a cluster; the first that holds K is taken.
+    wide_shapes: the same where slices are made of, or in, double precision.
+    """
+
+    shapes: tuple[tuple[int, int], ...] = ((256, 8), (512, 8), (512, 16), (1024, 16))
+    wide_shapes: tuple[tuple[int, int], ...] = ((256, 8), (256, 16))
+
+
+CLUSTERS = ClusterTuning()
+
+
+@lru_cache
+def has_clusters(device: int) -> bool:
+    """Whether a device has thread block clusters, of more than eight blocks too."""
+    import cupy
+
+    return bool(cupy.cuda.Device(device).compute_capability == "90")
+
+
+def cluster_shape(side: Side, k: int, tuning: ClusterTuning = CLUSTERS) -> tuple[int, int] | None:
+    """Threads of a block, and blocks of a cluster, that hold k; None if none do."""
+    positions = -(-k // STEP) * STEP
+    for threads, most in tuning.shapes if side.single else tuning.wide_shapes:
+        blocks = -(-positions // threads)
+        if blocks > PORTABLE:
+            blocks = 1 << (blocks - 1).bit_length()
+        if blocks <= most:
+            return threads, blocks
+    return None
+
+
+def cluster_room(side: Side, threads: int) -> int:
+    """Bytes of shared memory, besides what the kernel itself says: sums of each row and part."""
+    return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
+
+
+def cluster_plan(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    result: str,
+    rule: OutlierRule,
+    tuning: ClusterTuning = CLUSTERS,
+) -> Plan:
+    """For one operand whose rows are contiguous, or two of one type and splitter; for what
+    `rows_suit`, and K that a cluster holds.
+
+    result: the type of the product. Raises ShapeError where an operand is empty.
+    """
+    layouts, sides = places(splitters, forms, result, rule)
+    assert sides[0] == sides[-1]
+    k = forms[0].k
+    found = cluster_shape(sides[0], k, tuning)
+    assert found is not None
+    threads, blocks = found
+    of_matrix = [-(-x.rows // PANEL) for x in forms]
+    panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
+    words = tuple(
+        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
+        for x, count in zip(forms, of_matrix, strict=True)
+    )
+    return Plan(
+        ("cluster_kernels", "cluster_kernel"),
+        (sides[0], threads, blocks),
+        *(splitters, layouts, words),
+        (panels[0], k, layouts[0].steps),
+        blocks * sum(panels),
+        threads,
+        cluster_room(sides[0], threads),
+    )

@@ -5,7 +5,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.splitter import TF32, Digits, Splitter
+from mixpert_py.runtime.kernels.abi import ELEMENTS
+from mixpert_py.runtime.splitter import Digits, Splitter
 
 
 class Side(NamedTuple):
@@ -103,7 +104,7 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
     return Side(
         "floats",
         element.name,
-        4 if element == TF32 else 2,
+        ELEMENTS[element.name].size,
         splitter.count,
         memory,
         "float32" if single else "float64",

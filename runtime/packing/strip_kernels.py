@@ -28,9 +28,17 @@ from numba.cuda import types
 
 from mixpert_py.runtime.emulation.digits import FIT, UNSEEN
 from mixpert_py.runtime.emulation.outliers import RATIO
-from mixpert_py.runtime.packing.digit_items import digit_item
-from mixpert_py.runtime.packing.fetches import strip_fetch
-from mixpert_py.runtime.packing.float_items import float_item
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    WHOLE,
+    WHOLE_LOG,
+)
+from mixpert_py.runtime.packing.digits import digit_item, is_large
+from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.intrinsics import (
     bits32,
     bits64,
@@ -40,17 +48,8 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.packing.layout import (
-    DEPTH,
-    ITEM,
-    KEPT,
-    LARGE,
-    MOST_THREADS,
-    NONFINITE,
-    OUTLIER,
-)
-from mixpert_py.runtime.packing.row_digits import is_large
-from mixpert_py.runtime.packing.row_floats import finest_of, leaves_by_span
+from mixpert_py.runtime.packing.loads import load_strip
+from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
@@ -69,10 +68,10 @@ def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_outliers, a_norms,
-        a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips, a_grid,
+        a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
         b, b_slices, b_scales, b_flags, b_outliers, b_norms,
         b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
-        k, block, padded, blocks, spans, steps, share, cached, threads_log,
+        a_grid, k, block, padded, blocks, spans, steps, share, cached, threads_log,
     ):  # fmt: skip
         scratch = cuda.shared.array(MOST_THREADS, np.float64)
         partials = cuda.shared.array(MOST_THREADS, np.float64)
@@ -119,7 +118,7 @@ def _argument_types(left: Side, right: Side) -> tuple[Any, ...]:
         pointers = (getattr(types, side.memory), *results)
         return [*map(types.CPointer, pointers), *[types.int64] * 7]
 
-    return (*operand(left), types.int64, *operand(right), *[types.int64] * 9)
+    return (*operand(left), *operand(right), *[types.int64] * 10)
 
 
 def _strip(side: Side, item: Any, finish: Any) -> Any:
@@ -159,7 +158,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     ALL = KINDS + 1 if side.dropped else KINDS
     bits_of = bits32 if SINGLE else bits64
     float_of = float32_of if SINGLE else float64_of
-    fetch = strip_fetch(HELD)
+    load = load_strip(HELD)
     finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
     inf = math.inf
 
@@ -235,7 +234,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 if live:
                     for turn in range(0, turns, ITEMS):
                         at = np.int32(turn * between + place * ITEM)
-                        fetch(values, x, start, k_stride, at, between, last, vector)
+                        load(values, x, start, k_stride, at, between, last, vector)
                         for j in range(HELD):
                             size = BITS(bits_of(values[j]) & MAGNITUDE)
                             top = BITS(size if size > top else top)
@@ -308,7 +307,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 elif not DIGITS and (own > RANGE or spans_too_much):
                     found = max(found, OUTLIER_CODE)
                 exponent = 0
-                significand = 256
+                significand = WHOLE
                 if 0.0 < largest < inf:
                     fraction, exponent = math.frexp(largest)
                     raised = exponent + (1 if DIGITS and fraction >= THRESHOLD else 0)
@@ -322,17 +321,17 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 alive = live and stays and largest > 0.0 and not out
                 if DIGITS:
                     shift = SHIFT - exponent
-                    low = -15
+                    low = -FIRST_DIGIT
                 else:
                     shift = SCALED_TO - exponent if SCALED else 0
-                    low = -8 - SCALED_TO if SCALED else -8 - exponent
+                    low = -WHOLE_LOG - SCALED_TO if SCALED else -WHOLE_LOG - exponent
                 if place == 0 and present and t < blocks:
-                    scale = ((exponent + low) << 9) | significand
+                    scale = ((exponent + low) << SIGNIFICAND_BITS) | significand
                     scales[(batch * blocks + t) * rows + row] = scale
                 power = min(shift, HIGHEST_POWER)
                 one, two = WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
-                worth = WIDE(significand) * WIDE(2.0**-8)
-                ratio = WIDE(256) / WIDE(significand)
+                worth = WIDE(significand) * WIDE(2.0**-WHOLE_LOG)
+                ratio = WIDE(WHOLE) / WIDE(significand)
                 level = SCALED_TO if SCALED else exponent
 
                 for i in range(ALL):
@@ -347,7 +346,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                                 values[j] = cache[kept + np.uint32(j * KEPT)]
                         else:
                             at = np.int32(turn * between + place * ITEM)
-                            fetch(values, x, start, k_stride, at, between, last, vector)
+                            load(values, x, start, k_stride, at, between, last, vector)
                     for d in range(ITEMS):
                         at = np.int32((turn + d) * between + place * ITEM)
                         if at < padded and t < spans and present:

@@ -24,21 +24,23 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.intrinsics import SIMULATED, device, store_two
-from mixpert_py.runtime.packing.layout import ITEM, LARGE, NONFINITE, OUTLIER, STEP
-from mixpert_py.runtime.packing.row_digits import is_large
-from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.packing.tile_digits import (
-    HELD,
-    QUAD,
-    fetch_across,
-    fetch_along,
-    tile_octet,
-    tile_units,
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    STEP,
+    WHOLE,
 )
-from mixpert_py.runtime.packing.tile_intrinsics import larger
-from mixpert_py.runtime.packing.tiles import STRETCH, WARP, WARP_ROWS
+from mixpert_py.runtime.packing.blocks import STRETCH, WARP, WARP_ROWS
+from mixpert_py.runtime.packing.digits import is_large, tile_octet, tile_units
+from mixpert_py.runtime.packing.intrinsics import device, larger, meet_warp, store_two
+from mixpert_py.runtime.packing.loads import load_quad_across, load_quad_along
+from mixpert_py.runtime.packing.operand import ITEM, QUAD
+from mixpert_py.runtime.packing.side import Side
 
+HELD = QUAD * ITEM  # elements of a thread
 SPREAD = 1 << QUAD  # beside a bit for each row of a thread
 HIGH = SPREAD << 1  # whether a tile is large
 DEAD = HIGH << 1
@@ -57,10 +59,10 @@ def pack_kernel(
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_outliers,
-        a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep, a_grid,
+        a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep,
         b, b_slices, b_scales, b_flags, b_outliers,
         b_rows, b_batch, b_stride, b_along, b_vector, b_strips, b_deep,
-        k, steps,
+        a_grid, k, steps,
     ):  # fmt: skip
         index = np.int64(cuda.blockIdx.x)
         if same:
@@ -91,7 +93,7 @@ def pack_kernel(
     pointers = types.float32, types.uint32, types.int32, types.uint8, types.uint8
     operand = [*map(types.CPointer, pointers), *[types.int64] * 7]
     kernel.launch_bounds = threads, resident
-    return kernel, (*operand, types.int64, *operand, *[types.int64] * 2)
+    return kernel, (*operand, *operand, *[types.int64] * 3)
 
 
 def _strip(side: Side, threads: int) -> Any:
@@ -164,9 +166,9 @@ def _strip(side: Side, threads: int) -> Any:
                 if count > 0 and at < k:
                     full = vector != 0 and count == QUAD and at + ITEM <= k
                     if along != 0:
-                        fetch_along(values, x, source, stride, full, count, k - at)
+                        load_quad_along(values, x, source, stride, full, count, k - at)
                     else:
-                        fetch_across(values, x, source, stride, full, count, k - at)
+                        load_quad_across(values, x, source, stride, full, count, k - at)
                 else:
                     for i in range(HELD):
                         values[i] = np.float32(0)
@@ -189,7 +191,7 @@ def _strip(side: Side, threads: int) -> Any:
                     marks[slot] |= mark
                     top = np.float32(0)
                 tops[slot] = top
-                meet()
+                meet_warp()
                 for i in range(SHARE):
                     top = larger(top, tops[crew + np.uint32(i)])
 
@@ -207,7 +209,7 @@ def _strip(side: Side, threads: int) -> Any:
                 out = np.int32(0)
                 if LOSSY:
                     excesses[slot] = norms[1] - LOSS * norms[0]
-                meet()  # also before anybody overwrites what others may still read above
+                meet_warp()  # also before anybody overwrites what others may still read above
                 if large(exponent, k):
                     marks[slot] |= HIGH
                 if LOSSY:
@@ -226,7 +228,7 @@ def _strip(side: Side, threads: int) -> Any:
                 t = np.int32(at >> 5)
                 if own < count and t < blocks:
                     there = unit + t * rows
-                    scales[there] = ((exponent - 15) << 9) | 256
+                    scales[there] = ((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | WHOLE
                     if blocks > 1:
                         outliers[there] = out
                 at = np.int32(at + pace)
@@ -254,12 +256,3 @@ def _strip(side: Side, threads: int) -> Any:
             flags[flagged[slot]] = flag | (LARGE if mark & HIGH and flag == 0 else 0)
 
     return device(strip)
-
-
-@device
-def meet():
-    """Waits for the other threads of the warp; in the simulator, which has none, of the block."""
-    if SIMULATED:
-        cuda.syncthreads()
-    else:
-        cuda.syncwarp()

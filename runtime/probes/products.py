@@ -17,9 +17,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, Sample, in_turn
-from mixpert_py.runtime.cuda.tile import STEP, Tile, candidates
+from mixpert_py.runtime.cuda.tile import Tile, candidates
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
-from mixpert_py.runtime.model.kernel_times import ELEMENT_BITS
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.text import aligned, quantity
@@ -67,7 +67,7 @@ def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
     for row in kernels:
         scheme = get(row.scheme)
         assert isinstance(scheme, Scheme)
-        length = STEP * 8 // ELEMENT_BITS[scheme.element.name]
+        length = STEP // ELEMENTS[scheme.element.name].size
         wave = 2 * row.m * row.n * length / row.step
         tile = f"{row.m} × {row.n}"
         rows.append((row.scheme, tile, f"{wave / 1e12:.3f}", f"{rates[row.scheme] / 1e12:.2f}"))
@@ -140,7 +140,7 @@ def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
         return max(0.0, times[f"product {n}"] - times[f"kernel {n}"])
 
     # Of large ones the difference is too small a part of the product: packing alone has the slope.
-    size = 4 + ELEMENT_BITS[scheme.element.name] / 8 * scheme.left.count
+    size = 4 + ELEMENTS[scheme.element.name].size * scheme.left.count
     moved = tuple(2 * n * n * size for n in LARGE)
     _, slope = line((moved[0], moved[1]), (times[f"pack {LARGE[0]}"], times[f"pack {LARGE[1]}"]))
     base = max(0.0, beside(LARGE[0]) - slope * moved[0])

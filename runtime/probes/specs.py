@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from mixpert_py.runtime.cuda.device import HOPPER
+from mixpert_py.runtime.kernels.abi import ELEMENTS
 
 WARP: Final = 32
 WARPGROUP: Final = 128
@@ -15,7 +16,6 @@ WIDTHS: Final = (64, 128, 192, 256)  # of a wgmma
 ROW: Final = 64  # bytes of K of what wgmma reads, as in wgmma.cu
 K_BYTES: Final = 32  # that one of them takes
 
-ELEMENTS: Final = {"int8": 1, "float16": 2, "bfloat16": 2, "tf32": 4}  # bytes; wgmma.cuh's order
 # Bits that random operands keep, and those set in them: floats then lie between 1/8 and 1/4.
 RANDOM: Final = {
     "int8": ("0xffffffffu", "0u"),
@@ -110,7 +110,7 @@ def _constants(ptx: str, form: int, element: str) -> dict[str, int | str]:
 def _warpgroup_wide() -> Iterator[Spec]:
     """A from shared memory comes first, as the GEMM kernels have most of it."""
     threads = CONSUMERS * WARPGROUP
-    for number, (element, itemsize) in enumerate(ELEMENTS.items()):
+    for element, (number, itemsize) in ELEMENTS.items():
         k = K_BYTES // itemsize
         for in_registers in (0, 1):
             for width in WIDTHS:

@@ -14,8 +14,8 @@ from mixpert_py.runtime.cuda import multiply as gpu_backend
 from mixpert_py.runtime.cuda.tiny import Stack, are_fours, memory_of, plan, suits
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.kernels.tiny_block import EDGE, Memory
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiny_block import EDGE, Memory
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Reason, Trace
 from tests.runtime.chains import chained

@@ -17,7 +17,7 @@ import pytest
 from numba.cuda import dispatcher
 
 from mixpert_py.runtime.kernels.compile import ptx_of
-from mixpert_py.runtime.packing.layout import REDUCTIONS
+from mixpert_py.runtime.packing.operand import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.packing.strip_kernels import pack_kernel

@@ -8,7 +8,7 @@ from mixpert_py.runtime.certificates.certificate import MEASURING
 from mixpert_py.runtime.emulation import digits, float_slices
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.emulation.packed import Packed
-from mixpert_py.runtime.packing.layout import Layout
+from mixpert_py.runtime.packing.operand import Layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter
 from tests.runtime.cuda.layout import lay_out

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing.clusters import (
-    DEFAULT,
-    Tuning,
-    has_clusters,
-    packing,
-    prepared_clusters,
-    shape,
-)
+from mixpert_py.runtime.packing import blocks
+from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.packing.rows import (
+    CLUSTERS,
+    ClusterTuning,
+    cluster_plan,
+    cluster_shape,
+    has_clusters,
+)
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.packing.strips import prepared_strips
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
@@ -46,7 +46,7 @@ def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
 )
 @pytest.mark.parametrize("one", [SIDE, WIDE], ids=["float32", "float64"])
 def test_a_cluster_holds_k(k: int, one: Any) -> None:
-    found = shape(one, k)
+    found = cluster_shape(one, k)
     if found is None:
         assert k > (16384 if one.single else 4096)
         return
@@ -59,26 +59,26 @@ def test_a_cluster_holds_k(k: int, one: Any) -> None:
 
 
 def test_what_no_cluster_holds() -> None:
-    assert shape(SIDE, 16385) is None
-    assert shape(WIDE, 4097) is None
-    assert shape(SIDE, 4096, Tuning(shapes=((256, 16),))) == (256, 16)
+    assert cluster_shape(SIDE, 16385) is None
+    assert cluster_shape(WIDE, 4097) is None
+    assert cluster_shape(SIDE, 4096, ClusterTuning(shapes=((256, 16),))) == (256, 16)
 
 
 @pytest.mark.parametrize("k", [1, 64, 100, 1024, 8192])
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_panel_is_a_clusters(k: int, rows: int) -> None:
-    how = packing((SPLITTER,) * 2, (form(rows, k, 2), form(33, k)), "float32", "loss")
+    how = cluster_plan((SPLITTER,) * 2, (form(rows, k, 2), form(33, k)), "float32", "loss")
     of_matrix = [words[-1] for words in how.words]
     for count, x in zip(of_matrix, (rows, 33), strict=True):
         assert (count - 1) * 32 < x <= count * 32
     assert how.lengths == (2 * of_matrix[0], k, how.layouts[0].steps)
-    assert how.grid == how.blocks * (2 * of_matrix[0] + of_matrix[1])
+    assert how.grid == how.constants[2] * (2 * of_matrix[0] + of_matrix[1])
     assert how.shared == 4 * 3 * (how.threads // 8) * 33
 
 
 def test_shared_memory_of_the_largest_blocks() -> None:
-    how = packing((SPLITTER,), (form(100, 16000),), "float32", "loss")
-    assert (how.threads, how.blocks) == (1024, 16)
+    how = cluster_plan((SPLITTER,), (form(100, 16000),), "float32", "loss")
+    assert how.constants[1:] == (how.threads, 16) == (1024, 16)
     assert how.shared == 4 * 3 * 128 * 33
     static = 47 * 1024
     assert how.shared + static <= 227 * 1024
@@ -117,15 +117,17 @@ def same(one: Any, other: Any) -> None:
         np.testing.assert_array_equal(mine, theirs, err_msg=name)
 
 
-def check(operands: tuple[Operand, ...], name: str, tuning: Tuning = DEFAULT) -> list[Any]:
+def check(operands: tuple[Operand, ...], name: str, tuning: ClusterTuning = CLUSTERS) -> list[Any]:
     """Packs them twice, and as `strips` do; what the latter left."""
     scheme = EMULATIONS[name]
     splitters = (scheme.left, scheme.right)[: len(operands)]
     forms = tuple(x.form for x in operands)
     result = "float64" if any(x.memory == "float64" for x in operands) else "float32"
     k, device = forms[0].k, operands[0].device
-    wanted = prepared_strips(splitters, forms, k, result, "loss", False, device).pack(operands, 0)
-    how = prepared_clusters(splitters, forms, result, "loss", tuning)
+    shared = blocks.shared_memory(device)
+    general = blocks.strip_plan(splitters, forms, k, result, "loss", False, shared)
+    wanted = prepare(general).pack(operands, 0)
+    how = prepare(cluster_plan(splitters, forms, result, "loss", tuning))
     for _ in range(2):
         for found, theirs in zip(how.pack(operands, 0), wanted, strict=True):
             same(found, theirs)
@@ -210,7 +212,7 @@ def test_every_type(name: str, dtype: type) -> None:
 @pytest.mark.parametrize("one", [(256, 16), (512, 8), (128, 16), (1024, 4)], ids=str)
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
 def test_sizes_of_launches_change_no_bit(one: tuple[int, int], name: str) -> None:
-    tuning = Tuning(shapes=(one,))
+    tuning = ClusterTuning(shapes=(one,))
     check((columns(spoilt(family("spread 4", 2000, 500))),), name, tuning)
 
 

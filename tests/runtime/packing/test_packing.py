@@ -9,19 +9,21 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.packing import strips
-from mixpert_py.runtime.packing.layout import (
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.packing import launch as launching
+from mixpert_py.runtime.packing.blocks import strip_plan
+from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.operand import (
     HOPPER,
     KEPT,
     MOST_THREADS,
     REDUCTIONS,
     SLACK,
-    STEP,
+    Form,
+    Operand,
     layout,
     of_some,
 )
-from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.strips import packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from tests.runtime.families import FAMILIES, Array
@@ -58,7 +60,7 @@ def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
     for k, memories, measure, one in sizes:
         forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
         block, both = one.lengths(k)[1], (one.left, one.right)
-        how = packing(both, forms, block, max(memories), "loss", measure, shared)
+        how = strip_plan(both, forms, block, max(memories), "loss", measure, shared)
         assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
         assert how.shared + REDUCTIONS <= shared
         assert how.shared == 0 or how.threads >= KEPT
@@ -85,7 +87,7 @@ def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     x = form(rows, k, batch=batch)
     with pytest.raises(ShapeError, match="nothing to pack"):
-        packing((INT8X6.left,), (x,), 5, "float32", "loss", False)
+        strip_plan((INT8X6.left,), (x,), 5, "float32", "loss", False)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
 def test_no_instruction_multiplies_two_blocks(
     block: int, padded: int, steps_per_block: int
 ) -> None:
-    (place,) = packing((INT8X6.left,), (form(5, 250),), block, "float32", "loss", False).layouts
+    (place,) = strip_plan((INT8X6.left,), (form(5, 250),), block, "float32", "loss", False).layouts
     assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
 
 
@@ -177,13 +179,13 @@ def test_what_is_packed_lies_in_one_allocation(
         return SimpleNamespace(ptr=1 << 20)
 
     kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
-    device = SimpleNamespace(attributes={"MaxSharedMemoryPerBlockOptin": HOPPER})
-    cuda = SimpleNamespace(Device=lambda number: device, alloc=alloc)
+    cuda = SimpleNamespace(alloc=alloc)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(strips, "numba_kernel", lambda *given, **named: kernel)
+    monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
     splitters = (scheme.left, scheme.right)[:count]
     length = scheme.lengths(900)[1]
-    how = strips.prepared_strips(splitters, forms, length, "float32", "loss", measure, 0)
+    wanted = strip_plan(splitters, forms, length, "float32", "loss", measure)
+    how = prepare(wanted)
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
     packed = how.pack(operands, 7)
     places = []
@@ -204,12 +206,12 @@ def test_what_is_packed_lies_in_one_allocation(
         assert start + size <= following
     ((grid, threads, words, shared, stream, gate),) = launches
     assert gate == 0
-    assert (grid, threads, shared, stream) == (how.how.grid, how.how.threads, how.how.shared, 7)
-    for x, one, at in zip(operands, packed, (0, 14), strict=False):
+    assert (grid, threads, shared, stream) == (*(wanted.grid, wanted.threads, wanted.shared, 7),)
+    for x, one, at in zip(operands, packed, (0, 13), strict=False):
         assert words[at : at + 6] == (
             *(x.address, one.slices, one.scales, one.flags, one.outliers, one.norms),
         )
-    assert len(words) == len(how.how.words[0]) + len(how.how.words[1]) + 12
+    assert len(words) == 2 * (6 + len(wanted.words[0])) + len(wanted.lengths)
 
 
 def test_equal_layouts_are_one_object() -> None:

@@ -4,6 +4,7 @@ Bits are `test_rows`' matter, which packs operands of any layout, and its checks
 """
 
 import itertools
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 from types import SimpleNamespace
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing import panels
+from mixpert_py.runtime.packing import blocks, rows
+from mixpert_py.runtime.packing import launch as launches
+from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.panels import DEFAULT, Tuning, packing, prepared_panels
+from mixpert_py.runtime.packing.rows import PANELS, PanelTuning, Workspace, panel_plan
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 
@@ -30,7 +33,7 @@ def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, 2), form(33, k)
-    how = packing((SPLITTER,) * 2, forms, "float32", "loss")
+    how = panel_plan((SPLITTER,) * 2, forms, "float32", "loss", 0)
     first, total, runs, length, whole, steps = how.lengths
     assert (whole, steps) == (k, how.layouts[0].steps)
     assert (runs - 1) * length * 256 < steps * 64 <= runs * length * 256
@@ -38,15 +41,20 @@ def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     of_matrix = [words[-1] for words in how.words]
     for x, count in zip(forms, of_matrix, strict=True):
         assert (count - 1) * 32 < x.rows <= count * 32
-    assert how.panels == (0, first, total) == (0, 2 * of_matrix[0], 2 * of_matrix[0] + of_matrix[1])
+    assert isinstance(how.extras, Workspace)
+    panels = how.extras.panels
+    assert panels == (0, first, total) == (0, 2 * of_matrix[0], 2 * of_matrix[0] + of_matrix[1])
     assert how.grid == 2 * total * runs  # each run is looked at, and cut
 
 
 @pytest.mark.parametrize("memory", ["float32", "float64"])
 def test_memory_is_nobody_elses(memory: str) -> None:
     forms = form(100, 300, 3, memory), form(40, 300, 1, memory)
-    how = packing((SPLITTER,) * 2, forms, memory, "loss")
-    for x, place, offsets, words in zip(forms, how.layouts, how.offsets, how.words, strict=True):
+    how = panel_plan((SPLITTER,) * 2, forms, memory, "loss", 0)
+    assert isinstance(how.extras, Workspace)
+    for x, place, offsets, words in zip(
+        forms, how.layouts, how.extras.offsets, how.words, strict=True
+    ):
         assert place.bytes <= offsets[0]
         assert all(offset % 256 == 0 for offset in offsets)
         rows = x.batch * words[-1] * 32
@@ -71,9 +79,9 @@ def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> Non
 
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
     cuda = SimpleNamespace(MemoryPointer=Pointer, Memory=lambda size: None, runtime=runtime)
-    monkeypatch.setattr(panels, "_kept", {})
+    monkeypatch.setattr(rows, "_kept", {})
     with ThreadPoolExecutor(4) as pool:
-        taken = list(pool.map(lambda _: panels._counters(9, 0, 77, cuda), range(200)))
+        taken = list(pool.map(lambda _: rows._counters(9, 0, 77, cuda), range(200)))
     assert len({memory for memory, _ in taken}) == 1
     assert sorted(serial for _, serial in taken) == list(range(1, 201))
 
@@ -93,8 +101,8 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     def launch(
         grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int, gate: int
     ) -> None:
-        larger = panels.LEAST_PANELS * (2 + len(launched))
-        panels._counters(larger, 0, stream, cuda)
+        larger = rows.LEAST_PANELS * (2 + len(launched))
+        rows._counters(larger, 0, stream, cuda)
         launched.append(words[10])
         assert launched[-1] in alive
 
@@ -102,10 +110,12 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     cuda = SimpleNamespace(
         MemoryPointer=lambda memory, offset: memory, Memory=Memory, alloc=Memory, runtime=runtime
     )
-    monkeypatch.setattr(panels, "_kept", {})
-    how = packing((SPLITTER,), (form(100, 300),), "float32", "loss")
+    monkeypatch.setattr(rows, "_kept", {})
+    how = panel_plan((SPLITTER,), (form(100, 300),), "float32", "loss", 0)
     kernel: Any = SimpleNamespace(launch_words=launch)
-    way = panels.Panels(kernel, how, (SPLITTER,), 256, 0, cuda)
+    monkeypatch.setattr(launches, "numba_kernel", lambda *given, **named: kernel)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    way = prepare(how)
     for _ in range(2):
         way.pack((Operand(4096, form(100, 300), 0, None),), 0)
     assert len(launched) == 2
@@ -114,11 +124,11 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "tuning",
-    [Tuning(128), Tuning(512), Tuning(patience=0), Tuning(longest=3, blocks=1)],
+    [PanelTuning(128), PanelTuning(512), PanelTuning(patience=0), PanelTuning(longest=3, blocks=1)],
     ids=str,
 )
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
+def test_sizes_of_launches_change_no_bit(tuning: PanelTuning, name: str) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns
@@ -127,27 +137,27 @@ def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
     y[9, 10] = 1e6
     operand, splitter = by_columns(y), EMULATIONS[name].left
     ways = [
-        prepared_panels((splitter,), (operand.form,), "float32", "loss", operand.device, how)
-        for how in (DEFAULT, tuning)
+        prepare(panel_plan((splitter,), (operand.form,), "float32", "loss", operand.device, how))
+        for how in (PANELS, tuning)
     ]
     _same(*[way.pack((operand,), 0)[0] for way in (ways[0], ways[1], ways[1])])
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("k", [40_000, panels.LONGEST])
-@pytest.mark.parametrize("patience", [DEFAULT.patience, 0])
+@pytest.mark.parametrize("k", [40_000, rows.LONGEST_PANEL])
+@pytest.mark.parametrize("patience", [PANELS.patience, 0])
 def test_long_rows_have_the_bits_of_the_general_kernel(k: int, patience: int) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_columns
-    from mixpert_py.runtime.packing.strips import prepared_strips
 
     y = cupy.random.default_rng(1).standard_normal((k, 80), dtype=np.float32)
     y[k - 1, 10], y[k // 2, 30] = 1e6, np.nan
     operand = by_columns(y)
     given = (SPLITTER,), (operand.form,)
-    way = prepared_panels(*given, "float32", "loss", 0, Tuning(patience=patience))
-    general = prepared_strips(*given, k, "float32", "loss", False, 0)
+    way = prepare(panel_plan(*given, "float32", "loss", 0, PanelTuning(patience=patience)))
+    shared = blocks.shared_memory(0)
+    general = prepare(blocks.strip_plan(*given, k, "float32", "loss", False, shared))
     found, wanted = way.pack((operand,), 0)[0], general.pack((operand,), 0)[0]
     flags = wanted.view("flags").get()
     assert flags[0, [10, 30]].all()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing.layout import NONFINITE, OUTLIER
+from mixpert_py.runtime.kernels.abi import NONFINITE, OUTLIER
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, MOST_FLAGS, SOME_LINES, along, words
 from tests.runtime.packing.child import run

@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.panels import prepared_panels
-from mixpert_py.runtime.packing.rows import (
-    DEFAULT,
-    Tuning,
-    packing,
-    prepared_rows,
-    shares,
-    suits,
-)
+from mixpert_py.runtime.packing import rows
+from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
+from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_plan, rows_suit, shares
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import FloatSlices, Splitter
@@ -43,16 +36,16 @@ def test_all_of_k_as_one_block_suits() -> None:
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if suits((scheme.left, scheme.right), 1000, scheme.lengths(1000)[1], False, "loss")
+        if rows_suit((scheme.left, scheme.right), 1000, scheme.lengths(1000)[1], False, "loss")
     }
     assert suited == {"int8x1", "int8x3", "int8x6", "int8x8"} | FLOATS
     halves = EMULATIONS["fp16x3"].left, EMULATIONS["fp16x3"].right
-    assert suits(halves, 1000, 1000, False, "ratio")
-    assert not suits(halves, 1000, 1000, True, "none")
-    assert suits(SPLITTERS, 1000, 1000, False, "none")
-    assert not suits(SPLITTERS, 1000, 1000, True, "loss")
-    assert not suits(SPLITTERS, 1000, 1000, False, "ratio")
-    assert not suits(SPLITTERS, 1000, 999, False, "loss")
+    assert rows_suit(halves, 1000, 1000, False, "ratio")
+    assert not rows_suit(halves, 1000, 1000, True, "none")
+    assert rows_suit(SPLITTERS, 1000, 1000, False, "none")
+    assert not rows_suit(SPLITTERS, 1000, 1000, True, "loss")
+    assert not rows_suit(SPLITTERS, 1000, 1000, False, "ratio")
+    assert not rows_suit(SPLITTERS, 1000, 999, False, "loss")
 
 
 @pytest.mark.parametrize("k", [1, 8, 64, 100, 1024, 2049, 8192, 8193, 16384, 40000])
@@ -68,7 +61,7 @@ def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_row_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, batch=2), form(33, k)
-    how = packing(SPLITTERS, forms, "float32", "loss")
+    how = row_plan(SPLITTERS, forms, "float32", "loss")
     first, share_log, length, steps = how.lengths
     assert (length, steps) == (k, how.layouts[0].steps)
     assert 8 <= 1 << share_log <= how.threads
@@ -83,7 +76,7 @@ def test_every_row_is_somebodys(k: int, rows: int) -> None:
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        packing(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
+        row_plan(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
 
 
 def packed_alike(
@@ -93,16 +86,16 @@ def packed_alike(
     forms = operands[0].form, operands[1].form
     along = [x.k_stride == 1 for x in forms]
     if along == [True, True]:
-        return list(prepared_rows(splitters, forms, result, "loss").pack(operands, 0))
+        return list(prepare(row_plan(splitters, forms, result, "loss")).pack(operands, 0))
     if along == [False, False] and splitters[0] == splitters[1]:
-        how = prepared_panels(splitters, forms, result, "loss", operands[0].device)
+        how = prepare(rows.panel_plan(splitters, forms, result, "loss", operands[0].device))
         return list(how.pack(operands, 0))
     found: list[DevicePacked] = []
     for x, splitter in zip(operands, splitters, strict=True):
         if x.form.k_stride == 1:
-            found += prepared_rows((splitter,), (x.form,), result, "loss").pack((x,), 0)
+            found += prepare(row_plan((splitter,), (x.form,), result, "loss")).pack((x,), 0)
         else:
-            how = prepared_panels((splitter,), (x.form,), result, "loss", x.device)
+            how = prepare(rows.panel_plan((splitter,), (x.form,), result, "loss", x.device))
             found += how.pack((x,), 0)
     return found
 
@@ -182,9 +175,11 @@ def test_bits_of_floats_on_the_device(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("tuning", [Tuning(items=1), Tuning(items=2), Tuning(512)], ids=str)
+@pytest.mark.parametrize(
+    "tuning", [RowTuning(items=1), RowTuning(items=2), RowTuning(512)], ids=str
+)
 @pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
-def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
+def test_sizes_of_launches_change_no_bit(tuning: RowTuning, name: str) -> None:
     import cupy
 
     from mixpert_py.runtime.packing import by_rows
@@ -193,8 +188,10 @@ def test_sizes_of_launches_change_no_bit(tuning: Tuning, name: str) -> None:
     x[7, 8] = 1e6
     operand, splitter = by_rows(x), EMULATIONS[name].left
     one, other = (
-        prepared_rows((splitter,), (operand.form,), "float32", "loss", how).pack((operand,), 0)[0]
-        for how in (DEFAULT, tuning)
+        prepare(row_plan((splitter,), (operand.form,), "float32", "loss", how)).pack((operand,), 0)[
+            0
+        ]
+        for how in (ROWS, tuning)
     )
     for part in ("slices", "scales", "flags"):
         mine, theirs = (packed.view(part).get() for packed in (one, other))

@@ -8,11 +8,13 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.packing.device_packed import DevicePacked
-from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiles import DEFAULT, Tuning, suits, tile_packing
+from mixpert_py.runtime.packing import blocks
+from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_plan, tiles_suit
+from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
@@ -39,7 +41,7 @@ def test_tiles_of_sevens_suit(k: int) -> None:
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if suits((scheme.left, scheme.right), forms, scheme.lengths(k)[1], False, "loss")
+        if tiles_suit((scheme.left, scheme.right), forms, scheme.lengths(k)[1], False, "loss")
     }
     assert suited == set(MIXPERT)
 
@@ -47,15 +49,15 @@ def test_tiles_of_sevens_suit(k: int) -> None:
 def test_what_the_general_kernel_keeps() -> None:
     forms = form(64, 1000), form(40, 1000, "F")
     rules: tuple[OutlierRule, ...] = "loss", "none", "ratio"
-    assert [suits(SPLITTERS, forms, 32, False, rule) for rule in rules] == [True, True, False]
-    assert not suits(SPLITTERS, forms, 32, True, "loss")
-    assert not suits(SPLITTERS, forms, 64, False, "loss")
+    assert [tiles_suit(SPLITTERS, forms, 32, False, rule) for rule in rules] == [True, True, False]
+    assert not tiles_suit(SPLITTERS, forms, 32, True, "loss")
+    assert not tiles_suit(SPLITTERS, forms, 64, False, "loss")
     for other in (
         forms[0]._replace(memory="float64"),
         forms[0]._replace(row_stride=2000, k_stride=2),
         forms[0]._replace(k=0),
     ):
-        assert not suits(SPLITTERS, (other, forms[1]), 32, False, "loss")
+        assert not tiles_suit(SPLITTERS, (other, forms[1]), 32, False, "loss")
 
 
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
@@ -63,20 +65,19 @@ def test_what_the_general_kernel_keeps() -> None:
 @pytest.mark.parametrize("orders", ORDERS)
 def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
     forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
-    how = tile_packing(SPLITTERS, forms, min(k, 32), "float32", "loss")
-    total, warps = 0, DEFAULT.threads // 32
+    how = tile_plan(SPLITTERS, forms, min(k, 32), "float32", "loss")
+    total, warps = 0, TILES.threads // 32
     for x, words, place in zip(forms, how.words, how.layouts, strict=True):
-        strips, deep = words[5:7]
+        across, deep = words[5:7]
         height = 16 * (warps >> deep)
-        assert (strips - 1) * height < x.rows <= strips * height
+        assert (across - 1) * height < x.rows <= across * height
         # No more warps along K than it has steps, and all of them where it has, or half.
         assert 1 << deep <= place.steps
-        broad = x.k_stride != 1 and strips * x.batch >= DEFAULT.broad
+        broad = x.k_stride != 1 and across * x.batch >= TILES.broad
         assert 1 << deep == warps >> broad or 2 << deep > place.steps
-        total += strips * x.batch
+        total += across * x.batch
     assert how.grid == total
-    assert how.words[0][7] == total - how.words[1][5]
-    assert how.words[1][7:] == (k, how.layouts[0].steps)
+    assert how.lengths == (total - how.words[1][5], k, how.layouts[0].steps)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
 def test_contiguous_rows_are_read_broadly_where_they_are_many(
     rows: int, order: str, height: int
 ) -> None:
-    how = tile_packing(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
+    how = tile_plan(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
     assert how.grid == rows // height
 
 
@@ -95,7 +96,7 @@ def test_contiguous_rows_are_read_broadly_where_they_are_many(
 )
 def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: int) -> None:
     x = form(64, 100, batch=2)._replace(**change)
-    how = tile_packing(SPLITTERS[:1], (x,), 32, "float32", "loss")
+    how = tile_plan(SPLITTERS[:1], (x,), 32, "float32", "loss")
     assert how.words[0][4] == vector
 
 
@@ -103,7 +104,7 @@ def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: i
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        tile_packing(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
+        tile_plan(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
 
 
 def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -119,6 +120,17 @@ def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
     a[64:80] *= np.float32(2.0**-140)
     a[80:96] *= np.float32(2.0**120)
     return a, b
+
+
+def pack_tiles(
+    operands: tuple[Operand, ...],
+    splitters: tuple[Splitter, ...],
+    rule: OutlierRule = "loss",
+    tuning: TileTuning = TILES,
+) -> tuple[DevicePacked, ...]:
+    """By the tile kernel, on the default stream."""
+    forms = tuple(x.form for x in operands)
+    return prepare(tile_plan(splitters, forms, 32, "float32", rule, tuning)).pack(operands, 0)
 
 
 def same_bits(one: DevicePacked, other: DevicePacked) -> None:
@@ -140,8 +152,6 @@ def test_bits_of_the_general_kernel(
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.strips import prepared_strips
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     with np.errstate(all="ignore"):
         a, b = difficult(family, *shape)
@@ -149,11 +159,11 @@ def test_bits_of_the_general_kernel(
     operands = by_rows(x), by_columns(y)
     splitters = EMULATIONS[name].left, EMULATIONS[name].right
     forms = tuple(one.form for one in operands)
-    general = prepared_strips(
-        splitters, forms, 32, "float32", "loss", False, operands[0].device
-    ).pack(operands, 0)
+    shared = blocks.shared_memory(operands[0].device)
+    whole = blocks.strip_plan(splitters, forms, 32, "float32", "loss", False, shared)
+    general = prepare(whole).pack(operands, 0)
     for _ in range(2):
-        found = pack_tiles(operands, splitters, "float32", block=32)
+        found = pack_tiles(operands, splitters)
         for mine, theirs in zip(found, general, strict=True):
             same_bits(mine, theirs)
     assert all((one.view("flags") & 1).any() for one in found)
@@ -170,14 +180,13 @@ def test_bits_of_the_reference(
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     scheme = EMULATIONS[name]
     with np.errstate(all="ignore"):
         a, b = difficult("normal", *shape)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     splitters = scheme.left, scheme.right
-    packed = pack_tiles((by_rows(x), by_columns(y)), splitters, "float32", block=32, rule=rule)
+    packed = pack_tiles((by_rows(x), by_columns(y)), splitters, rule=rule)
     for found, wide, splitter in zip(packed, (a, b.T), splitters, strict=True):
         wanted = reference(wide, splitter, scheme, rule)
         assert wanted.nonfinite.any()
@@ -189,21 +198,20 @@ def test_bits_of_the_reference(
 @pytest.mark.gpu
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
-    "tuning", [Tuning(128, 896), Tuning(256, 1024, broad=1), Tuning(512, 512)], ids=str
+    "tuning", [TileTuning(128, 896), TileTuning(256, 1024, broad=1), TileTuning(512, 512)], ids=str
 )
-def test_sizes_of_launches_change_no_bit(order: str, tuning: Tuning) -> None:
+def test_sizes_of_launches_change_no_bit(order: str, tuning: TileTuning) -> None:
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns, by_rows
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     with np.errstate(all="ignore"):
         a, b = difficult("normal", 300, 1500, 200)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     operands = by_rows(x), by_columns(y)
     for one, other in zip(
-        pack_tiles(operands, SPLITTERS, "float32", block=32),
-        pack_tiles(operands, SPLITTERS, "float32", block=32, tuning=tuning),
+        pack_tiles(operands, SPLITTERS),
+        pack_tiles(operands, SPLITTERS, tuning=tuning),
         strict=True,
     ):
         same_bits(one, other)
@@ -214,14 +222,13 @@ def test_batches_and_one_operand_on_the_device() -> None:
     import cupy
 
     from mixpert_py.runtime.packing.operand import by_columns
-    from mixpert_py.runtime.packing.tiles import pack_tiles
 
     rng = cupy.random.default_rng(2)
     y = rng.standard_normal((3, 500, 200), dtype=np.float32)
     y[1, 40, 7] = np.nan
-    (stack,) = pack_tiles((by_columns(y),), SPLITTERS[1:], "float32", block=32)
+    (stack,) = pack_tiles((by_columns(y),), SPLITTERS[1:])
     assert stack.batch == 3
     for i in range(3):
-        (one,) = pack_tiles((by_columns(y[i]),), SPLITTERS[1:], "float32", block=32)
+        (one,) = pack_tiles((by_columns(y[i]),), SPLITTERS[1:])
         for name in ("slices", "scales", "flags", "outliers"):
             np.testing.assert_array_equal(one.view(name).get()[0], stack.view(name).get()[i])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing.tiny_block import (
+from mixpert_py.runtime.kernels.tiny_block import (
     FEWEST,
     FOUR,
     LOADS,

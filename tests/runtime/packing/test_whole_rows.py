@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.packing import clusters, rows
-from mixpert_py.runtime.packing.layout import SLACK, STEP
-from mixpert_py.runtime.packing.operand import Form, Operand
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.packing import launch as launching
+from mixpert_py.runtime.packing import rows
+from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.operand import SLACK, Form, Operand
 from tests.runtime.emulations import EMULATIONS
 
 SPLITTER = EMULATIONS["int8x6"].left
@@ -28,17 +30,18 @@ def test_what_is_packed_lies_in_one_allocation(
         sizes.append(size)
         return SimpleNamespace(ptr=START)
 
-    module, prepared = {
-        "rows": (rows, rows.prepared_rows),
-        "clusters": (clusters, clusters.prepared_clusters),
+    plan: Any = {
+        "rows": rows.row_plan,
+        "clusters": rows.cluster_plan,
     }[way]
     kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
-    monkeypatch.setattr(module, "numba_kernel", lambda *given, **named: kernel)
+    monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(alloc=alloc)))
     strides = (900, 1) if way == "rows" else (1, 900)
     forms = tuple(Form("float32", 1, r, 900, 0, *strides, True) for r in (70, 50)[:count])
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
-    how = prepared((SPLITTER,) * count, forms, "float32", "loss")
+    wanted = plan((SPLITTER,) * count, forms, "float32", "loss")
+    how = prepare(wanted)
     packed = how.pack(operands, 7)
     places = [(START + sizes[0], 0)]
     for one in packed:
@@ -51,9 +54,8 @@ def test_what_is_packed_lies_in_one_allocation(
         assert start + size <= following
     ((grid, threads, words, shared, stream, gate),) = launches
     assert gate == 0
-    wanted = module.packing((SPLITTER,) * count, forms, "float32", "loss")
     assert (grid, threads, stream) == (wanted.grid, wanted.threads, 7)
-    assert shared == getattr(wanted, "shared", 0)
+    assert shared == wanted.shared
     its = [
         (x.address, one.slices, one.scales, one.flags, *after)
         for x, one, after in zip(operands, packed, wanted.words, strict=True)

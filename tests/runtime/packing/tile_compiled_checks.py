@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.packing.blocks import TILES, tile_plan
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.packing.tiles import DEFAULT, tile_packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.every_check import EVERY_CHECK
 from tests.runtime.packing.compiled_checks import compiled, registers
 
-REGISTERS = 65536 // DEFAULT.resident
+REGISTERS = 65536 // TILES.resident
 MULTIPROCESSOR = 227 * 1024  # bytes of shared memory, of which the driver takes 1024 a block
 # Two operands differ: one kernel holds both. Digits that are looked at again, and not.
 KERNELS: list[tuple[str, OutlierRule, bool]] = [
@@ -39,7 +39,7 @@ def test_tile_kernel_compiles_without_spills(
     x = Form("float32", 1, 64, 128, 0, 128, 1, True)
     splitters = (scheme.left,) if alone else (scheme.left, scheme.right)
     forms = (x,) * len(splitters)
-    how = tile_packing(splitters, forms, 32, "float32", rule)
+    how = tile_plan(splitters, forms, 32, "float32", rule)
     function, arguments = pack_kernel(*how.constants)
     ptx = compiled(function, arguments)
     assert "ld.global.v4" in ptx
@@ -48,5 +48,5 @@ def test_tile_kernel_compiles_without_spills(
     assert "bar.warp.sync" in ptx
     assert "shfl" not in ptx
     assert not re.search(r"\batom\.|(?<!bar\.)\bred\.", ptx)
-    room = MULTIPROCESSOR * DEFAULT.threads // DEFAULT.resident - 1024
+    room = MULTIPROCESSOR * TILES.threads // TILES.resident - 1024
     assert registers(ptx, tmp_path, min(room, 48 * 1024)) <= REGISTERS

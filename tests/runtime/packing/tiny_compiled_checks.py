@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.packing.tiny_block import RESIDENT, Memory, block
-from mixpert_py.runtime.packing.tiny_kernels import tiny_kernel
+from mixpert_py.runtime.kernels.tiny_block import RESIDENT, Memory, block
+from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
 from tests.every_check import EVERY_CHECK
 from tests.runtime.packing.compiled_checks import compiled, registers
 

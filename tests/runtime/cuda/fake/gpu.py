@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import packing
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.cuda import (
     device,
@@ -19,10 +18,9 @@ from mixpert_py.runtime.cuda import (
     workspace,
 )
 from mixpert_py.runtime.cuda.guard import Guard
-from mixpert_py.runtime.packing import Operand, packed_bytes
-from mixpert_py.runtime.packing.layout import layout
-from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tiny_block import EDGE
+from mixpert_py.runtime.kernels.tiny_block import EDGE
+from mixpert_py.runtime.packing import Operand, packed_bytes, rows
+from mixpert_py.runtime.packing.operand import Form, layout
 from tests.runtime.chains import chained
 from tests.runtime.cuda.fake.array import ndarray, wrapped
 from tests.runtime.cuda.fake.current import Current
@@ -67,7 +65,7 @@ class FakeGpu:
         monkeypatch.setitem(sys.modules, "cupy", cupy)
         monkeypatch.setattr(device, "may_be_here", lambda: True)
         device._find.cache_clear()
-        monkeypatch.setattr(packing, "has_clusters", lambda number: False)
+        monkeypatch.setattr(rows, "has_clusters", lambda number: False)
         partition._alike.cache_clear()
         multi_gpu._stream.cache_clear()
 

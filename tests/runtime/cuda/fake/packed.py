@@ -7,7 +7,7 @@ import numpy as np
 
 from mixpert_py.runtime.emulation import reference
 from mixpert_py.runtime.packing import Operand
-from mixpert_py.runtime.packing.layout import Layout
+from mixpert_py.runtime.packing.operand import Layout
 from tests.runtime.cuda.fake.array import ndarray
 from tests.runtime.cuda.fake.current import Current
 

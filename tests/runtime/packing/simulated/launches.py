@@ -8,10 +8,9 @@ from numba import cuda
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import Operand
-from mixpert_py.runtime.packing.layout import Layout
-from mixpert_py.runtime.packing.operand import VECTOR, Form
+from mixpert_py.runtime.packing.blocks import strip_plan
+from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
 from mixpert_py.runtime.packing.strip_kernels import pack_kernel
-from mixpert_py.runtime.packing.strips import POINTERS, packing
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array
@@ -79,15 +78,15 @@ def pack(
     result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
     length = scheme.lengths(xs[0].k)[1]
     forms = tuple(x.form for x in xs)
-    how = packing(splitters, forms, length, result, rule, measure, threads=threads)
+    how = strip_plan(splitters, forms, length, result, rule, measure, threads=threads)
     buffers = [
         _buffers(place, splitter, x)
         for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
     ]
     parts = [(flat(x.owner), *one.arrays) for x, one in zip(xs, buffers, strict=True)]
-    others = parts[1] if b is not None else (np.zeros(1),) * POINTERS
-    function, _ = pack_kernel(*how.sides)
-    arguments = *parts[0], *how.words[0], *others, *how.words[1]
+    others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
+    function, _ = pack_kernel(*how.constants)
+    arguments = *parts[0], *how.words[0], *others, *how.words[-1], *how.lengths
     with simulation():
         cuda.jit(function)[how.grid, how.threads, 0, how.shared](*arguments)
     return tuple(buffers)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from mixpert_py.runtime.packing import repair_blocks, repair_kernels
-from mixpert_py.runtime.packing.layout import LARGE, NONFINITE, OUTLIER
+from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, OUTLIER
+from mixpert_py.runtime.packing import repair_kernels
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, words
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, flat, operand
@@ -165,7 +165,7 @@ def test_many_flagged_lines(
 ) -> None:
     """More than are taken at once, beside columns of two tiles, and sums of several chains."""
     monkeypatch.setattr(repair_kernels, "FEW", 3)
-    monkeypatch.setattr(repair_blocks, "CHAIN", 24)
+    monkeypatch.setattr(repair_kernels, "CHAIN", 24)
     a, b, c, flags, outliers = case(37, k, 70, block, seed=8, dtype=dtype)
     a[0, 5, 3], b[0, 30, 66] = np.nan, np.inf
     for marks, line in zip(flags, (5, 66), strict=True):

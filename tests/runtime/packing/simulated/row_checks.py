@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.emulation.packed import Packed
-from mixpert_py.runtime.packing import panels, rows
+from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import Digits
@@ -131,13 +131,13 @@ def test_blocks_that_do_not_wait_see_the_same(longest: int) -> None:
     a[33, :] = -0.0039375
     a[33, 100] = 1
     for patience in (0, 1):
-        of_panels = panels.Tuning(32, patience, longest, 1)
+        of_panels = rows.PanelTuning(32, patience, longest, 1)
         check(a, b, INT8X6, tuning=Tuning(SMALL_ROWS, of_panels))
 
 
 def test_as_many_threads_as_on_a_device() -> None:
     a, b = operands("normal", 3, 600, 34, seed=4)
-    check(a, b, INT8X6, tuning=Tuning(rows.Tuning(), panels.Tuning(patience=1)))
+    check(a, b, INT8X6, tuning=Tuning(rows.RowTuning(), rows.PanelTuning(patience=1)))
 
 
 SMALLEST = {"float32": 2.0**-149, "float64": 2.0**-1074}

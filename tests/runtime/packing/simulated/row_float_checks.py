@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing import panels, rows
-from mixpert_py.runtime.packing.row_intrinsics import (
+from mixpert_py.runtime.packing import rows
+from mixpert_py.runtime.packing.intrinsics import (
     cut_halves,
     first_half,
     nearest_halves,
@@ -157,7 +157,7 @@ def test_rows_longer_than_their_threads_hold(k: int) -> None:
 def test_as_many_threads_as_on_a_device() -> None:
     a, b = operands("normal", 3, 600, 34, seed=4)
     b[500, 33] = np.inf
-    check(a, b, FP16X3, tuning=Tuning(rows.Tuning(), panels.Tuning(patience=1)))
+    check(a, b, FP16X3, tuning=Tuning(rows.RowTuning(), rows.PanelTuning(patience=1)))
 
 
 def test_batches_and_operands_of_two_types() -> None:

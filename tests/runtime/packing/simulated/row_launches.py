@@ -8,8 +8,9 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.packing import clusters, panels, rows
+from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
+from mixpert_py.runtime.packing.launch import Plan
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
@@ -20,15 +21,15 @@ from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, ope
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 from tests.runtime.packing.simulated.simulation import simulation
 
-SMALL_ROWS = rows.Tuning(32, 32)
-SMALL_PANELS = panels.Tuning(32, 1, 2, 1)
+SMALL_ROWS = rows.RowTuning(32, 32)
+SMALL_PANELS = rows.PanelTuning(32, 1, 2, 1)
 SERIAL = 7
 
 
 class Tuning(NamedTuple):
-    of_rows: rows.Tuning = SMALL_ROWS
-    of_panels: panels.Tuning = SMALL_PANELS
-    of_clusters: clusters.Tuning | None = None  # instead of panels
+    of_rows: rows.RowTuning = SMALL_ROWS
+    of_panels: rows.PanelTuning = SMALL_PANELS
+    of_clusters: rows.ClusterTuning | None = None  # instead of panels
 
 
 SMALL = Tuning()
@@ -42,7 +43,7 @@ def pack(
     splitters = [scheme.left, scheme.right][: len(xs)]
     result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
     k = xs[0].k
-    assert rows.suits(tuple(splitters), k, scheme.lengths(k)[1], False, rule)
+    assert rows.rows_suit(tuple(splitters), k, scheme.lengths(k)[1], False, rule)
     along = [x.form.k_stride == 1 for x in xs]
     one = splitters[0] == splitters[-1] and xs[0].memory == xs[-1].memory
     alike = along[0] == along[-1] and (along[0] or one)
@@ -63,9 +64,9 @@ def _rows(
     splitters: tuple[Splitter, ...],
     result: str,
     rule: OutlierRule,
-    tuning: rows.Tuning,
+    tuning: rows.RowTuning,
 ) -> list[Buffers]:
-    how = rows.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    how = rows.row_plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     arguments = [
         (flat(x.owner), *one.arrays[:3], *words)
@@ -84,10 +85,10 @@ def _panels(
     splitters: tuple[Splitter, ...],
     result: str,
     rule: OutlierRule,
-    tuning: panels.Tuning,
+    tuning: rows.PanelTuning,
 ) -> list[Buffers]:
     forms = tuple(x.form for x in xs)
-    how = panels.packing(splitters, forms, result, rule, tuning)
+    how = rows.panel_plan(splitters, forms, result, rule, 0, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     between = [_between(how, i) for i in range(len(xs))]
     arguments = [
@@ -96,7 +97,7 @@ def _panels(
     ]
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 11 + how.words[0])
     with simulation():
-        function, _ = panel_kernel(how.side, tuning.threads, tuning.patience)
+        function, _ = panel_kernel(*how.constants)
         launch = cuda.jit(function)[how.grid, tuning.threads]
         launch(*arguments[0], *other, *how.lengths, SERIAL)
     for *_, counters in between:
@@ -112,9 +113,9 @@ def _clusters(
     splitters: tuple[Splitter, ...],
     result: str,
     rule: OutlierRule,
-    tuning: clusters.Tuning,
+    tuning: rows.ClusterTuning,
 ) -> list[Buffers]:
-    how = clusters.packing(splitters, tuple(x.form for x in xs), result, rule, tuning)
+    how = rows.cluster_plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
     found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
     arguments = [
         (flat(x.owner), *one.arrays[:3], *words)
@@ -122,18 +123,20 @@ def _clusters(
     ]
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
     with simulation():
-        function, _ = cluster_kernel(how.side, how.threads, how.blocks)
+        function, _ = cluster_kernel(*how.constants)
         launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
         launch(*arguments[0], *other, *how.lengths)
     return found
 
 
-def _between(how: panels.Packing, i: int) -> tuple[Any, ...]:
+def _between(how: Plan, i: int) -> tuple[Any, ...]:
     """What blocks of a panel leave each other, and their counters."""
-    bits = "uint32" if how.side.memory == "float32" else "uint64"
-    kinds = bits, "int32", "float32", "float32", how.side.wide, "int32"
+    side, workspace = how.constants[0], how.extras
+    assert isinstance(workspace, rows.Workspace)
+    bits = "uint32" if side.memory == "float32" else "uint64"
+    kinds = bits, "int32", "float32", "float32", side.wide, "int32"
     between = [
         np.full(size, GARBAGE, np.uint8).view(kind)
-        for size, kind in zip(np.diff(how.offsets[i]), kinds, strict=True)
+        for size, kind in zip(np.diff(workspace.offsets[i]), kinds, strict=True)
     ]
-    return *between, np.zeros(3 * (how.panels[i + 1] - how.panels[i]), np.int32)
+    return *between, np.zeros(3 * (workspace.panels[i + 1] - workspace.panels[i]), np.int32)

@@ -16,7 +16,7 @@ from numba.cuda.simulator import kernel
 from numba.cuda.simulator.kernel import BlockManager, BlockThread
 from numba.cuda.simulator.kernelapi import Dim3, FakeCUDAShared
 
-from mixpert_py.runtime import packing
+from mixpert_py import runtime
 from tests.runtime.families import Array
 
 
@@ -129,8 +129,8 @@ def _in_turns(self: BlockManager, grid_point: tuple[int, ...], *args: Any) -> No
 
 @contextmanager
 def _swapped(function: Callable[..., None], simulated: Any) -> Iterator[None]:
-    """`cuda` is the simulator's in all modules of packing, not in the kernel's own alone."""
-    modules = [module for name, module in sys.modules.items() if name.startswith(packing.__name__)]
+    """`cuda` is the simulator's in all modules of the runtime, not in the kernel's own alone."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(runtime.__name__)]
     with ExitStack() as stack:
         for module in modules:
             if vars(module).get("cuda") is cuda:

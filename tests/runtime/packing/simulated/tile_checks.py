@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.emulation.packed import Packed
-from mixpert_py.runtime.packing.tiles import Tuning
+from mixpert_py.runtime.packing.blocks import TileTuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.runtime.families import FAMILIES, Array
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value
 
 
 def check(
-    a: Array, b: Array, scheme: Scheme, rule: OutlierRule = "loss", tuning: Tuning = SMALL
+    a: Array, b: Array, scheme: Scheme, rule: OutlierRule = "loss", tuning: TileTuning = SMALL
 ) -> tuple[Packed, Packed]:
     """Packs both operands, and compares all that is left with the reference's."""
     found = pack(a, b, scheme, rule, tuning)
@@ -93,9 +93,11 @@ def test_every_shape(shape: tuple[int, int, int], order: str) -> None:
 
 
 @pytest.mark.parametrize("order", ["CC", "FF"])
-@pytest.mark.parametrize("tuning", [Tuning(64), Tuning(64, broad=1), Tuning(256)], ids=str)
+@pytest.mark.parametrize(
+    "tuning", [TileTuning(64), TileTuning(64, broad=1), TileTuning(256)], ids=str
+)
 @pytest.mark.parametrize("shape", [(40, 60, 17), (20, 130, 130), (18, 600, 5)], ids=str)
-def test_blocks_of_more_warps(order: str, tuning: Tuning, shape: tuple[int, int, int]) -> None:
+def test_blocks_of_more_warps(order: str, tuning: TileTuning, shape: tuple[int, int, int]) -> None:
     a, b = operands("normal", *shape, order, seed=2)
     a[17, -1], b[3, 4] = np.nan, np.inf
     check(a, b, IV, tuning=tuning)

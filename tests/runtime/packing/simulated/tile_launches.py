@@ -4,15 +4,15 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.packing.blocks import TileTuning, tile_plan, tiles_suit
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.packing.tiles import NOWHERE, Tuning, suits, tile_packing
 from mixpert_py.runtime.scheme import Scheme
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of
 from tests.runtime.packing.simulated.simulation import simulation
 
-SMALL = Tuning(threads=32)
+SMALL = TileTuning(threads=32)
 
 
 def pack(
@@ -20,22 +20,23 @@ def pack(
     b: Array | None,
     scheme: Scheme,
     rule: OutlierRule = "loss",
-    tuning: Tuning = SMALL,
+    tuning: TileTuning = SMALL,
 ) -> tuple[Buffers, ...]:
     """The tile kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
     splitters = (scheme.left, scheme.right)[: len(xs)]
     forms = tuple(x.form for x in xs)
     length = scheme.lengths(xs[0].k)[1]
-    assert suits(splitters, forms, length, False, rule)
-    how = tile_packing(splitters, forms, length, "float32", rule, tuning)
+    assert tiles_suit(splitters, forms, length, False, rule)
+    how = tile_plan(splitters, forms, length, "float32", rule, tuning)
     found = tuple(
         buffers_of(place, splitter, x)
         for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
     )
     parts = [(flat(x.owner), *one.arrays[:4]) for x, one in zip(xs, found, strict=True)]
-    others = parts[1] if b is not None else (np.zeros(1),) * len(NOWHERE)
+    others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
     function, _ = pack_kernel(*how.constants)
     with simulation():
-        cuda.jit(function)[how.grid, how.threads](*parts[0], *how.words[0], *others, *how.words[1])
+        launch = cuda.jit(function)[how.grid, how.threads]
+        launch(*parts[0], *how.words[0], *others, *how.words[-1], *how.lengths)
     return found

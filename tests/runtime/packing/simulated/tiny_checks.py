@@ -11,8 +11,8 @@ import pytest
 from numba import cuda
 
 from mixpert_py.runtime.cuda.tiny import plan
-from mixpert_py.runtime.packing.tiny_block import Memory
-from mixpert_py.runtime.packing.tiny_kernels import tiny_kernel
+from mixpert_py.runtime.kernels.tiny_block import Memory
+from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
 from tests.runtime.chains import chained
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import flat, operand

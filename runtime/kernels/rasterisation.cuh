@@ -1,10 +1,10 @@
-// The walk over tiles of C and segments of K, for Hopper.
+// The order in which blocks take tiles of C and segments of K, for Hopper.
 
 struct Tile {
     int product, row, column;
 };
 
-// Tiles of a group of rows are walked column by column, so that what runs at a time is nearly
+// Tiles of a group of rows are taken column by column, so that what runs at a time is nearly
 // square and its operands stay in L2.
 __device__ __forceinline__ Tile tile_at(const Problem &p, int index) {
     int rows = (p.a.rows + TILE_M - 1) / TILE_M;
@@ -30,7 +30,7 @@ __device__ __forceinline__ int my_row(const Tile &tile, int group) {
 
 // A segment ends where an exponent block does, or where INT32 accumulators are full.
 __device__ __forceinline__ int segment_end(const Problem &p, int begin) {
-    int end = min(begin + p.stretch, p.steps);
+    int end = min(begin + p.segment_steps, p.steps);
     return p.blocks > 1 ? min(end, (begin / p.steps_per_block + 1) * p.steps_per_block) : end;
 }
 

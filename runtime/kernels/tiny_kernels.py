@@ -18,8 +18,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.packing.intrinsics import device, fused, load_four, store_four
-from mixpert_py.runtime.packing.tiny_block import (
+from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
     RESIDENT,
     Block,
@@ -29,6 +28,7 @@ from mixpert_py.runtime.packing.tiny_block import (
     lane_spot,
     spot_of,
 )
+from mixpert_py.runtime.packing.intrinsics import device, fused, load_four, store_four
 
 
 def tiny_kernel(

@@ -9,7 +9,7 @@ __device__ __forceinline__ void pass_turn(int group) {
     asm volatile("bar.arrive %0, 256;" ::"r"(1 + (group ^ 1)) : "memory");
 }
 
-#if ELEMENT == 0
+#if ELEMENT == ELEMENT_INT8
 
 // The scales of a block for what a thread holds: fetched while the block before is being multiplied.
 struct BlockScales {
@@ -48,7 +48,7 @@ struct BlockScales {
         int least = min(a[0], a[1]), most = max(a[0], a[1]);
 #pragma unroll
         for (int i = 0; i < COLUMNS; i++) least = min(least, b[i]), most = max(most, b[i]);
-        return !WIDE && least >> 9 >= -60 && most >> 9 <= 55;
+        return !WIDE && least >> SIGNIFICAND_BITS >= -60 && most >> SIGNIFICAND_BITS <= 55;
     }
 
     __device__ __forceinline__ int column(int i) const {
@@ -57,9 +57,10 @@ struct BlockScales {
 };
 
 __device__ __forceinline__ float near_unit(int scale) {
-    // The significand of units that groups share is 256: then one step moves E to its place.
-    if (GROUPED) return __int_as_float((scale << 14) + ((8 + 127) << 23) - (256 << 14));
-    return (float)(scale & 511) * Precision<float>::power(scale >> 9);
+    constexpr int UP = 23 - SIGNIFICAND_BITS;
+    // The significand of units that groups share is WHOLE: then one step moves E to its place.
+    if (GROUPED) return __int_as_float((scale << UP) + ((WHOLE_LOG + 127) << 23) - (WHOLE << UP));
+    return (float)(scale & SIGNIFICAND_MASK) * Precision<float>::power(scale >> SIGNIFICAND_BITS);
 }
 
 // Adds the sums of one block to those of all before.

@@ -1,0 +1,287 @@
+"""The launches that split blocks of K.
+
+`strip_plan` is the general one: it takes every splitter, block length and stride. `tile_plan` is
+for tiles of rows × 32 of K that share an exponent.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mixpert_py.runtime.emulation.outliers import OutlierRule
+from mixpert_py.runtime.packing.launch import Plan, has_vectors, places
+from mixpert_py.runtime.packing.operand import (
+    DEPTH,
+    HOPPER,
+    ITEM,
+    KEPT,
+    MOST_THREADS,
+    REDUCTIONS,
+    Form,
+    Layout,
+)
+from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.splitter import Digits, Splitter
+
+
+def strip_plan(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    block: int,
+    result: str,
+    rule: OutlierRule,
+    measure: bool,
+    shared: int = HOPPER,
+    threads: int = 0,
+) -> Plan:
+    """For one operand or two. block: stretch of K per scale. result: the type of the product.
+    shared: bytes of shared memory that the device lets a block have; threads: to a block, 0 for
+    what suits them. Raises ShapeError where an operand is empty.
+    """
+    layouts, sides = places(splitters, forms, result, rule, block, measure)
+    groups = tuple(s.group if isinstance(s, Digits) else 1 for s in splitters)
+    itemsizes = tuple(x.itemsize for x in forms)
+    mappings = tuple(x.mapping(layouts[0].block) for x in forms)
+    covered = covers(layouts, groups, itemsizes, mappings, shared)
+    how = shares(layouts[0], covered, max(itemsizes), _most(sides), threads, shared)
+    strips = [one.strips * x.batch for one, x in zip(covered, forms, strict=True)]
+    words = tuple(
+        (x.rows, x.batch_stride, x.row_stride, x.k_stride, one.mapping, one.height_log, one.strips)
+        for x, one in zip(forms, covered, strict=True)
+    )
+    place = layouts[0]
+    lengths = place.k, place.block, place.padded_block, place.blocks, place.spans, place.steps
+    return Plan(
+        ("strip_kernels", "pack_kernel"),
+        (sides[0], sides[-1]),
+        *(splitters, layouts, words),
+        (strips[0], *lengths, how.share_log, how.cached, how.threads_log),
+        sum(strips),
+        1 << how.threads_log,
+        how.shared,
+        shared - REDUCTIONS,
+        pointers=5,
+        measure=measure,
+    )
+
+
+def shared_memory(device: int) -> int:
+    """Bytes of shared memory that a block may have, if it asks."""
+    import cupy
+
+    return int(cupy.cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """How thread blocks cover one operand: strips of 2^height_log rows; the kernel's mapping.
+
+    mapping: bit 0, neighbouring threads take neighbouring rows, not neighbours along K; bit 1,
+    every eight elements are 16-byte aligned.
+    """
+
+    mapping: int
+    height_log: int
+    strips: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """How threads share a strip. threads: of a block. share_log: threads that a block of K can use,
+    of those to a row. cached: items per thread kept in shared memory, of that many bytes.
+    """
+
+    threads_log: int
+    share_log: int
+    cached: int
+    shared: int
+
+
+def covers(
+    places: tuple[Layout, ...],
+    groups: tuple[int, ...],
+    itemsizes: tuple[int, ...],
+    mappings: tuple[int, ...],
+    shared: int = HOPPER,
+) -> tuple[Cover, ...]:
+    """Strips of 8 rows, a sector of 32 bytes where they are contiguous; never less than a group.
+
+    Where K is contiguous and rows are long, lower ones: two blocks to a multiprocessor then find
+    room for what they read, so that one loads while the other stores; or one block, where the other
+    operand leaves no room for two.
+    """
+    sizes = [place.k * itemsize for place, itemsize in zip(places, itemsizes, strict=True)]
+    heights = [max(8, group) for group in groups]
+    together = list(zip(sizes, heights, mappings, strict=True))
+    half = resident(shared)
+    tall = any(mapping & 1 and height * size > half for size, height, mapping in together)
+    room = shared - REDUCTIONS if tall else half
+    found = []
+    for place, size, height, mapping, group in zip(
+        places, sizes, heights, mappings, groups, strict=True
+    ):
+        while not mapping & 1 and height > group and height * size > room:
+            height //= 2
+        found.append(Cover(mapping, height.bit_length() - 1, -(-place.rows // height)))
+    return tuple(found)
+
+
+def shares(
+    place: Layout,
+    covers: tuple[Cover, ...],
+    itemsize: int,
+    most: int,
+    threads: int = 0,
+    shared: int = HOPPER,
+) -> Shares:
+    """Threads, and shared memory that keeps what they read as far as it reaches.
+
+    most: threads that a block may have; half of MOST_THREADS where two blocks find room.
+
+    What a strip has past that is read twice, the second time from L2. Only one block runs on a
+    multiprocessor then, which bounds what has to stay there: at K = 16384 and rows contiguous, 130
+    blocks read 300 KiB each again.
+    """
+    share_log = (-(-place.padded_block // ITEM) - 1).bit_length()
+    height_log = max(one.height_log for one in covers)
+    if not threads:
+        strip = place.k * itemsize << height_log
+        if strip <= resident(shared):
+            most = min(most, MOST_THREADS // 2)
+        items = (place.spans << height_log) * place.padded_block // ITEM
+        threads = min(most, max(64, 1 << (-(-items // DEPTH) - 1).bit_length()))
+    threads_log = threads.bit_length() - 1
+    cached = 0
+    for one in covers:
+        lanes_log = min(share_log, threads_log - one.height_log)
+        turns = -(-place.padded_block // (ITEM << lanes_log))
+        if turns > DEPTH:
+            cached = max(cached, -(-turns // DEPTH))
+    group = DEPTH * ITEM * max(threads, KEPT) * itemsize
+    cached = min(cached, (shared - REDUCTIONS) // group)
+    return Shares(threads_log, share_log, cached * DEPTH, cached * group)
+
+
+def resident(shared: int) -> int:
+    """Bytes for what a block keeps, so that two blocks fit a multiprocessor."""
+    reserved = 1024  # by the driver, for each block
+    return (shared + reserved) // 2 - reserved - REDUCTIONS
+
+
+def _most(sides: tuple[Side, ...]) -> int:
+    """Threads of a block. Each has 128 registers of a block of 512, and not all kernels can do with
+    that. Tiles want small blocks, that wait for one another at every stretch of K.
+    """
+    if any(one.group > 1 for one in sides):
+        return MOST_THREADS // 4
+    lean = sides[0] == sides[-1] and sides[0].wide == "float32" and not sides[0].measure
+    return MOST_THREADS if lean else MOST_THREADS // 2
+
+
+WARP = 32
+WARP_ROWS = 16
+STRETCH = 32  # of K, of a tile
+LONGEST_TILE = 1 << 30  # of K, so that places along it fit 32 bits
+
+
+class TileTuning(NamedTuple):
+    """Sizes of launches that change no bit.
+
+    threads: of a block; resident: for how many a multiprocessor is to have room, and so registers.
+    broad: blocks from which on those of contiguous rows take two neighbouring strips of them, which
+    memory reads better than one.
+    """
+
+    threads: int = 256
+    resident: int = 768
+    broad: int = 256
+
+
+TILES = TileTuning()
+
+
+def tiles_suit(
+    splitters: tuple[Splitter, ...], forms: tuple[Form, ...], block: int, measure: bool,
+    rule: OutlierRule,
+) -> bool:  # fmt: skip
+    """Whether the tile kernel packs these, of which every `block` of K share a unit.
+
+    Left to the general kernel: double precision, operands that are contiguous neither along K nor
+    along rows, rule "ratio", and norms.
+    """
+    return (
+        not measure
+        and rule in ("loss", "none")
+        and all(_sevens(splitter) for splitter in splitters)
+        and all(x.memory == "float32" and 0 < x.k <= LONGEST_TILE for x in forms)
+        and all(block == min(STRETCH, x.k) for x in forms)
+        and all(x.k_stride == 1 or x.row_stride == 1 for x in forms)
+    )
+
+
+def _sevens(splitter: Splitter) -> bool:
+    return (
+        isinstance(splitter, Digits)
+        and splitter.width == 7
+        and splitter.group in (8, 16)
+        and splitter.digits <= 4
+        and not splitter.fitted
+    )
+
+
+def tile_plan(
+    splitters: tuple[Splitter, ...],
+    forms: tuple[Form, ...],
+    block: int,
+    result: str,
+    rule: OutlierRule,
+    tuning: TileTuning = TILES,
+) -> Plan:
+    """For one operand or two that `tiles_suit`. block: stretch of K per scale; result: the type of
+    the product, "float32". Raises ShapeError where an operand is empty.
+    """
+    layouts, sides = places(splitters, forms, result, rule, block)
+    covers = tuple(_cover(x, layouts[0].steps, tuning) for x in forms)
+    grids = [x.batch * cover.strips for x, cover in zip(forms, covers, strict=True)]
+    return Plan(
+        ("tile_kernels", "pack_kernel"),
+        (sides[0], sides[-1], tuning.threads, tuning.resident // tuning.threads),
+        *(splitters, layouts, covers),
+        (grids[0], layouts[0].k, layouts[0].steps),
+        sum(grids),
+        tuning.threads,
+        pointers=4,
+    )
+
+
+class TileCover(NamedTuple):
+    """How blocks cover an operand, as the kernel takes it. Strides are in elements.
+
+    stride: from row to row if K is contiguous (along), else from place to place along K. vector:
+    whether four neighbours are always 16-byte aligned. strips: blocks next to each other; deep:
+    logarithm of how many of a block's warps lie along K, the others along rows.
+    """
+
+    rows: int
+    batch_stride: int
+    stride: int
+    along: int
+    vector: int
+    strips: int
+    deep: int
+
+
+def _cover(x: Form, steps: int, tuning: TileTuning) -> TileCover:
+    along = x.k_stride == 1
+    stride = x.row_stride if along else x.k_stride
+    vector = has_vectors(x, stride)
+    warps = tuning.threads // WARP
+    deep = min(warps.bit_length(), steps.bit_length()) - 1
+    if not along and 1 << deep == warps > 1 and _strips(x, 2) * x.batch >= tuning.broad:
+        deep -= 1
+    strips = _strips(x, warps >> deep)
+    return TileCover(x.rows, x.batch_stride, stride, int(along), int(vector), strips, deep)
+
+
+def _strips(x: Form, warps: int) -> int:
+    """Blocks that cover the rows, so many warps of each side by side."""
+    return -(-x.rows // (WARP_ROWS * warps))

@@ -1,0 +1,531 @@
+"""Elements into integer digits, stored where the GEMM wants them: units, rounding, sums of squares.
+
+`digit_item` serves the general kernel, `row_octet` and `safe_octet` the kernels of whole rows,
+`tile_octet` those of tiles.
+"""
+
+# The bodies of kernels are Numba's to type, and what it offers is made at run time.
+# mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.cuda import types
+
+from mixpert_py.runtime.emulation.digits import FIT
+from mixpert_py.runtime.kernels.abi import (
+    FIRST_DIGIT,
+    LARGE,
+    NONFINITE,
+    SIGNIFICAND_BITS,
+    WHOLE,
+    WHOLE_LOG,
+)
+from mixpert_py.runtime.packing.intrinsics import (
+    bits32,
+    bits64,
+    bytes_of,
+    device,
+    float32_of,
+    float64_of,
+    fused,
+    nearest32,
+    nearest64,
+    nearest_integer32,
+    nearest_integer64,
+    power_of_two,
+    product32,
+    product64,
+    store_two,
+)
+from mixpert_py.runtime.packing.operand import ITEM, QUAD
+from mixpert_py.runtime.packing.side import Side
+
+# Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.
+LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362
+LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
+
+
+def digit_item(side: Any) -> tuple[Any, Any]:
+    """For a splitter into digits: the device functions `item` and `finish` of strip_kernels.
+
+    Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
+    of the block; those of digits in units of 4^(e − 7 − width · p).
+    """
+    COUNT, WIDTH, SHIFT, FITTED = side.slices, side.width, side.shift, side.fitted
+    DROPPED = (1 << WIDTH * side.dropped) - 1  # the digits of x past `count`
+    LOSSY = side.rule == "loss"
+    SUMS = LOSSY or side.measure
+    SQUARED = 0 if side.measure else 1 if LOSSY and side.lower < math.inf else COUNT
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    nearest = nearest32 if side.wide == "float32" else nearest64
+    BIAS = 0x80808080 & (256**COUNT - 1)
+
+    def item(
+        values, at, alive, one, two, ratio, worth, level, parts, words, rest,
+        slices, base, position, slice_words, swizzle,
+    ):  # fmt: skip
+        if alive:
+            norm = WIDE(0)
+            loss = WIDE(0)
+            ruled = WIDE(0)
+            for j in range(8):
+                x = WIDE(values[at + j]) * one * two
+                q = nearest(x * ratio) if FITTED else nearest(x)
+                n = np.int64(np.int32(q))
+                if WIDTH == 8:
+                    words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+                else:
+                    words[j] = np.uint32(sevens(n))
+                if SUMS:
+                    left = fused(-q, worth, x)
+                    if DROPPED:
+                        ruled += left * left
+                        low = abs(n) & DROPPED
+                        left += WIDE(low if n > 0 else -low)
+                    norm += x * x
+                    loss += left * left
+            if SUMS:
+                parts[0] += norm
+                parts[1] += loss
+                if DROPPED:
+                    parts[2 + COUNT] += ruled
+        else:
+            for j in range(8):
+                words[j] = np.uint32(0)
+        step = np.int64(np.int32(position >> 6))
+        chunk = np.int32(((position >> 4) & 3) ^ swizzle)
+        index = base + step * (COUNT * slice_words) + np.int32(chunk * 4 + ((position >> 2) & 2))
+        square = np.float64(worth) * np.float64(worth)
+        store(words, slices, index, slice_words, (alive, square, parts))
+
+    def put(slices, index, first, second, state, p):
+        """Stores eight digits of slice p, and adds up their squares where they are asked for."""
+        alive, square, parts = state
+        store_two(slices, index, first, second)
+        if p >= SQUARED and alive:
+            squares = np.int32(0)
+            for j in range(4):
+                squares += squared(first, j) + squared(second, j)
+            parts[2 + p] += np.float64(np.int32(squares)) * square
+
+    def sevens(n):
+        size = abs(n)
+        sign = -1 if n < 0 else 0
+        word = 0
+        for p in range(COUNT):
+            digit = (size >> (SHIFT - 7 - 7 * p)) & 127
+            word = (word << 8) | (((digit ^ sign) - sign) & 255)
+        return word
+
+    def finish(i, root, exponent):
+        exponent -= SHIFT if i < 2 else 7 + WIDTH * (i - 2)
+        half = exponent >> 1
+        return root * power_of_two(half) * power_of_two(exponent - half)
+
+    sevens, store = device(sevens), digit_store(COUNT, device(put))
+    return device(item), device(finish)
+
+
+def digit_store(count: int, put: Any) -> Any:
+    """The device function that stores the bytes of eight words, the highest first: each is one
+    digit, and goes to its slice.
+
+    put: the device function that stores eight digits of slice p, and does more with `state`.
+    """
+    COUNT = count
+
+    def store(words, slices, index, slice_words, state):
+        if COUNT > 2:
+            a = high_pairs(words, 0)
+            b = high_pairs(words, 2)
+            c = high_pairs(words, 4)
+            d = high_pairs(words, 6)
+            if COUNT > 3:
+                put(slices, index, high_half(a, b), high_half(c, d), state, 0)
+                index += slice_words
+            put(slices, index, low_half(a, b), low_half(c, d), state, COUNT - 3)
+            index += slice_words
+        a = low_pairs(words, 0)
+        b = low_pairs(words, 2)
+        c = low_pairs(words, 4)
+        d = low_pairs(words, 6)
+        if COUNT > 1:
+            put(slices, index, high_half(a, b), high_half(c, d), state, COUNT - 2)
+            index += slice_words
+        put(slices, index, low_half(a, b), low_half(c, d), state, COUNT - 1)
+
+    return device(store)
+
+
+@device
+def low_pairs(words, j):
+    return np.uint32(bytes_of(words[j], words[j + 1], LOW_PAIRS))
+
+
+@device
+def high_pairs(words, j):
+    return np.uint32(bytes_of(words[j], words[j + 1], HIGH_PAIRS))
+
+
+@device
+def low_half(a, b):
+    return np.uint32(bytes_of(a, b, LOW_HALVES))
+
+
+@device
+def high_half(a, b):
+    return np.uint32(bytes_of(a, b, HIGH_HALVES))
+
+
+@device
+def squared(word, j):
+    """The square of byte j, signed."""
+    digit = np.int32(np.int32(word << np.uint32(24 - 8 * j)) >> 24)
+    return np.int32(digit * digit)
+
+
+FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
+TOO_FINE = 1 << 13  # more than any
+
+
+def bits_type(side: Side) -> Any:
+    return types.uint32 if side.memory == "float32" else types.uint64
+
+
+class Facts(NamedTuple):
+    """What follows from a side: types, and numbers. sums: that decide a row's flag."""
+
+    memory: Any
+    wide: Any
+    in_shared: Any
+    bits: Any
+    bits_in_shared: Any
+    magnitude: Any
+    infinite: Any
+    normal: Any
+    sums: int
+    lower: float
+
+
+def facts(side: Side) -> Facts:
+    single = side.memory == "float32"
+    wide = np.float32 if side.wide == "float32" else np.float64
+    bits: Any = np.uint32 if single else np.uint64
+    return Facts(
+        np.float32 if single else np.float64,
+        wide,
+        types.float32 if side.wide == "float32" else types.float64,
+        bits,
+        bits_type(side),
+        bits(0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF),
+        bits(0x7F800000 if single else 0x7FF << 52),
+        bits(1 << (23 if single else 52)),
+        side.sums,
+        side.lower * 4.0**-side.shift if side.lower < math.inf else 0.0,
+    )
+
+
+@device
+def place_of(position, size, swizzle, count, slice_words):
+    """Words from a row's first, in the highest slice, to where eight elements of K belong."""
+    byte = np.int32(position * size)
+    step = np.int64(np.int32(byte >> 6))
+    chunk = np.int32(((byte >> 4) & 3) ^ swizzle)
+    return step * (count * slice_words) + np.int32(chunk * 4 + ((byte >> 2) & 2))
+
+
+def row_units(side: Side) -> Any:
+    """The device function for a row's scale word, the factors that make digits of it, 2^(shift − e)
+    as two, 256 / g, and g / 256; its flag, as far as the largest magnitude says; and whether the
+    row is safe: sure to stay, whatever its digits are.
+
+    power: about the sum of its squares. A residual is below 1.26 units, and a digit's square at
+    most 2^14: a row that is large beside those neither loses too much nor is crowded.
+    """
+    SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
+    HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
+    it = facts(side)
+    WIDE, INFINITE, SUMS = it.wide, it.infinite, it.sums
+    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
+    LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
+    UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
+    FINITE, large = 1e38, is_large(side)
+    float_of = float32_of if side.memory == "float32" else float64_of
+
+    def units(top, fine, power, k):
+        exponent = 0
+        significand = WHOLE
+        if 0 < top < INFINITE:
+            fraction, exponent = math.frexp(np.float64(float_of(top)))
+            raised = exponent + 1 if fraction >= THRESHOLD else exponent
+            if FITTED and fine > FINEST + HELD - raised:
+                significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
+            else:
+                exponent = raised
+        word = np.int32(((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | significand)
+        split = min(SHIFT - exponent, HIGHEST_POWER)
+        one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
+        ratio = WIDE(WHOLE) / WIDE(significand)
+        flag = NONFINITE if top >= INFINITE else 0
+        if flag == 0 and large(exponent, k):
+            flag = LARGE
+        is_safe = 0
+        if flag != NONFINITE and two == WIDE(1):
+            is_safe = 1
+            if SUMS > 0 and top > 0:
+                norm = np.float64(power) * np.float64(one) * np.float64(one)
+                enough = max(np.float64(k) * LOSSLESS, UNCROWDED)
+                is_safe = 1 if power < np.float32(FINITE) and norm >= enough else 0
+        return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, is_safe
+
+    return device(units)
+
+
+def is_large(side: Side) -> Any:
+    """The device function for whether a row, or tile, of an exponent is large: see `Side.room`. k:
+    entries of a row.
+    """
+    ROOM = side.room
+
+    def large(exponent, k):
+        if ROOM < 0:
+            return False
+        _, length = math.frexp(np.float64(k))  # one more than ⌊log2 k⌋
+        return 2 * exponent + length > ROOM
+
+    return device(large)
+
+
+def row_coarse(side: Side) -> Any:
+    """The device function for whether elements may be as coarse as two digits hold: their fineness
+    is TOO_FINE where they are not, as normal numbers are with one of their last bits set beside any
+    larger one. either: all bits of the elements, most: the largest.
+    """
+    MANTISSA = 23 if side.memory == "float32" else 52
+    BITS = facts(side).bits
+    LAST = BITS((1 << (MANTISSA + 1 - 8 * min(side.slices, 2) + 1)) - 1)
+    NORMAL = BITS(1 << MANTISSA)
+
+    def coarse(either, most):
+        return (either & LAST) == 0 or most < NORMAL
+
+    return device(coarse)
+
+
+def row_fineness(side: Side) -> Any:
+    """The device function for how fine `count` elements are, `stride` apart in memory. Few rows
+    need it: it reads them again, since each register would have code of its own.
+    """
+    finer = finer_of(side)
+
+    def fineness(x, place, stride, count):
+        fine = np.int32(0)
+        for _ in range(count):
+            fine = np.int32(finer(x[place], fine))
+            place += stride
+        return fine
+
+    return device(fineness)
+
+
+def finer_of(side: Side) -> Any:
+    """The device function for how fine an element is, FINEST less the exponent of the lowest bit
+    set in it, 0 for a zero; or `fine`, where that is more.
+    """
+    SINGLE = side.memory == "float32"
+    BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
+    MANTISSA = 23 if SINGLE else 52
+    NORMAL = BITS(1 << MANTISSA)
+    FRACTION = BITS((1 << MANTISSA) - 1)
+    HIGHEST = 255 if SINGLE else 2047
+    ZERO = FINEST + 126 + 23 if SINGLE else FINEST + 1022 + 52
+    FLOAT = np.float32 if SINGLE else np.float64
+    BIAS = 127 if SINGLE else 1023
+
+    def finer(value, fine):
+        bits = BITS_OF(value)
+        significand = BITS(bits & FRACTION)
+        field = np.int32((bits >> BITS(MANTISSA)) & BITS(HIGHEST))
+        if field > 0:
+            significand = BITS(significand | NORMAL)
+            field -= 1
+        if significand != 0:
+            lowest = BITS(significand ^ (significand & (significand - BITS(1))))
+            power = np.int32(BITS_OF(FLOAT(lowest)) >> BITS(MANTISSA)) - BIAS
+            fine = np.int32(max(fine, ZERO - field - power))
+        return fine
+
+    return device(finer)
+
+
+def row_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a row into digits and stores them.
+
+    It adds to sums of squares: of the row and of what it loses, in units of 4^(e − shift); of
+    digits past the first as integers, where the rule asks for them.
+    """
+    COUNT, FITTED, LOSSY = side.slices, side.fitted, side.rule == "loss"
+    CROWDED = LOSSY and side.lower < math.inf
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    nearest = nearest32 if side.wide == "float32" else nearest64
+    product = product32 if side.wide == "float32" else product64
+    BIAS = 0x80808080 & (256**COUNT - 1)
+    # Below 2^23, adding 2^23 rounds a float32 to an integer, and its last bits are that integer.
+    CORNER = np.float32(2.0**23)
+    FAST = side.wide == "float32" and COUNT <= 3
+
+    def octet(
+        values, at, by, one, ratio, worth, norms, squares, words,
+        slices, index, slice_words,
+    ):  # fmt: skip
+        norm = norms[0]
+        loss = norms[1]
+        for j in range(8):
+            x = WIDE(values[at + j * by]) * one
+            scaled = product(x, ratio) if FITTED else x
+            if FAST:
+                rounded = abs(scaled) + CORNER
+                q = rounded - CORNER
+                sign = np.int64(bits32(scaled) >> np.uint32(31))
+                size = np.int64(bits32(rounded) & np.uint32(0x7FFFFF))
+                n = (size ^ -sign) + sign
+            else:
+                q = abs(nearest(scaled))
+                n = np.int64(np.int32(nearest(scaled))) if q < WIDE(2.0**31) else 0
+            words[j] = np.uint32((((n + BIAS) & 0xFFFFFFFF) ^ BIAS) & 0xFFFFFFFF)
+            if LOSSY:
+                left = fused(-q, worth, abs(x))
+                norm += x * x
+                loss += left * left
+        norms[0] = norm
+        norms[1] = loss
+        store(words, slices, index, slice_words, squares)
+
+    store = digit_store(COUNT, squares_put(CROWDED))
+    return device(octet)
+
+
+def safe_octet(side: Side) -> Any:
+    """The device function that splits eight elements of a safe row into digits and stores them.
+
+    A power of two changes no rounding: the integers are those that `row_octet` finds.
+    """
+    COUNT = side.slices
+    WIDE = np.float32 if side.wide == "float32" else np.float64
+    integer = nearest_integer32 if side.wide == "float32" else nearest_integer64
+    BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
+
+    def octet(values, at, by, one, ratio, words, squares, slices, index, slice_words):
+        factor = one * ratio
+        for j in range(8):
+            n = integer(WIDE(values[at + j * by]) * factor)
+            words[j] = np.uint32(np.uint32(np.uint32(n) + BIAS) ^ BIAS)
+        store(words, slices, index, slice_words, squares)
+
+    store = digit_store(COUNT, squares_put(False))
+    return device(octet)
+
+
+def squares_put(crowded: bool) -> Any:
+    """The device function that stores eight digits of slice p; crowded: it adds their squares to
+    sums, but for the first slice's.
+    """
+    CROWDED = crowded
+
+    def put(slices, index, first, second, squares, p):
+        store_two(slices, index, first, second)
+        if CROWDED and p > 0:
+            total = np.int32(0)
+            for j in range(4):
+                total += squared(first, j) + squared(second, j)
+            squares[p] = np.int32(squares[p] + np.int32(total))
+
+    return device(put)
+
+
+def tile_units(side: Side) -> Any:
+    """The device function for a tile's exponent e, and 2^(shift − e) as two factors."""
+    SHIFT = side.shift
+    # From the threshold on, rounding needs the room, and adding this carries into the exponent.
+    CARRY = np.uint32((1 << 23) - math.ceil((2 * side.threshold - 1) * (1 << 23)))
+    # From this on, one factor does, and largest magnitudes are normal.
+    LEAST = np.float32(math.ldexp(1.0, SHIFT - 128))
+    ABOVE = 64  # bits that smaller ones are brought up by
+
+    def units(largest):
+        if largest >= LEAST:
+            exponent = np.int32(np.uint32(bits32(largest) + CARRY) >> np.uint32(23)) - 126
+            return np.int32(exponent), power(SHIFT - exponent), np.float32(1)
+        if largest > np.float32(0):
+            normal = np.float32(largest * np.float32(2.0**ABOVE))
+            exponent = np.int32(np.uint32(bits32(normal) + CARRY) >> np.uint32(23)) - 126 - ABOVE
+            return np.int32(exponent), power(127), power(SHIFT - exponent - 127)
+        return np.int32(0), power(SHIFT), np.float32(1)
+
+    return device(units)
+
+
+@device
+def power(exponent):
+    """2^exponent as float32, −126 ≤ exponent ≤ 127."""
+    return float32_of(np.uint32(np.int32(exponent + 127) << 23))
+
+
+def tile_octet(side: Side) -> Any:
+    """The device function that cuts eight elements of a row into digits and stores them.
+
+    It adds to sums of squares, of the row and of what it loses, in units of 4^(e − shift).
+    """
+    COUNT, LOSSY = side.slices, side.rule == "loss"
+    DROPPED = np.uint32(7 * side.dropped)
+    # Below 2^23, adding 2^23 rounds a float32 to an integer, and its last 24 bits are that integer;
+    # what is above them never comes down to a byte that is stored.
+    CORNER = np.float32(2.0**23)
+    FAST = side.shift < 23
+    EACH = np.uint32(0x80808080)
+    BIAS = np.uint32(0x80808080 & (256**COUNT - 1))
+    # A digit p places above the last moves from bit 7 p to bit 8 p, with all that is above it.
+    ABOVE = [np.uint32((1 << 32) - (1 << 7 * p)) for p in range(4)]
+    FIRST, SECOND, THIRD = ABOVE[1:]
+
+    def octet(values, at, one, norms, words, slices, index, slice_words):
+        norm = norms[0]
+        loss = norms[1]
+        for j in range(ITEM):
+            x = np.float32(values[at + QUAD * j] * one)
+            size = abs(x)
+            if FAST:
+                rounded = np.float32(size + CORNER)
+                q = np.float32(rounded - CORNER)
+                n = np.uint32(bits32(rounded))
+            else:
+                q = nearest32(size)
+                n = np.uint32(np.int32(q))
+            if LOSSY:
+                left = np.float32(size - q)
+                norm = fused(x, x, norm)
+                loss = fused(left, left, loss)
+            n = np.uint32(n >> DROPPED)
+            word = n
+            if COUNT > 1:
+                word = np.uint32(word + (n & FIRST))
+            if COUNT > 2:
+                word = np.uint32(word + np.uint32((n & SECOND) << np.uint32(1)))
+            if COUNT > 3:
+                word = np.uint32(word + np.uint32((n & THIRD) << np.uint32(2)))
+            # Adding 128 to every digit, none borrows; an exclusive or takes it off again.
+            sign = np.uint32(np.int32(np.int32(bits32(x)) >> np.int32(31)) | np.int32(1))
+            words[j] = np.uint32(np.uint32(word * sign) + BIAS)
+        norms[0] = norm
+        norms[1] = loss
+        store(words, slices, index, slice_words, 0)
+
+    def put(slices, index, first, second, state, p):
+        store_two(slices, index, np.uint32(first ^ EACH), np.uint32(second ^ EACH))
+
+    store = digit_store(COUNT, device(put))
+    return device(octet)

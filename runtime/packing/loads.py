@@ -1,0 +1,172 @@
+"""How threads load elements: four in one load, where they are neighbours and aligned.
+
+None of it uses `cuda.…`, so that the simulator need not swap this module's names.
+"""
+
+# The bodies of kernels are Numba's to type.
+# mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.packing.intrinsics import device, load_four
+from mixpert_py.runtime.packing.operand import ITEM, QUAD
+
+
+@device
+def load_eight(values, to, x, start, at, k, vector):
+    """Loads eight neighbours along K into values[to … to + 7], zeros past k."""
+    if vector != 0 and at + ITEM <= k:
+        for j in range(0, ITEM, 4):
+            a, b, c, d = load_four(x, start + np.int32(at + j))
+            values[to + j] = a
+            values[to + j + 1] = b
+            values[to + j + 2] = c
+            values[to + j + 3] = d
+    else:
+        for j in range(ITEM):
+            values[to + j] = 0.0
+            if at + j < k:
+                values[to + j] = x[start + np.int32(at + j)]
+
+
+def load_items(items: int) -> Any:
+    """The device function that loads a thread's items of eight elements, zeros past k."""
+    HELD = items * ITEM
+
+    def load(values, x, start, at, between, k, vector):
+        if vector != 0 and at + (items - 1) * between + ITEM <= k:
+            for j in range(0, HELD, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & 4))
+                a, b, c, d = load_four(x, place)
+                values[j] = a
+                values[j + 1] = b
+                values[j + 2] = c
+                values[j + 3] = d
+        else:
+            for i in range(items):
+                load_eight(values, i * ITEM, x, start, np.int32(at + i * between), k, vector)
+
+    return device(load)
+
+
+@device
+def load_apart(values, x, place, stride, count):
+    """Loads `count` elements, at most eight and `stride` apart, into values[0 …], then zeros."""
+    for j in range(ITEM):
+        values[j] = 0.0
+        if j < count:
+            values[j] = x[place]
+        place += stride
+
+
+@device
+def load_quad_along(values, x, place, stride, full, count, length):
+    """Loads 4 rows, `stride` apart, × 8 neighbours along K from x[place] on, into
+    values[4 · position + row]. full: that all are there, and 16-byte aligned; else zeros past
+    `count` rows and past `length` of K.
+    """
+    if full:
+        for i in range(QUAD):
+            for j in range(0, ITEM, 4):
+                a, b, c, d = load_four(x, place + j)
+                values[QUAD * j + i] = a
+                values[QUAD * j + QUAD + i] = b
+                values[QUAD * j + 2 * QUAD + i] = c
+                values[QUAD * j + 3 * QUAD + i] = d
+            place += stride
+    else:
+        for i in range(QUAD):
+            for j in range(ITEM):
+                values[QUAD * j + i] = 0.0
+                if i < count and j < length:
+                    values[QUAD * j + i] = x[place + j]
+            place += stride
+
+
+@device
+def load_quad_across(values, x, place, stride, full, count, length):
+    """Loads 4 neighbouring rows × 8 positions of K, `stride` apart, likewise."""
+    if full:
+        for j in range(ITEM):
+            a, b, c, d = load_four(x, place)
+            values[QUAD * j] = a
+            values[QUAD * j + 1] = b
+            values[QUAD * j + 2] = c
+            values[QUAD * j + 3] = d
+            place += stride
+    else:
+        for j in range(ITEM):
+            for i in range(QUAD):
+                values[QUAD * j + i] = 0.0
+                if i < count and j < length:
+                    values[QUAD * j + i] = x[place + i]
+            place += stride
+
+
+@device
+def load_panel(values, x, place, stride, count, last, vector):
+    """Loads as `load_quad_across`: `last` rows, or four, and `count` positions, or eight.
+
+    It tests by itself: by that one, kernels that load in a loop become a tenth longer.
+    """
+    if vector != 0 and last >= QUAD and count >= ITEM:
+        for j in range(ITEM):
+            a, b, c, d = load_four(x, place)
+            place += stride
+            values[QUAD * j] = a
+            values[QUAD * j + 1] = b
+            values[QUAD * j + 2] = c
+            values[QUAD * j + 3] = d
+    else:
+        for j in range(ITEM):
+            for i in range(QUAD):
+                values[QUAD * j + i] = 0.0
+                if i < last and j < count:
+                    values[QUAD * j + i] = x[place + i]
+            place += stride
+
+
+def load_strip(held: int) -> Any:
+    """The device function that loads a thread's items, `held` elements of one row.
+
+    Past `last`, the block's last element, it takes that one again, or the first of its own: items
+    past a short block are not read.
+    """
+
+    def load(values, x, start, stride, at, between, last, vector):
+        end = at + (held // ITEM - 1) * between + ITEM - 1
+        if vector and end <= last:
+            for j in range(0, held, 4):
+                place = start + np.int32(at + (j // ITEM) * between + (j & (ITEM - 1)))
+                a, b, c, d = load_four(x, place)
+                values[j] = a
+                values[j + 1] = b
+                values[j + 2] = c
+                values[j + 3] = d
+        elif end <= last:
+            for j in range(0, held, ITEM):
+                place = start + np.int32(at + (j // ITEM) * between) * stride
+                for i in range(ITEM):
+                    values[j + i] = x[place]
+                    place += stride
+        else:
+            for d in range(0, held, ITEM):
+                first = np.int32(at + (d // ITEM) * between)
+                if d > 0 and first > last:
+                    for j in range(ITEM):
+                        values[d + j] = values[0]
+                elif vector and first + ITEM - 1 <= last:
+                    for j in range(0, ITEM, 4):
+                        a, b, c, e = load_four(x, start + np.int32(first + j))
+                        values[d + j] = a
+                        values[d + j + 1] = b
+                        values[d + j + 2] = c
+                        values[d + j + 3] = e
+                else:
+                    for j in range(ITEM):
+                        values[d + j] = x[start + min(first + j, last) * stride]
+
+    return device(load)

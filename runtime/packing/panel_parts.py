@@ -1,0 +1,355 @@
+"""What the kernels of panels and clusters, and partly those of rows, do with a row.
+
+Its largest magnitude, fineness and sum of squares are found, by reading it or from what others have
+found, and put together; from them follow its unit and whether it is safe to stay in the slices;
+then eight elements at a time are split, on the fast path if it is safe, else on the slow one.
+"""
+
+# The bodies of kernels are Numba's to type, and what it offers is made at run time.
+# mypy: allow-untyped-calls, allow-untyped-defs, no-check-untyped-defs
+# mypy: disable-error-code="attr-defined"
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.kernels.abi import LEAVES
+from mixpert_py.runtime.packing.digits import (
+    TOO_FINE,
+    facts,
+    finer_of,
+    row_coarse,
+    row_fineness,
+    row_octet,
+    row_units,
+    safe_octet,
+)
+from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
+from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
+from mixpert_py.runtime.packing.loads import load_apart, load_panel
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
+from mixpert_py.runtime.packing.side import Side
+
+
+def units_of(side: Side) -> Any:
+    """The device function for a row's scale word, factors and flag, and whether it is safe: sure to
+    stay in the slices, whatever its digits are.
+    """
+    return float_units(side) if side.kind == "floats" else row_units(side)
+
+
+def fast_path(side: Side) -> Any:
+    """The device function that splits eight elements of a safe row."""
+    return float_octet(side) if side.kind == "floats" else safe_octet(side)
+
+
+def slow_path(side: Side) -> Any:
+    """The device function that splits values[0 … 7] of any other row, and adds to what it loses."""
+    FLOATS = side.kind == "floats"
+    # 2^(shift − e) may be too large to be one factor. A second of 0 clears what is no number.
+    TWICE = FLOATS or side.memory == side.wide
+    MEMORY = facts(side).memory
+    octet = fast_path(side) if FLOATS else row_octet(side)
+
+    def cut(
+        values, one, two, ratio, worth, norms, squares, words, slices, index, slice_words,
+    ):  # fmt: skip
+        if TWICE and two != 1:
+            for j in range(ITEM):
+                values[j] = MEMORY(values[j] * two) if two > 0 else MEMORY(0)
+        if FLOATS:
+            octet(values, 0, 1, one, ratio, words, squares, slices, index, slice_words)
+        else:
+            octet(
+                values, 0, 1, one, ratio, worth, norms, squares, words, slices, index, slice_words
+            )
+
+    return device(cut)
+
+
+def words_made(side: Side) -> int:
+    """Words that eight elements take before they are stored."""
+    return words_of(side) if side.kind == "floats" else ITEM
+
+
+# Sizes of two arrays in shared memory, of a panel's rows: the factors that rows are multiplied by;
+# and scale words, then twice the flag plus whether the row is safe.
+FACTORS, NUMBERS = 4 * PANEL, 2 * PANEL
+# Bits of a row's second number that decide whether it stays or leaves without a look at its digits.
+DECIDED = 2 * LEAVES + 1
+
+
+class PanelSplits(NamedTuple):
+    """Two device functions. `make_units` finds the unit of one row. `split_slow_rows` splits those
+    of a thread's four rows that are not safe. It reads them again, since they would take too many
+    registers, and adds what they lose, and have, to left[at + row + plane · sum]. The first two
+    rows are stored at `place`, the others, which have the next chunk's, at `flipped`.
+    """
+
+    make_units: Any
+    split_slow_rows: Any
+
+
+def panel_splits(side: Side) -> PanelSplits:
+    it = facts(side)
+    WIDE, SUMS, LOWER = it.wide, it.sums, it.lower
+    COUNT, LOSS = side.slices, side.loss
+    units, split_slow = units_of(side), slow_path(side)
+
+    def make_units(own, top, fine, power, k, factors, numbers):
+        word, one, two, ratio, worth, flag, is_safe = units(top, fine, power, k)
+        numbers[own] = word
+        numbers[PANEL + own] = 2 * flag + is_safe
+        factors[own] = one
+        factors[PANEL + own] = two
+        factors[2 * PANEL + own] = ratio
+        factors[3 * PANEL + own] = worth
+
+    def split_slow_rows(
+        values, x, source, stride, count, k, lane, last, factors, numbers, norms, cut, squares,
+        slices, place, flipped, slice_words, left, at, plane,
+    ):  # fmt: skip
+        for i in range(last):
+            r = np.int32(QUAD * lane + i)
+            if numbers[PANEL + r] & 1 == 0:
+                load_apart(values, x, source + i, stride, count)
+                norms[0] = WIDE(0)
+                norms[1] = WIDE(0)
+                for p in range(COUNT):
+                    squares[p] = np.int32(0)
+                worth = factors[3 * PANEL + r]
+                split_slow(
+                    values, factors[r], factors[PANEL + r], factors[2 * PANEL + r],
+                    worth, norms, squares, cut, slices,
+                    (place if i < 2 else flipped) + 16 * i, slice_words,
+                )  # fmt: skip
+                if SUMS > 0:
+                    norm = np.float32(norms[0])
+                    unit = np.float32(worth) * np.float32(worth)
+                    left[at + i] += np.float32(norms[1]) - np.float32(LOSS) * norm
+                    limit = np.float32(LOWER * np.float64(k)) * norm
+                    for p in range(1, SUMS):
+                        left[plane * p + at + i] += np.float32(squares[p]) * unit - limit
+
+    return PanelSplits(device(make_units), device(split_slow_rows))
+
+
+class ThreadScan(NamedTuple):
+    """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
+    fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes
+    what the thread holds; `publish` writes what it has found to its slots of shared memory, put
+    together with what is there where `before` is true.
+    """
+
+    clear: Any
+    scan: Any
+    publish: Any
+
+
+class Reductions(NamedTuple):
+    """Device functions that reduce `count` values, `between` apart, to the largest magnitude, the
+    finest, or the sum of squares.
+    """
+
+    reduce_tops: Any
+    reduce_fines: Any
+    reduce_powers: Any
+
+
+class RunScans(NamedTuple):
+    """Device functions that find the same of runs. `scan_run` scans one by a block's threads;
+    `store_run` reduces what they found and leaves it in memory; `load_runs` reduces what all blocks
+    left, a share of it by each thread; `scan_all_runs` finds the same by reading all runs.
+    """
+
+    scan_run: Any
+    store_run: Any
+    load_runs: Any
+    scan_all_runs: Any
+
+
+def thread_scan(side: Side, held: bool) -> ThreadScan:
+    """held: whether a thread still holds what it has scanned when it publishes it."""
+    HOLDS = held
+    it = facts(side)
+    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
+    SPANS, finest_entry = side.span >= 0, finest_of(side)
+    bits_of = bits32 if side.memory == "float32" else bits64
+    coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
+
+    def clear(either, most, power):
+        for i in range(QUAD):
+            either[i] = BITS(MAGNITUDE if SPANS else 0)
+            most[i] = BITS(0)
+            power[i] = np.float32(0)
+
+    def scan(values, either, most, power):
+        for i in range(QUAD):
+            for j in range(ITEM):
+                value = values[QUAD * j + i]
+                bits = bits_of(value)
+                size = BITS(bits & MAGNITUDE)
+                if SPANS:  # the smallest but zero
+                    either[i] = BITS(size if 0 < size < either[i] else either[i])
+                else:
+                    either[i] = BITS(either[i] | bits)
+                most[i] = BITS(size if size > most[i] else most[i])
+                if SUMS > 0:
+                    power[i] = fused(np.float32(value), np.float32(value), power[i])
+
+    def publish(
+        values, either, most, power, x, place, stride, count_, length, last, threads,
+        tops, fines, powers, slot, before,
+    ):  # fmt: skip
+        closely = np.int32(0)
+        for i in range(QUAD):
+            if before and tops[slot + i] > most[i]:
+                most[i] = tops[slot + i]
+            tops[slot + i] = most[i]
+            if SUMS > 0:
+                powers[slot + i] = power[i] + (powers[slot + i] if before else np.float32(0))
+            if FITTED:
+                fine = TOO_FINE
+                if i < last and coarse(either[i], most[i]):
+                    closely |= np.int32(1 << i)
+                    fine = fines[slot + i] if before else 0
+                fines[slot + i] = fine
+            if SPANS:
+                fine = finest_entry(either[i])
+                fines[slot + i] = np.int32(max(fine, fines[slot + i])) if before else fine
+        if FITTED and closely != 0:
+            for i in range(QUAD):
+                if (closely >> i) & 1:
+                    fine = np.int32(fines[slot + i])
+                    if HOLDS:
+                        for j in range(ITEM):
+                            fine = np.int32(finer(values[QUAD * j + i], fine))
+                    else:
+                        at = place + i
+                        for piece in range(length):
+                            rest = np.int32(min(count_ - piece * threads, ITEM))
+                            fine = np.int32(max(fine, fineness(x, at, stride, rest)))
+                            at += threads * stride
+                    fines[slot + i] = fine
+
+    return ThreadScan(device(clear), device(scan), device(publish))
+
+
+def reductions(side: Side) -> Reductions:
+    BITS = facts(side).bits
+
+    def reduce_tops(tops, first, between, count):
+        top = BITS(0)
+        for i in range(count):
+            size = tops[first + i * between]
+            top = BITS(size if size > top else top)
+        return top
+
+    def reduce_fines(fines, first, between, count):
+        fine = np.int32(0)
+        for i in range(count):
+            fine = np.int32(max(fine, fines[first + i * between]))
+        return fine
+
+    def reduce_powers(powers, first, between, count):
+        power = np.float32(0)
+        for i in range(count):
+            power += powers[first + i * between]
+        return power
+
+    return Reductions(device(reduce_tops), device(reduce_fines), device(reduce_powers))
+
+
+def run_scans(side: Side, threads: int) -> RunScans:
+    """The functions for blocks of so many threads."""
+    it = facts(side)
+    BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
+    SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
+    PARTS, GROUPS = threads // ACROSS, threads // PANEL
+    bits_of = bits32 if side.memory == "float32" else bits64
+    coarse, fineness = row_coarse(side), row_fineness(side)
+    clear, scan, publish = thread_scan(side, False)
+    reduce_tops, reduce_fines, reduce_powers = reductions(side)
+
+    def scan_run(
+        values, x, place, stride, count_, length, last, vector,
+        tops, fines, powers, slot, either, most, power,
+    ):  # fmt: skip
+        clear(either, most, power)
+        at = place
+        for piece in range(length):
+            load_panel(values, x, at, stride, np.int32(count_ - piece * threads), last, vector)
+            at += threads * stride
+            scan(values, either, most, power)
+        publish(
+            values, either, most, power, x, place, stride, count_, length, last, threads,
+            tops, fines, powers, slot, False,
+        )  # fmt: skip
+
+    def store_run(
+        top_of, fine_of, power_of, group, own, parts, tops, fines, powers, place,
+    ):  # fmt: skip
+        # Three warps, one for each.
+        for task in range(group, 3, GROUPS):
+            if task == 0:
+                tops[place] = reduce_tops(top_of, own, APART, parts)
+            if FINENESS and task == 1:
+                fines[place] = reduce_fines(fine_of, own, APART, parts)
+            if SUMS > 0 and task == 2:
+                powers[place] = reduce_powers(power_of, own, APART, parts)
+
+    def load_runs(first, group, runs, tops, fines, powers):
+        top = BITS(0)
+        fine = np.int32(0)
+        power = np.float32(0)
+        for run in range(group, runs, GROUPS):
+            size = tops[first + run * PANEL]
+            top = BITS(size if size > top else top)
+            if FINENESS:
+                fine = np.int32(max(fine, fines[first + run * PANEL]))
+            if SUMS > 0:
+                power += powers[first + run * PANEL]
+        return top, fine, power
+
+    def scan_all_runs(x, start, stride, k, group, runs, length):
+        # The same numbers, added in the same order, as the others would have left.
+        top = BITS(0)
+        fine = np.int32(0)
+        power = np.float32(0)
+        for run in range(group, runs, GROUPS):
+            whole = np.float32(0)
+            for part in range(PARTS):
+                either = BITS(0)
+                most = BITS(0)
+                least = BITS(MAGNITUDE)
+                its = np.float32(0)
+                begin = np.int32(run * length * threads + part * ITEM)
+                end = np.int32(min((run + 1) * length * threads, k))
+                for at in range(begin, end, threads):
+                    for j in range(min(end - at, ITEM)):
+                        value = x[start + (at + j) * stride]
+                        bits = bits_of(value)
+                        either = BITS(either | bits)
+                        size = BITS(bits & MAGNITUDE)
+                        most = BITS(size if size > most else most)
+                        if SPANS:
+                            least = BITS(size if 0 < size < least else least)
+                        if SUMS > 0:
+                            its = fused(np.float32(value), np.float32(value), its)
+                top = BITS(most if most > top else top)
+                if SPANS:
+                    fine = np.int32(max(fine, finest_entry(least)))
+                if FITTED:
+                    close = np.int32(TOO_FINE)
+                    if coarse(either, most):
+                        close = np.int32(0)
+                        for at in range(begin, end, threads):
+                            rest = np.int32(min(end - at, ITEM))
+                            next_ = np.int32(fineness(x, start + at * stride, stride, rest))
+                            close = np.int32(max(close, next_))
+                    fine = np.int32(max(fine, close))
+                whole += its
+            power += whole
+        return top, fine, power
+
+    return RunScans(device(scan_run), device(store_run), device(load_runs), device(scan_all_runs))
