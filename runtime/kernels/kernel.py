@@ -71,7 +71,7 @@ class Kernel:
         """
         if self.gated:
             words = (*words, gate)
-        self.launch(grid, block, _words(len(words)), words, shared, stream)
+        self.launch(grid, block, words_of(len(words)), words, shared, stream)
 
 
 class Arguments(NamedTuple):
@@ -117,7 +117,8 @@ class Signature(NamedTuple):
 
 
 @cache
-def _words(count: int) -> Signature:
+def words_of(count: int) -> Signature:
+    """Of so many addresses and 64-bit integers."""
     return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))
 
 

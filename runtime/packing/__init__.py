@@ -62,19 +62,6 @@ class Packer(NamedTuple):
     launches: tuple[Launch, ...]
     bytes: int
 
-    def pack(
-        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
-    ) -> tuple[DevicePacked, ...]:
-        """As `Launch.pack`."""
-        if len(self.launches) == 1:
-            return self.launches[0].pack(operands, stream, memory, gate)
-        first, second = self.launches
-        rest = None if memory is None else memory + up(first.bytes)
-        return (
-            *first.pack(operands[:1], stream, memory, gate),
-            *second.pack(operands[1:], stream, rest, gate),
-        )
-
 
 def pack(
     a: Operand,
@@ -108,7 +95,15 @@ def pack(
 
         other = _prepared(room_for, "both", forms, "", None, rule, False, True, a.device)
         memory = cupy.cuda.alloc(max(how.bytes, other.bytes))
-    left, right = how.pack((a, b), stream, memory, gate)
+    if len(how.launches) == 1:
+        left, right = how.launches[0].pack((a, b), stream, memory, gate)
+        return left, right
+    first, second = how.launches
+    rest = None if memory is None else memory + up(first.bytes)
+    (left,), (right,) = (
+        first.pack((a,), stream, memory, gate),
+        second.pack((b,), stream, rest, gate),
+    )
     return left, right
 
 
@@ -125,7 +120,7 @@ def pack_one(
 ) -> DevicePacked:
     """One operand, to be kept; result: the type of its products."""
     how = _prepared(scheme, which, (x.form,), result, block, rule, measure, False, x.device)
-    return how.pack((x,), stream)[0]
+    return how.launches[0].pack((x,), stream)[0]
 
 
 @lru_cache(4096)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.kernel import Kernel, words_of
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.packing.operand import (
     VECTOR,
@@ -114,7 +114,10 @@ class Launch(NamedTuple):
         if len(packed) == 1:  # it stands for both: no block looks at the second
             words += words
         words += (*self.lengths, *last)
-        self.kernel.launch_words(self.grid, self.threads, words, self.shared, stream, gate)
+        kernel = self.kernel
+        if kernel.gated:
+            words = (*words, gate)
+        kernel.launch(self.grid, self.threads, words_of(len(words)), words, self.shared, stream)
         return tuple(packed)
 
 

@@ -178,7 +178,7 @@ def test_what_is_packed_lies_in_one_allocation(
         sizes.append(size)
         return SimpleNamespace(ptr=1 << 20)
 
-    kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
+    kernel = SimpleNamespace(gated=True, launch=lambda *given: launches.append(given))
     cuda = SimpleNamespace(alloc=alloc)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
@@ -204,7 +204,8 @@ def test_what_is_packed_lies_in_one_allocation(
     for (start, size), (following, _) in itertools.pairwise([*places, ((1 << 20) + sizes[0], 0)]):
         assert start % 256 == 0
         assert start + size <= following
-    ((grid, threads, words, shared, stream, gate),) = launches
+    ((grid, threads, signature, (*words, gate), shared, stream),) = launches
+    assert len(signature.offsets) == len(words) + 1
     assert gate == 0
     assert (grid, threads, shared, stream) == (*(wanted.grid, wanted.threads, wanted.shared, 7),)
     for x, one, at in zip(operands, packed, (0, 13), strict=False):

@@ -99,7 +99,7 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
             alive.discard(self.ptr)
 
     def launch(
-        grid: int, threads: int, words: tuple[int, ...], shared: int, stream: int, gate: int
+        grid: int, threads: int, signature: Any, words: tuple[int, ...], shared: int, stream: int
     ) -> None:
         larger = rows.LEAST_PANELS * (2 + len(launched))
         rows._counters(larger, 0, stream, cuda)
@@ -112,7 +112,7 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     )
     monkeypatch.setattr(rows, "_kept", {})
     how = panel_plan((SPLITTER,), (form(100, 300),), "float32", "loss", 0)
-    kernel: Any = SimpleNamespace(launch_words=launch)
+    kernel: Any = SimpleNamespace(gated=False, launch=launch)
     monkeypatch.setattr(launches, "numba_kernel", lambda *given, **named: kernel)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     way = prepare(how)

@@ -34,7 +34,7 @@ def test_what_is_packed_lies_in_one_allocation(
         "rows": rows.row_plan,
         "clusters": rows.cluster_plan,
     }[way]
-    kernel = SimpleNamespace(launch_words=lambda *given: launches.append(given))
+    kernel = SimpleNamespace(gated=True, launch=lambda *given: launches.append(given))
     monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(alloc=alloc)))
     strides = (900, 1) if way == "rows" else (1, 900)
@@ -52,7 +52,8 @@ def test_what_is_packed_lies_in_one_allocation(
     for (start, size), (following, _) in itertools.pairwise(sorted(places)):
         assert start % 256 == 0
         assert start + size <= following
-    ((grid, threads, words, shared, stream, gate),) = launches
+    ((grid, threads, signature, (*words, gate), shared, stream),) = launches
+    assert len(signature.offsets) == len(words) + 1
     assert gate == 0
     assert (grid, threads, stream) == (wanted.grid, wanted.threads, 7)
     assert shared == wanted.shared
