@@ -1,10 +1,10 @@
-"""What repeated runs of one plan say: their middle, and how far they lie apart."""
+"""Statistics of repeated runs of one plan: their median, and how far they lie apart."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from statistics import median
 
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 
 # A gain below this part of an operator's time does not count, however steady the clock.
 SMALLEST_GAIN = 0.02
@@ -16,8 +16,8 @@ DEVIATIONS = 3 * 1.4826
 def middle(runs: Sequence[Measurement]) -> Measurement:
     """Repeated runs of one plan as one: medians of the times, the largest error.
 
-    If a run failed, the first that did; a NaN is the largest error. A scheme is not taken if no run
-    in which the site was called took it.
+    The first failed run stands for all, if there is one; a NaN is the largest error. A scheme is
+    not taken if no run in which the site was called took it.
     """
     for run in runs:
         if run.problem is not None:

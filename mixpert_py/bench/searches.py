@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.records import Measurement, Outcome
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.preparation import Prepared, prepare
 from mixpert_py.tuning.wish import Wish

@@ -15,7 +15,7 @@ SEARCHES = (
     "greedy",
     "exhaustive",
     "random",
-)  # tuner.search has them, and imports NumPy
+)  # tuner.tune has them, and imports NumPy
 LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 

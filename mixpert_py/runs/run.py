@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runs.worker import Result
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 
 Values = Mapping[str, np.ndarray[Any, Any]]
 

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from mixpert_py.interrupts import held
 from mixpert_py.runs import process
-from mixpert_py.tuner.measurement import Measure, Measurement
+from mixpert_py.tuner.records import Measure, Measurement
 
 Plan = Mapping[str, str]
 

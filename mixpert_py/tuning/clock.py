@@ -10,8 +10,8 @@ from dataclasses import replace
 from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.call import is_wide, real_products
 from mixpert_py.runtime.schemes import get
-from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.noise import middle, time_noise
+from mixpert_py.tuner.records import Measurement
 
 Cost = Callable[[str, SiteResult, str], float]
 """(site id, its native trace, scheme) → what its calls would cost under the scheme; any unit."""

@@ -21,7 +21,7 @@ from mixpert_py.runs.worker import Job, Result
 from mixpert_py.runs.workers import Workers
 from mixpert_py.runs.written_file import WrittenFile
 from mixpert_py.runtime.in_force import emulates
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.trials import TRIAL, Trials
 

@@ -4,7 +4,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runs import gpu_use
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuner.ladder import Rung
+from mixpert_py.tuner.records import Rung
 from mixpert_py.tuning.wish import AUTO, Wish
 
 HOSTS = (AUTO, "cpu")  # ladders that need no GPU

@@ -12,11 +12,8 @@ from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runs import gpu_use
 from mixpert_py.runtime.in_force import emulates
-from mixpert_py.tuner.ladder import Rung
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Rung
+from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import tuned_plan
 from mixpert_py.tuning.ahead import Ahead
 from mixpert_py.tuning.baseline import Baseline, establish
@@ -73,14 +70,17 @@ class Prepared:
         """One of `tuner.search.SEARCHES`. measure: None for `self.measure`."""
         runs = self.resources.runs if self.experiment.runs_apart else 1
         with Ahead(measure or self.measure, runs) as ahead:
-            outcome = tune(
-                ahead,
+            problem = Problem(
                 self.operators,
                 self.edges,
-                self.rungs,
+                Ladder(self.rungs),
                 budget,
-                noise=self.clock.noise,
-                start=self.start,
+                self.clock.noise,
+                self.start,
+            )
+            outcome = tune(
+                ahead,
+                problem,
                 search=kind,
                 excess=self.hold_out.excess if self.hold_out else None,
                 expect=ahead.expect if runs > 1 else None,

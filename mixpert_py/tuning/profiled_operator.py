@@ -5,7 +5,7 @@ from math import nan
 
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runs.worker import SiteResult
-from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner.records import Operator
 from mixpert_py.tuning.clock import Clock
 
 

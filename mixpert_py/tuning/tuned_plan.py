@@ -12,7 +12,7 @@ import numpy as np
 from mixpert_py import __version__
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Criterion, Provenance, Site
-from mixpert_py.tuner.outcome import Outcome, Verdict
+from mixpert_py.tuner.records import Outcome, Verdict
 from mixpert_py.tuning.limits import Limits
 
 SHAPES = 8  # of a site, that the plan file lists

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.plan import Plan, Site
 from mixpert_py.tuner.noise import SMALLEST_GAIN
-from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.records import Outcome
 from mixpert_py.tuning import tuned_plan
 from mixpert_py.tuning.baseline import Baseline
 from mixpert_py.tuning.experiment import Experiment

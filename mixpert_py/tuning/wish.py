@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mixpert_py.tuner.search import DEFAULT
+from mixpert_py.tuner.tune import DEFAULT
 from mixpert_py.tuning.limits import Limits
 
 AUTO = "auto"  # the ladder of the machine that runs, or is emulated

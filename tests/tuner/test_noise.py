@@ -4,8 +4,8 @@ from math import inf, isnan, nan
 
 import pytest
 
-from mixpert_py.tuner.measurement import Measurement
 from mixpert_py.tuner.noise import middle, time_noise
+from mixpert_py.tuner.records import Measurement
 
 
 def run(seconds: float, error: float = 0.0) -> Measurement:

@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixpert_py.tuner.knapsack import choose
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.prediction import ErrorModel, choose
 from mixpert_py.tuner.predictive import PATIENCE
-from mixpert_py.tuner.propagation import Propagation
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.records import Measurement, Operator, Outcome, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
-from tests.tuner.table_program import InterruptedProgram, TableProgram
+from tests.tuner.table_program import InterruptedProgram, TableProgram, tune
 
 KINDS = ["rss", "sum", "max"]
 
@@ -262,7 +257,7 @@ def test_a_choice_too_large_to_enumerate_fits_and_is_good(
 
 def test_sensitivities_are_learned_from_runs() -> None:
     operators = [Operator(s, local_errors={"low": 1e-6, "bad": nan}) for s in "ab"]
-    propagation = Propagation(operators, 1e-9)
+    propagation = ErrorModel(operators, 1e-9)
     native = {"a": "native", "b": "native"}
     assert propagation.error(native) == pytest.approx(1e-9)
     assert propagation.error({**native, "a": "low"}) == pytest.approx(1e-6, rel=1e-3)
@@ -276,7 +271,7 @@ def test_sensitivities_are_learned_from_runs() -> None:
 
 @pytest.mark.parametrize("error", [1e-200, 1e200])
 def test_an_error_whose_square_is_no_float_says_nothing(error: float) -> None:
-    propagation = Propagation([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
+    propagation = ErrorModel([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
     propagation.learn({"a": "low"}, error)
     assert propagation.error({"a": "low"}) == pytest.approx(1e-6, rel=1e-3)
     assert propagation.error({"a": "huge"}) == inf

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.tuner.probing import groups
+from mixpert_py.tuner.predictive import probe_groups
 
 
 @pytest.mark.parametrize(
@@ -26,4 +26,4 @@ from mixpert_py.tuner.probing import groups
     ],
 )
 def test_groups(times: dict[str, float], expected: list[tuple[str, ...]]) -> None:
-    assert list(groups(times, 100.0)) == expected
+    assert list(probe_groups(times, 100.0)) == expected

@@ -12,9 +12,8 @@ from mixpert_py.runs.worker import SiteResult
 from mixpert_py.runtime.in_force import InForce, emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.records import Ladder, Measurement, Outcome, Problem
+from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning.clock import Clock, int8_products
 from mixpert_py.tuning.profiled_operator import profiled_operator, seen_edges
 
@@ -114,12 +113,7 @@ def search(
             return clock.native
         return clock(trials(plan), plan)
 
-    outcome = tune(
-        measure,
-        operators,
-        sample.edges | seen_edges(found),
-        ladder(LADDER),
-        budget,
-        noise=clock.noise,
-    )
+    edges = frozenset(sample.edges | seen_edges(found))
+    problem = Problem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
+    outcome = tune(measure, problem)
     return outcome, trials.count - before

@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.runs import fork_server
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Judge

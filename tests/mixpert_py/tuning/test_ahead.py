@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from mixpert_py.runs import process
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.ahead import Ahead
 
 PLANS = [{"x": str(number)} for number in range(12)]

@@ -10,7 +10,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.tuned_plan import criteria

@@ -12,8 +12,8 @@ from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.runs.worker import SiteResult
-from mixpert_py.tuner import search
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner import tune
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Judge
@@ -124,8 +124,8 @@ def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
 
 
 def test_the_searches_are_the_tuners() -> None:
-    assert tuple(search.SEARCHES) == SEARCHES
-    assert next(iter(search.SEARCHES)) == search.DEFAULT
+    assert tuple(tune.SEARCHES) == SEARCHES
+    assert next(iter(tune.SEARCHES)) == tune.DEFAULT
 
 
 def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:

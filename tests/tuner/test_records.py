@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.errors import PlanError
-from mixpert_py.tuner.ladder import Ladder
+from mixpert_py.tuner.records import Ladder
 
 LADDER = Ladder((("native",), ("II", "III"), ("I",)))
 

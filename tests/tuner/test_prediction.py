@@ -2,25 +2,25 @@
 
 import pytest
 
-from mixpert_py.tuner.descent import Descent
-from mixpert_py.tuner.ladder import Ladder
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.times import SAVED_BY_A_RUNG, Times
+from mixpert_py.tuner.prediction import SAVED_BY_A_RUNG, TimeModel
+from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem
+from mixpert_py.tuner.search import SearchState
 
 A = Operator("a", seconds=9.0, predicted={"x6": 2.0})
 LADDER = Ladder((("native",), ("x6",), ("x3",)))
 
 
 @pytest.fixture
-def times() -> Times:
+def times() -> TimeModel:
     def measure(plan: object) -> Measurement:
         return Measurement(8.0, 0.0, {"a": 8.0})
 
-    return Times(Descent(measure, [A], [], LADDER, 1.0, 0.0, None, {"a": "native"}))
+    return TimeModel(
+        SearchState(measure, Problem((A,), frozenset(), LADDER, 1.0, 0.0, {"a": "native"}))
+    )
 
 
-def test_the_profile_counts_until_runs_are_learned(times: Times) -> None:
+def test_the_profile_counts_until_runs_are_learned(times: TimeModel) -> None:
     assert times.seconds(A, "native") == 9.0
     for seconds in (8.0, 1.0, 7.0):
         run = Measurement(9.0, 0.0, {"a": seconds, "elsewhere": 1.0})
@@ -28,7 +28,7 @@ def test_the_profile_counts_until_runs_are_learned(times: Times) -> None:
     assert times.seconds(A, "native") == 7.0
 
 
-def test_predictions_count_for_what_was_not_run(times: Times) -> None:
+def test_predictions_count_for_what_was_not_run(times: TimeModel) -> None:
     assert times.seconds(A, "x6") == 2.0
 
 
@@ -38,7 +38,9 @@ def test_what_outliers_take_is_taken_to_be_saved_a_rung_above(share: float, save
         return Measurement(90.0, 0.0, {"a": 90.0})
 
     operator, ladder = Operator("a", seconds=90.0), Ladder((("native",), ("x8",), ("x6",), ("x3",)))
-    times = Times(Descent(measure, [operator], [], ladder, 1.0, 0.0, None, {"a": "native"}))
+    times = TimeModel(
+        SearchState(measure, Problem((operator,), frozenset(), ladder, 1.0, 0.0, {"a": "native"}))
+    )
     guesses = {scheme: times.seconds(operator, scheme) for scheme in ("x8", "x6", "x3")}
     times.learn({"a": "x6"}, Measurement(9.0, 0.0, {"a": 9.0}, outliers={"a": share}))
     above = 9.0 * (1 - SAVED_BY_A_RUNG) if saves else guesses["x8"]
@@ -48,5 +50,5 @@ def test_what_outliers_take_is_taken_to_be_saved_a_rung_above(share: float, save
     assert times.seconds(operator, "x8") == 5.0
 
 
-def test_a_rung_is_taken_to_save_its_part_where_nothing_is_known(times: Times) -> None:
+def test_a_rung_is_taken_to_save_its_part_where_nothing_is_known(times: TimeModel) -> None:
     assert times.seconds(A, "x3") == pytest.approx(8.0 * (1 - SAVED_BY_A_RUNG) ** 2)
