@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 
+from mixpert_py.execution import process
 from mixpert_py.interrupts import held
-from mixpert_py.runs import process
 from mixpert_py.tuner.records import Measure, Measurement
 
 Plan = Mapping[str, str]

@@ -7,9 +7,9 @@ from math import isnan
 import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
-from mixpert_py.runs import printed
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution import outputs
+from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.tuning.experiment import Experiment
 
 NATIVE_RUNS = 3
@@ -74,7 +74,7 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
     """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
     # Of what is printed, the reader can be shown where: times, most often.
-    where = printed.difference(first.printed, other.printed)
+    where = outputs.largest_difference(first.printed, other.printed)
     at = f" ({where})" if where else ""
     try:
         spread = experiment.judged(other, first.values)
@@ -87,7 +87,7 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
             raise ProgramError(
                 f"criterion {metric} returned NaN for {value!r} of two native runs; an error is ≥ 0"
             )
-        at = at if value == printed.NAME else ""
+        at = at if value == outputs.STDOUT else ""
         raise BudgetError(
             f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "

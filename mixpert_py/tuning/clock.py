@@ -7,7 +7,7 @@ What counts there is how many slice products a tensor core would have to make.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.call import is_wide, real_products
 from mixpert_py.runtime.schemes import get
 from mixpert_py.tuner.noise import middle, time_noise

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from mixpert_py.execution import outputs
+from mixpert_py.execution.outputs import FILE_ENDINGS
+from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dependency import Dependencies
-from mixpert_py.runs import printed
-from mixpert_py.runs.worker import SINKS
-from mixpert_py.runs.written_file import ENDINGS
 from mixpert_py.tuning.judge import Judge
 from mixpert_py.tuning.limits import Limits
 
@@ -38,13 +38,13 @@ class Comparison:
         compare: variables, files by their endings, `stdout` and `sinks`. Raises MixPertError for an
         unknown criterion.
         """
-        files = tuple(name for name in compare if name.endswith(ENDINGS))
-        no_variables = {*files, printed.NAME, SINKS}
+        files = tuple(name for name in compare if name.endswith(FILE_ENDINGS))
+        no_variables = {*files, outputs.STDOUT, SINKS}
         return cls(
             judge=Judge(limits, program.path),
             variables=tuple(name for name in compare if name not in no_variables),
             files=files,
-            stdout=printed.NAME in compare,
+            stdout=outputs.STDOUT in compare,
             names=() if compare else flow.names,
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,

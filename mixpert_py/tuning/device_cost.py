@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.call import is_wide, real_products
 from mixpert_py.runtime.cuda.break_even import figures
 from mixpert_py.runtime.model import prediction

@@ -8,18 +8,15 @@ from pathlib import Path
 import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.execution import gpus, outputs, work_folder
+from mixpert_py.execution.executor import Executor, Run, RunFolder, Values
+from mixpert_py.execution.outputs import WrittenFile
+from mixpert_py.execution.work_folder import WorkFolder
+from mixpert_py.execution.worker import Job, Product, Result
 from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runs import gpu_use, printed, work_folder
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.run_folder import RunFolder
-from mixpert_py.runs.warm_up import Product
-from mixpert_py.runs.work_folder import WorkFolder
-from mixpert_py.runs.worker import Job, Result
-from mixpert_py.runs.workers import Workers
-from mixpert_py.runs.written_file import WrittenFile
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.comparison import Comparison
@@ -54,7 +51,7 @@ class Experiment:
         time_limit: float | None = None,
         on_run: Callable[[str], None] = lambda purpose: None,
         trials: Trials | None = None,
-        workers: Workers | None = None,
+        workers: Executor | None = None,
     ) -> None:
         self.program = program
         self.comparison = comparison
@@ -65,7 +62,7 @@ class Experiment:
         self.on_run = on_run
         self.trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
-        self._workers = workers or Workers()
+        self._workers = workers or Executor()
         self._work_folder = WorkFolder(program.argv[0])
         self._first: Result | None = None  # of a program that uses a GPU
 
@@ -92,8 +89,8 @@ class Experiment:
         self._workers.modules = first.modules
         if first.wrote:
             self._work_folder.is_written_to()
-        gpu = gpu_use.found(self.backend)
-        if gpu is not None and gpu_use.takes(first, gpu, self.backend):
+        gpu = gpus.usable(self.backend)
+        if gpu is not None and gpus.would_run(first, gpu, self.backend):
             self._first = first
             self._workers.use_gpu()
 
@@ -175,14 +172,14 @@ class Experiment:
                 scheme or ("native" if plan is None else None),
                 self.backend,
                 levels,
-                comparison.names,
-                comparison.variables,
-                comparison.sinks,
-                directory,
-                comparison.with_sinks,
-                comparison.stdout,
-                self._products(plan, scheme),
-                self._first is not None and not self._first.on_gpu,
+                names=comparison.names,
+                required=comparison.variables,
+                sinks=comparison.sinks,
+                with_sinks=comparison.with_sinks,
+                directory=directory,
+                stdout=comparison.stdout,
+                products=self._products(plan, scheme),
+                moved=self._first is not None and not self._first.on_gpu,
             )
             run_folder = RunFolder(Path(folder))
             job_file = run_folder.write(self._code, job)
@@ -200,9 +197,9 @@ class Experiment:
             values = run_folder.values(result)
             for file in files:
                 values |= file.arrays()
-            said = printed.text_in(Path(folder)) if comparison.stdout else ""
+            said = outputs.printed_text(Path(folder)) if comparison.stdout else ""
             if comparison.stdout:
-                values[printed.NAME] = printed.numbers(said)
+                values[outputs.STDOUT] = outputs.printed_numbers(said)
         return Run(result, comparison.judge.limits.judged(values), printed=said)
 
     def _products(self, plan: Mapping[str, str] | None, scheme: str | None) -> tuple[Product, ...]:
@@ -212,7 +209,7 @@ class Experiment:
             (chosen, *product)
             for site, seen in sites.items()
             for chosen in {"native", (plan or {}).get(site, scheme or "native")}
-            for product in gpu_use.products(seen)
+            for product in gpus.warm_up_products(seen)
         )
 
     def _plan(self, schemes: Mapping[str, str]) -> Plan:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
-from mixpert_py.runs import process
+from mixpert_py.execution import process
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.limits import Limits

@@ -1,7 +1,7 @@
 """Which ladder a program is tuned on."""
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runs import gpu_use
+from mixpert_py.execution import gpus
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Rung
@@ -12,7 +12,7 @@ HOSTS = (AUTO, "cpu")  # ladders that need no GPU
 
 def require_place(wish: Wish) -> None:
     """Raise DeviceError where nothing could run under the ladder's schemes."""
-    if wish.ladder not in HOSTS and wish.backend is None and gpu_use.found(wish.backend) is None:
+    if wish.ladder not in HOSTS and wish.backend is None and gpus.usable(wish.backend) is None:
         raise DeviceError(
             f"--ladder {wish.ladder}: there is no GPU that could run it; --backend reference "
             "emulates one"

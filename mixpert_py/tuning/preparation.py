@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mixpert_py.errors import named
+from mixpert_py.execution import gpus
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runs import gpu_use
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Rung
 from mixpert_py.tuner.tune import tune
@@ -196,7 +196,7 @@ def _subject(
     Not its other modules and the data that it reads: a verification finds what has become of them.
     """
     made = tuned_plan.provenance(program, wish.backend, wish.command, made_with.threads)
-    gpu = gpu_use.found(wish.backend)
+    gpu = gpus.usable(wish.backend)
     return {
         "source": made.sha256,
         "module": program.module,

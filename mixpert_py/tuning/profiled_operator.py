@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from math import nan
 
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuner.records import Operator
 from mixpert_py.tuning.clock import Clock
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from mixpert_py import config
 from mixpert_py.errors import DeviceError, MixPertError
+from mixpert_py.execution import gpus
+from mixpert_py.execution.dask import DaskCluster
+from mixpert_py.execution.executor import Executor
+from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
-from mixpert_py.runs import gpu_use
-from mixpert_py.runs.dask_cluster import DaskCluster
-from mixpert_py.runs.workers import Workers
-from mixpert_py.runs.written_file import ENDINGS
 from mixpert_py.tuning.wish import Wish
 
 UNSOUND = (
@@ -29,8 +29,8 @@ class Resources:
     gpus: tuple[str, ...] = ()
     cluster: DaskCluster | None = None
 
-    def workers(self) -> Workers:
-        return Workers(self.runs, self.threads, self.gpus, self.cluster)
+    def workers(self) -> Executor:
+        return Executor(self.runs, self.threads, self.gpus, self.cluster)
 
     def require_sound(self, *, on_gpu: bool, predicted: bool) -> None:
         """Raise MixPertError where runs that share the cores would be timed."""
@@ -50,15 +50,15 @@ def resources(wish: Wish, program: Program, *, predicted: bool) -> Resources:
                 "--dask: times that are measured there say nothing here; let them be predicted "
                 "(--backend reference)"
             )
-        if any(name.endswith(ENDINGS) for name in wish.compare):
+        if any(name.endswith(FILE_ENDINGS) for name in wish.compare):
             raise MixPertError("--dask: files that a program writes stay there; compare variables")
         cluster = DaskCluster(wish.dask, program.path)
         return Resources(cluster.runs, cluster.threads, cluster=cluster)
-    gpus = gpu_use.names(wish.backend)
-    if wish.workers is None and not gpus:
+    names = gpus.names(wish.backend)
+    if wish.workers is None and not names:
         raise DeviceError("--workers gpus: there is no GPU that runs could use")
-    runs = wish.workers or len(gpus)
-    each = gpus[:runs] if 1 < runs <= len(gpus) else ()
+    runs = wish.workers or len(names)
+    each = names[:runs] if 1 < runs <= len(names) else ()
     found = Resources(runs, config.blas_threads(runs), each)
     found.require_sound(on_gpu=True, predicted=predicted)  # before it is known whether it uses them
     return found

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py.errors import MixPertError, one_line
-from mixpert_py.runs.run import Values
+from mixpert_py.execution.executor import Values
 
 APPLICATION = 0x4D695850  # in the file's header: "MiXP"
 SCHEMA = 2

@@ -19,9 +19,9 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import MixPertError, ProgramError, one_line
+from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.worker import Result
 from mixpert_py.machine import machine
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.worker import Result
 from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
 
 TRIAL = "trial"  # the purpose of a run that may fail

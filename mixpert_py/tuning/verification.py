@@ -6,7 +6,7 @@ from math import isnan
 from statistics import median
 
 from mixpert_py.errors import BudgetError
-from mixpert_py.runs.run import Run, Values
+from mixpert_py.execution.executor import Run, Values
 from mixpert_py.tuner.noise import largest_of_each
 from mixpert_py.tuning.experiment import Experiment
 

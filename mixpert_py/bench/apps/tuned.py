@@ -8,7 +8,7 @@ from time import perf_counter
 from mixpert_py.bench.apps import modes
 from mixpert_py.bench.apps.runs import Runs
 from mixpert_py.errors import MixPertError
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.in_force import InForce, emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace

@@ -16,16 +16,16 @@ import pytest
 
 from mixpert_py import config, plan
 from mixpert_py.errors import MixPertError
+from mixpert_py.execution import fork_server, gpus
 from mixpert_py.launch import launcher
-from mixpert_py.runs import fork_server, gpu_use
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.tuning import Tuned
 from mixpert_py.tuning.wish import Wish
 from tests.every_check import some
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
-from tests.mixpert_py.runs.test_process import alive
-from tests.mixpert_py.runs.test_workers import FAULTS, PROGRAM
+from tests.mixpert_py.execution.test_executor import FAULTS, PROGRAM
+from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="reads processes from /proc")
@@ -117,7 +117,7 @@ def test_a_fault_rejects_its_plan_only(fault: str, folder: Path) -> None:
 def test_a_program_that_writes_where_it_runs_and_is_not_copied_runs_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mixpert_py.runs.work_folder.MOST_BYTES", 10)
+    monkeypatch.setattr("mixpert_py.execution.work_folder.MOST_BYTES", 10)
     (folder / "s.py").write_text(CHAIN.replace("0.2", "0.02"))
     wish = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=2)
     with pytest.warns(UserWarning, match="writes where it runs"):
@@ -136,7 +136,7 @@ def test_times_are_not_measured_beside_other_runs(mixpert: Mixpert, folder: Path
 def test_a_gpu_that_the_program_does_not_use_makes_no_times_sound(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_use, "names", lambda backend: ("0", "1"))
+    monkeypatch.setattr(gpus, "names", lambda backend: ("0", "1"))
     (folder / "s.py").write_text(CHAIN)
     with pytest.raises(MixPertError, match="--workers 2: runs at the same time"):
         tuned(Wish(Limits(Limit(1.0)), workers=None))

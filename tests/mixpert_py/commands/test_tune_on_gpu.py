@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config
+from mixpert_py.execution.executor import WarmStart
 from mixpert_py.launch import launcher
-from mixpert_py.runs.workers import Way
 from mixpert_py.runtime.cuda import device
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuning.comparison import Comparison
@@ -160,5 +160,5 @@ def test_small_numpy_products_keep_the_ladder_of_the_host() -> None:
 def test_warm_processes_are_reused_here() -> None:
     it = experiment(MOVED + "import mixpert_py\nmixpert_py.observe('c', c)\n")
     it.native()
-    assert it._workers.way is Way.REUSED
+    assert it._workers.warm_start is WarmStart.REUSED
     assert os.path.exists("s.py")

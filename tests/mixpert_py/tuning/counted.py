@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runs.worker import Result, SiteResult
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.tuning import Tuned

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from mixpert_py.runs import process
+from mixpert_py.execution import process
 from mixpert_py.tuner.records import Measurement
 from mixpert_py.tuning.ahead import Ahead
 

@@ -8,10 +8,10 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.errors import BudgetError, ProgramError
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuner import tune
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.comparison import Comparison

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch.launcher import Program
-from mixpert_py.runs.worker import SiteResult
 from mixpert_py.tuning.preparation import prepare
 from mixpert_py.tuning.tuning import Tuned, tune_program
 from mixpert_py.tuning.wish import Wish

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config
-from mixpert_py.runs import process
+from mixpert_py.execution import process
 
 
 def ended(text: str, limit: float | None = 20) -> process.Ended:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.execution import fork_server
 from mixpert_py.launch import launcher
-from mixpert_py.runs import fork_server
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
@@ -17,7 +17,7 @@ from mixpert_py.tuning.judge import Judge
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.wish import Wish
 from tests.every_check import some
-from tests.mixpert_py.runs.test_process import alive
+from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="forks")
@@ -205,7 +205,7 @@ KILLS_ITS_PARENT = """\
 import os, signal, time, mixpert_py
 mixpert_py.observe("x", 1.0)
 with open(f"/proc/{os.getppid()}/cmdline") as file:
-    if "warm_worker" in file.read():
+    if "fork_server" in file.read():
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
 """

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from mixpert_py.runs.fork_server import AVAILABLE, Forked
+from mixpert_py.execution.fork_server import AVAILABLE, Forked
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no forks are made here")
 

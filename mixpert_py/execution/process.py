@@ -1,4 +1,4 @@
-"""One child process: bounded in time, heard to the end, and gone with its process group."""
+"""One child process with a time limit; its output is read, and its group is killed at the end."""
 
 import contextlib
 import os
@@ -18,17 +18,17 @@ from mixpert_py.interrupts import held
 
 TAIL_BYTES = 1 << 16
 LINE = 500  # characters of a line that are quoted
-LOOK = 0.1  # seconds between two looks whether a thread is to stop
+POLL = 0.1  # seconds after which a thread looks again whether it is to stop
 
 
 class Stop(Protocol):
-    """Whether a thread is to stop: a threading.Event, say."""
+    """Whether a thread is to stop; a threading.Event, for example."""
 
     def is_set(self) -> bool: ...
 
 
 stop: ContextVar[Stop | None] = ContextVar("mixpert_stop", default=None)
-"""What ends the processes that this thread follows; signals reach the main thread only."""
+"""Ends the processes that this thread supervises; signals reach the main thread only."""
 
 # -P keeps the current folder off the path, where a user's `random.py` or `runtime.py` would come
 # before Python's and ours; the folder that this package is in goes to the end.
@@ -49,9 +49,10 @@ def python(module: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended. code: its exit code, negative for a signal; None: the time was up.
+    """How a process ended.
 
-    tail: the last 64 KiB of what it wrote to stdout and stderr.
+    code: its exit code, negative for a signal, None where it ran out of time. tail: the last 64 KiB
+    that it wrote to stdout and stderr.
     """
 
     code: int | None
@@ -64,7 +65,7 @@ class Ended:
 
 
 class Child(Protocol):
-    """A process that leads a process group. stdout: what all of that group write."""
+    """A process that leads a process group. stdout: the output of the whole group."""
 
     pid: int
     stdout: IO[bytes] | None
@@ -73,11 +74,11 @@ class Child(Protocol):
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
 
 
-Started = TypeVar("Started", bound=Child)
+AnyChild = TypeVar("AnyChild", bound=Child)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
-    """Run a command with a closed stdin for at most `limit` seconds, as in `follow`."""
+    """Run a command with a closed stdin for at most `limit` seconds, as `supervise` does."""
 
     def start() -> Child:
         return subprocess.Popen(
@@ -89,7 +90,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], limit: float | N
             start_new_session=True,
         )
 
-    return follow(start, limit)
+    return supervise(start, limit)
 
 
 def kill_group(child: Child) -> None:
@@ -102,16 +103,15 @@ def kill_group(child: Child) -> None:
     child.wait()
 
 
-def follow(
-    start: Callable[[], Started],
+def supervise(
+    start: Callable[[], AnyChild],
     limit: float | None,
-    end: Callable[[Started], None] = kill_group,
+    end: Callable[[AnyChild], None] = kill_group,
 ) -> Ended:
-    """Start a process, and hear it for at most `limit` seconds.
+    """Start a process that leads a process group, and wait for it at most `limit` seconds.
 
-    The process leads a process group, and the whole group is killed when it ends, however it ends,
-    or else what `end` does. Ctrl-C, a signal that ends this process, and `stop` raise
-    KeyboardInterrupt once that is done.
+    However it ends, `end` is called then, which kills the whole group by default. Ctrl-C, a signal
+    that ends this process, and `stop` raise KeyboardInterrupt once that is done.
     """
     code = None
     tail = bytearray()
@@ -122,7 +122,7 @@ def follow(
         try:
             reader.start()
             with interrupt.let_through():
-                code = _code(child, limit)
+                code = _exit_code(child, limit)
         finally:
             end(child)
             # The pipe closes with the last of its writers; one that left the group may hold it.
@@ -131,17 +131,17 @@ def follow(
     return Ended(code, bytes(tail).decode("utf-8", "replace"))
 
 
-def _code(child: Child, limit: float | None) -> int | None:
-    """Its exit code; None: the time was up. Raises KeyboardInterrupt where this is to stop."""
+def _exit_code(child: Child, limit: float | None) -> int | None:
+    """Its exit code; None where the time is up. Raises KeyboardInterrupt where `stop` is set."""
     to_stop = stop.get()
     end = inf if limit is None else monotonic() + limit
     while to_stop is None or not to_stop.is_set():
         left = end - monotonic()
         if left <= 0:
             return None
-        look = left if to_stop is None else min(left, LOOK)
+        timeout = left if to_stop is None else min(left, POLL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(None if look == inf else look)
+            return child.wait(None if timeout == inf else timeout)
     raise KeyboardInterrupt
 
 

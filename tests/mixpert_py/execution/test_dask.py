@@ -14,13 +14,13 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import MixPertError
+from mixpert_py.execution import dask
 from mixpert_py.launch import launcher
-from mixpert_py.runs import dask_cluster, dask_job
 from mixpert_py.tuning.limits import Limit, Limits
 from mixpert_py.tuning.tuning import Tuned
 from mixpert_py.tuning.wish import Wish
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
-from tests.mixpert_py.runs.test_process import alive
+from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
@@ -138,7 +138,7 @@ def test_ctrl_c_ends_what_runs_there_but_the_workers(address: str, folder: Path)
 
 
 def test_nobody_at_the_address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(dask, "PATIENCE", 0.2)
     with pytest.raises(MixPertError, match=r"127\.0\.0\.1:9: no scheduler answers there"):
         tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
 
@@ -158,8 +158,8 @@ def test_dask_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_versions(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    theirs = dask_job.versions()
-    monkeypatch.setattr(dask_cluster.dask_job, "__version__", "9.9")
+    theirs = dask.versions()
+    monkeypatch.setattr(dask, "__version__", "9.9")
     with pytest.raises(MixPertError, match=f"has mixpert-py {theirs['mixpert-py']}.* it is 9.9"):
         tuned(program(folder), replace(WISH, dask=address))
 
@@ -178,7 +178,7 @@ def test_what_a_cluster_cannot_do(case: str, folder: Path) -> None:
 
 
 def test_a_folder_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "MOST_BYTES", 10)
+    monkeypatch.setattr(dask, "MOST_BYTES", 10)
     with pytest.raises(MixPertError, match="too much to be sent"):
         tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.execution import work_folder
+from mixpert_py.execution.work_folder import copy, state
 from mixpert_py.launch import launcher
-from mixpert_py.runs import work_folder
-from mixpert_py.runs.work_folder import copy, state
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Judge

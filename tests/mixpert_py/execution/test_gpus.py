@@ -5,8 +5,8 @@ import pytest
 from mixpert_py import config
 from mixpert_py.commands.tune import LADDERS
 from mixpert_py.errors import DeviceError
-from mixpert_py.runs import gpu_use
-from mixpert_py.runs.worker import Result, SiteResult
+from mixpert_py.execution import gpus
+from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import schemes
 from mixpert_py.runtime.cuda.device import Device
 from mixpert_py.runtime.schemes import ladder
@@ -34,15 +34,15 @@ def result(edge: int, dtype: str = "float32", on_gpu: bool = False) -> Result:
     ],
 )
 def test_what_a_gpu_takes(seen: Result, backend: str | None, takes: bool) -> None:
-    assert gpu_use.takes(seen, GPU, backend) is takes
+    assert gpus.would_run(seen, GPU, backend) is takes
 
 
 def test_products_to_begin_with() -> None:
     (site,) = result(64).sites.values()
-    assert gpu_use.products(site) == [
+    assert gpus.warm_up_products(site) == [
         (64, 64, 64, "float32"), *((64, 64, n, "float32") for n in (1, 2, 3))
     ]  # fmt: skip
-    assert gpu_use.products(next(iter(result(64, "int64").sites.values()))) == []
+    assert gpus.warm_up_products(next(iter(result(64, "int64").sites.values()))) == []
 
 
 def wish(backend: str | None = None, name: str = "auto") -> Wish:
@@ -65,7 +65,7 @@ def test_the_ladder(asked: Wish, on_gpu: bool, name: str) -> None:
 
 
 def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_use, "found", lambda backend: None)
+    monkeypatch.setattr(gpus, "usable", lambda backend: None)
     for name in ("int8", "mixpert", "fp16"):
         with pytest.raises(DeviceError, match=f"--ladder {name}: there is no GPU"):
             levels.require_place(wish(name=name))

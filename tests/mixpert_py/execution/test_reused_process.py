@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.execution import fork_server, reused_process
+from mixpert_py.execution.executor import Executor, WarmStart
 from mixpert_py.launch import launcher
-from mixpert_py.runs import fork_server, reused_worker
-from mixpert_py.runs.workers import Way, Workers
 from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Judge
 from mixpert_py.tuning.limits import Limit, Limits
-from tests.mixpert_py.runs.test_process import alive
+from tests.mixpert_py.execution.test_process import alive
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="packets between processes")
 
@@ -28,8 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def experiment(text: str) -> Experiment:
     """Of a program that compares what it observes, and whose trials reuse a process."""
     Path("s.py").write_text(text)
-    workers = Workers()
-    workers.way = Way.REUSED
+    workers = Executor()
+    workers.warm_start = WarmStart.REUSED
     judge = Judge(Limits(Limit(1.0, "max")))
     return Experiment(launcher.script("s.py", ("x",)), Comparison(judge), workers=workers)
 
@@ -141,8 +141,8 @@ def test_what_stays_behind_stays_with_its_process(left: str) -> None:
 
 
 def test_a_process_ends_after_some_jobs() -> None:
-    pids = [run["pid"] for run in runs_of("facts = 0\n", reused_worker.MOST_JOBS + 1)[1:]]
-    assert pids.count(pids[0]) == reused_worker.MOST_JOBS
+    pids = [run["pid"] for run in runs_of("facts = 0\n", reused_process.MOST_JOBS + 1)[1:]]
+    assert pids.count(pids[0]) == reused_process.MOST_JOBS
     assert pids[-1] != pids[0]
 
 

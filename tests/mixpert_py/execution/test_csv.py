@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ProgramError
-from mixpert_py.runs.csv_file import read_csv
+from mixpert_py.execution.outputs import read_csv
 
 FINE = [
     ("1,2\n3,4\n", [[1, 2], [3, 4]]),

@@ -1,7 +1,7 @@
-"""The folder that a program runs in: whether a run changed it, and copies for others to change.
+"""The folder that a program runs in: whether a run changed it, and copies that runs may change.
 
-What Python and we leave there is not the program's: `__pycache__`, and folders of runs. Hidden
-folders and virtual environments are taken to be only read: copies have links to them.
+`__pycache__` and the folders of runs are left out: Python and we write them. Hidden folders and
+virtual environments are assumed to be only read: copies have links to them.
 """
 
 import os

@@ -9,8 +9,14 @@ import pytest
 
 from mixpert_py import config
 from mixpert_py.errors import ProgramError
-from mixpert_py.runs import process
-from mixpert_py.runs.printed import MOST_BYTES, NAME, difference, numbers, text_in
+from mixpert_py.execution import process
+from mixpert_py.execution.outputs import (
+    MOST_BYTES,
+    STDOUT,
+    largest_difference,
+    printed_numbers,
+    printed_text,
+)
 
 NUMBERS = [
     ("1 -2 +3", [1, -2, 3]),
@@ -29,10 +35,10 @@ NUMBERS = [
 @pytest.mark.parametrize(("text", "expected"), NUMBERS, ids=[row[0] for row in NUMBERS])
 def test_numbers(text: str, expected: list[float]) -> None:
     if expected:
-        np.testing.assert_array_equal(numbers(text), expected)
+        np.testing.assert_array_equal(printed_numbers(text), expected)
     else:
         with pytest.raises(ProgramError, match="prints no number"):
-            numbers(text)
+            printed_numbers(text)
 
 
 DIFFERENCES = [
@@ -48,20 +54,20 @@ DIFFERENCES = [
 
 @pytest.mark.parametrize(("text", "other", "expected"), DIFFERENCES)
 def test_the_line_whose_numbers_differ_most(text: str, other: str, expected: str) -> None:
-    assert difference(text, other) == expected
+    assert largest_difference(text, other) == expected
 
 
 def test_more_than_is_kept(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"1" * MOST_BYTES)
-    assert len(text_in(tmp_path)) == MOST_BYTES
-    (tmp_path / NAME).write_bytes(b"1" * (MOST_BYTES + 1))
+    (tmp_path / STDOUT).write_bytes(b"1" * MOST_BYTES)
+    assert len(printed_text(tmp_path)) == MOST_BYTES
+    (tmp_path / STDOUT).write_bytes(b"1" * (MOST_BYTES + 1))
     with pytest.raises(ProgramError, match="more than 4 MiB"):
-        text_in(tmp_path)
+        printed_text(tmp_path)
 
 
 FACTS = """\
 import sys
-from mixpert_py.runs import printed
+from mixpert_py.execution import outputs
 
 def facts():
     out = sys.stdout
@@ -70,14 +76,14 @@ def facts():
 
 def main(folder):
     before = facts()
-    heard = printed.listen()
+    captured = outputs.capture_stdout()
     assert facts() == before, (facts(), before)
     print("x \\u00d7 1.5")
     sys.stdout.buffer.write(b"2.5\\n")
     print("9" * 3_000_000)
     sys.stdout.write("8" * 3_000_000)
     from pathlib import Path
-    heard.keep(Path(folder))
+    captured.save(Path(folder))
 """
 
 
@@ -87,7 +93,7 @@ def test_listening_changes_nothing_that_a_program_sees(tmp_path: Path) -> None:
     command = process.python("facts", str(tmp_path))
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr.decode()[-500:]
-    kept = (tmp_path / NAME).read_bytes()
+    kept = (tmp_path / STDOUT).read_bytes()
     assert kept == done.stdout[: MOST_BYTES + 1]
     assert kept.startswith("x × 1.5\n2.5\n999".encode())
     assert len(done.stdout) > 6_000_000
