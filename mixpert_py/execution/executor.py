@@ -111,8 +111,8 @@ class RunFolder:
 class WarmStart(Enum):
     """How a job gets a process whose imports are made: FORKED from one, or REUSED after others.
 
-    A process that has begun CUDA cannot be forked; a fork of one that has not begins CUDA anew, and
-    loads every kernel again.
+    A process that has begun CUDA cannot be forked; a fork of one that has not would
+    begin CUDA and load every kernel each time.
     """
 
     FORKED = "forked"

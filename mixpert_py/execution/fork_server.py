@@ -2,7 +2,7 @@
 
 A fork is quicker than a new interpreter. `ForkServer` is the parent's end; `main` is the server.
 The server never multiplies and never runs a user's code. So it has no threads that a fork would
-miss, save those that OpenBLAS starts when it is loaded, stops before a fork, and starts anew where
+miss, save those that OpenBLAS starts when it is loaded, stops before a fork, and starts again where
 they are needed. Nothing passes from one job to the next: each begins as a copy of the server.
 """
 
@@ -21,8 +21,8 @@ import numpy as np
 
 from mixpert_py.execution import process, worker
 
-# Only Linux has packets with bounds and tells of the other end's close; besides, a fork must not
-# multiply on macOS.
+# Only Linux keeps the bounds of packets and reports that the other end was closed. On macOS a fork
+# must not multiply either.
 AVAILABLE = sys.platform == "linux"
 ANSWER = 64  # bytes
 LONGEST_NAME = 1 << 16  # bytes of a file name
@@ -189,7 +189,7 @@ def _fork_for_each_job(parent: socket.socket) -> str | None:
             redirect_output(output)
             parent.close()
             return os.fsdecode(request)
-        # Set here as well, since the group must exist when the parent is told of it.
+        # Set here as well, since the group must exist when the parent learns its number.
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)
         os.close(output)

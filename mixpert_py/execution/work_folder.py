@@ -19,26 +19,26 @@ State = dict[str, tuple[int, int]]
 
 
 class WorkFolder:
-    """The folder that we are in, in which a program runs until it `is_written_to`.
+    """The current folder, in which a program runs until it turns out to write there.
 
-    program: its name, for what is said of it.
+    program: its name in messages. is_apart: whether no run writes where another works.
     """
 
     def __init__(self, program: str) -> None:
         self._program = program
         self._here = os.getcwd()
         self._copied = False
-        self.is_apart = True  # no run writes where another works
+        self.is_apart = True
 
-    def is_written_to(self) -> None:
-        """From here on runs get copies, unless the folder is too large: then one warning."""
+    def copy_from_now_on(self) -> None:
+        """Give later runs copies, or warn once that the folder is too large for that."""
         if is_small(self._here):
             self._copied = True
         else:
             self._runs_in_place(f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files")
 
     def for_run(self, folder: str) -> str:
-        """Where a run is to work: here, or in a copy in the folder of that run."""
+        """The folder that a run works in: the current one, or a copy in the folder of that run."""
         if self._copied:
             place = os.path.join(folder, "work")
             try:
@@ -59,29 +59,29 @@ class WorkFolder:
 
 
 def state(folder: str) -> State | None:
-    """Path → when it was changed, and its size, of all in a folder; None: more than we look at."""
+    """Path → time of change and size, of everything in a folder; None: more than MOST_ENTRIES."""
     found: State = {}
     for entry in _entries(folder):
         if len(found) == MOST_ENTRIES:
             return None
         with suppress(FileNotFoundError):  # gone since it was listed
             status = entry.stat(follow_symlinks=False)
-            # A folder's own date also changes with what is left out here.
+            # A folder's own date also changes with entries that are left out here.
             is_folder = entry.is_dir(follow_symlinks=False)
             found[entry.path] = (0, 0) if is_folder else (status.st_mtime_ns, status.st_size)
     return found
 
 
 def is_small(folder: str) -> bool:
-    """Whether it may be copied for every run."""
+    """Whether a folder may be copied for every run."""
     found = state(folder)
     return found is not None and sum(size for _, size in found.values()) <= MOST_BYTES
 
 
 def copy(folder: str, target: str) -> None:
-    """Copy a folder for one run. Links into it lead into the copy, others to where they led.
+    """Copy a folder for one run. Links into it lead into the copy, others keep their targets.
 
-    Sockets, pipes and what cannot be read are left out. Raises OSError where there is no room.
+    Sockets, pipes and unreadable files are left out. Raises OSError where there is no room.
     """
     os.mkdir(target)
     for entry in _entries(folder):
@@ -98,7 +98,7 @@ def copy(folder: str, target: str) -> None:
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """All in a folder, each folder before what is in it; links are not followed."""
+    """All entries of a folder and its subfolders, parents first; links are not followed."""
     with suppress(OSError), os.scandir(folder) as listing:
         for entry in listing:
             if entry.name == "__pycache__" or entry.name.startswith(files.RUN_PREFIX):

@@ -4,8 +4,7 @@ from math import inf, isnan, nan
 
 import pytest
 
-from mixpert_py.tuner.noise import middle, time_noise
-from mixpert_py.tuner.records import Measurement
+from mixpert_py.tuner.records import Measurement, median_of, time_noise
 
 
 def run(seconds: float, error: float = 0.0) -> Measurement:
@@ -14,21 +13,21 @@ def run(seconds: float, error: float = 0.0) -> Measurement:
 
 def test_middle_is_the_median_time_and_the_largest_error() -> None:
     runs = [run(3.0, 1e-6), run(9.0, 3e-6), run(1.0, 2e-6)]
-    assert middle(runs) == Measurement(3.0, 3e-6, {"a": 1.5})
+    assert median_of(runs) == Measurement(3.0, 3e-6, {"a": 1.5})
 
 
 def test_a_nan_is_the_largest_error() -> None:
-    assert isnan(middle([run(1.0, 1.0), run(1.0, nan), run(1.0, inf)]).error)
+    assert isnan(median_of([run(1.0, 1.0), run(1.0, nan), run(1.0, inf)]).error)
 
 
 def test_a_failed_run_fails_all() -> None:
     failed = Measurement(0.0, nan, {}, problem="killed")
-    assert middle([run(1.0), failed, run(1.0)]) is failed
+    assert median_of([run(1.0), failed, run(1.0)]) is failed
 
 
 def test_a_site_that_ran_in_some_runs_only() -> None:
     runs = [run(1.0), run(1.0), Measurement(1.0, 0.0, {})]
-    assert middle(runs).site_seconds == {"a": 0.5}
+    assert median_of(runs).site_seconds == {"a": 0.5}
 
 
 def test_not_taken_is_what_no_run_took() -> None:
@@ -36,10 +35,10 @@ def test_not_taken_is_what_no_run_took() -> None:
         return Measurement(1.0, 0.0, site_seconds, not_taken=frozenset(sites))
 
     both = {"a": 0.5, "b": 0.5}
-    assert middle([not_taken(both, "a", "b"), not_taken(both, "a")]).not_taken == {"a"}
+    assert median_of([not_taken(both, "a", "b"), not_taken(both, "a")]).not_taken == {"a"}
     # A run in which the site was not called says nothing.
-    assert middle([not_taken(both, "b"), not_taken({"a": 0.5})]).not_taken == {"b"}
-    assert middle([not_taken(both)]).not_taken == frozenset()
+    assert median_of([not_taken(both, "b"), not_taken({"a": 0.5})]).not_taken == {"b"}
+    assert median_of([not_taken(both)]).not_taken == frozenset()
 
 
 def test_one_slow_run_does_not_hide_gains() -> None:

@@ -14,8 +14,7 @@ from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.records import Ladder, Measurement, Outcome, Problem
 from mixpert_py.tuner.tune import tune
-from mixpert_py.tuning.clock import Clock, int8_products
-from mixpert_py.tuning.profiled_operator import profiled_operator, seen_edges
+from mixpert_py.tuning.baseline import Clock, int8_products, profiled_edges, profiled_operator
 
 LADDER = "int8"
 MOST_ACCURATE = "int8x10"
@@ -102,7 +101,7 @@ def search(
     least = SHARE * sum(seconds.values())
     operators = [
         profiled_operator(
-            sample.sites[site], trace, clock, levels(), seconds.get(site, 0.0) < least, 1.0
+            sample.sites[site], trace, clock, levels(), locked=seconds.get(site, 0.0) < least
         )
         for site, trace in found.items()
         if site in sample.sites
@@ -113,7 +112,7 @@ def search(
             return clock.native
         return clock(trials(plan), plan)
 
-    edges = frozenset(sample.edges | seen_edges(found))
+    edges = frozenset(sample.edges | profiled_edges(found))
     problem = Problem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
     outcome = tune(measure, problem)
     return outcome, trials.count - before

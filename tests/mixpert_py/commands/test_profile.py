@@ -7,9 +7,8 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import dependencies
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.preparation import prepare
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import prepare
 from tests.mixpert_py.command import Mixpert
 
 # The second product reads the first one's result where nobody can know it from the source; the
@@ -40,7 +39,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
     program = launcher.script(str(script))
-    prepared = prepare(program, Wish(Limits(Limit(1e-3)), backend="reference"))
+    prepared = prepare(program, TuningOptions(Limits(Limit(1e-3)), backend="reference"))
     assert prepared is not None
     name = {operator.id: operator.expression for operator in prepared.operators}
     edges = {(name[before], name[after]) for before, after in prepared.edges}

@@ -16,9 +16,8 @@ from mixpert_py import config
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution import dask
 from mixpert_py.launch import launcher
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import tuned_program
@@ -72,18 +71,18 @@ def seen(folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder.parent / "seen").read_text().splitlines()]
 
 
-WISH = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy")
+OPTIONS = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy")
 
 
-def tuned(program: launcher.Program, wish: Wish) -> Tuned:
-    return tuned_program(program, wish)
+def tuned(program: launcher.Program, options: TuningOptions) -> TuningResult:
+    return tuned_program(program, options)
 
 
 def test_it_finds_what_it_finds_here(address: str, folder: Path) -> None:
     it = program(folder)
-    here = tuned(it, WISH)
+    here = tuned(it, OPTIONS)
     (folder.parent / "seen").unlink()
-    there = tuned(it, replace(WISH, dask=address))
+    there = tuned(it, replace(OPTIONS, dask=address))
     assert there.plan.schemes() == here.plan.schemes()
     assert there.outcome.trials == here.outcome.trials
     places = [place for _, place, _ in seen(folder)]
@@ -95,7 +94,7 @@ def test_it_finds_what_it_finds_here(address: str, folder: Path) -> None:
 
 def test_a_trial_that_fails_there_keeps_its_message(address: str, folder: Path) -> None:
     it = program(folder, "if abs(c - b).max() > 1e-9: print('so it is'); sys.exit(3)")
-    found = tuned(it, replace(WISH, dask=address))
+    found = tuned(it, replace(OPTIONS, dask=address))
     problems = [trial.measurement.problem for trial in found.outcome.trials]
     assert any("exit code 3; its last lines:\nso it is" in (said or "") for said in problems)
 
@@ -140,7 +139,7 @@ def test_ctrl_c_ends_what_runs_there_but_the_workers(address: str, folder: Path)
 def test_nobody_at_the_address(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask, "PATIENCE", 0.2)
     with pytest.raises(MixPertError, match=r"127\.0\.0\.1:9: no scheduler answers there"):
-        tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
+        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
 
 
 def test_no_address(mixpert: Mixpert, tmp_path: Path) -> None:
@@ -154,14 +153,14 @@ def test_no_address(mixpert: Mixpert, tmp_path: Path) -> None:
 def test_dask_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MixPertError, match=r"pip install 'mixpert-py\[dask\]'"):
-        tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
+        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
 
 
 def test_other_versions(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = dask.versions()
     monkeypatch.setattr(dask, "__version__", "9.9")
     with pytest.raises(MixPertError, match=f"has mixpert-py {theirs['mixpert-py']}.* it is 9.9"):
-        tuned(program(folder), replace(WISH, dask=address))
+        tuned(program(folder), replace(OPTIONS, dask=address))
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -174,13 +173,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_a_cluster_cannot_do(case: str, folder: Path) -> None:
     changes, word = REFUSED[case]
     with pytest.raises(MixPertError, match=word):
-        tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9", **changes))
+        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9", **changes))
 
 
 def test_a_folder_that_is_too_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask, "MOST_BYTES", 10)
     with pytest.raises(MixPertError, match="too much to be sent"):
-        tuned(program(folder), replace(WISH, dask="tcp://127.0.0.1:9"))
+        tuned(program(folder), replace(OPTIONS, dask="tcp://127.0.0.1:9"))
 
 
 def test_a_program_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,4 +187,4 @@ def test_a_program_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (folder / "sub").mkdir()
     monkeypatch.chdir(folder / "sub")
     with pytest.raises(MixPertError, match="go there"):
-        tuned(it, replace(WISH, dask="tcp://127.0.0.1:9"))
+        tuned(it, replace(OPTIONS, dask="tcp://127.0.0.1:9"))

@@ -11,11 +11,8 @@ import pytest
 from mixpert_py.execution import fork_server
 from mixpert_py.launch import launcher
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from tests.every_check import some
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
@@ -96,8 +93,8 @@ def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> No
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
     limit = 3.0 if word and "3 s" in word else 60.0
-    wish = Wish(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
-    tuned = tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
+    options = TuningOptions(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
+    tuned = tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]
@@ -116,7 +113,7 @@ def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> No
 def experiment(text: str) -> Experiment:
     """Of a program that compares what it observes."""
     Path("s.py").write_text(text)
-    return Experiment(launcher.script("s.py", ("x",)), Comparison(Judge(Limits(Limit(1.0, "max")))))
+    return Experiment(launcher.script("s.py", ("x",)), TuningOptions(Limits(Limit(1.0, "max"))))
 
 
 FACTS = """\

@@ -10,9 +10,8 @@ from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import schemes
 from mixpert_py.runtime.cuda.device import Device
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuning import levels
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import require_gpu_for_ladder, rungs_for
 
 GPU = Device(0, "NVIDIA H200", 90)
 
@@ -45,33 +44,33 @@ def test_products_to_begin_with() -> None:
     assert gpus.warm_up_products(next(iter(result(64, "int64").sites.values()))) == []
 
 
-def wish(backend: str | None = None, name: str = "auto") -> Wish:
-    return Wish(Limits(Limit(1.0)), backend=backend, ladder=name)
+def options(backend: str | None = None, name: str = "auto") -> TuningOptions:
+    return TuningOptions(Limits(Limit(1.0)), backend=backend, ladder=name)
 
 
 @pytest.mark.parametrize(
     ("asked", "on_gpu", "name"),
     [
-        (wish(), False, "cpu"),
-        (wish(), True, "int8"),
-        (wish("reference"), False, "int8"),
-        (wish("reference", "mixpert"), False, "mixpert"),
-        (wish(None, "cpu"), True, "cpu"),
-        (wish("cuda", "fp16"), True, "fp16"),
+        (options(), False, "cpu"),
+        (options(), True, "int8"),
+        (options("reference"), False, "int8"),
+        (options("reference", "mixpert"), False, "mixpert"),
+        (options(None, "cpu"), True, "cpu"),
+        (options("cuda", "fp16"), True, "fp16"),
     ],
 )
-def test_the_ladder(asked: Wish, on_gpu: bool, name: str) -> None:
-    assert levels.rungs(asked, on_gpu) == ladder(name)
+def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
+    assert rungs_for(asked, on_gpu) == ladder(name)
 
 
 def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "usable", lambda backend: None)
     for name in ("int8", "mixpert", "fp16"):
         with pytest.raises(DeviceError, match=f"--ladder {name}: there is no GPU"):
-            levels.require_place(wish(name=name))
-        levels.require_place(wish("reference", name))
-    levels.require_place(wish(name="cpu"))
-    levels.require_place(wish())
+            require_gpu_for_ladder(options(name=name))
+        require_gpu_for_ladder(options("reference", name))
+    require_gpu_for_ladder(options(name="cpu"))
+    require_gpu_for_ladder(options())
 
 
 def test_the_ladders_of_the_command_line() -> None:

@@ -10,10 +10,8 @@ import pytest
 from mixpert_py.execution import fork_server, reused_process
 from mixpert_py.execution.executor import Executor, WarmStart
 from mixpert_py.launch import launcher
-from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from tests.mixpert_py.execution.test_process import alive
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="packets between processes")
@@ -28,10 +26,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def experiment(text: str) -> Experiment:
     """Of a program that compares what it observes, and whose trials reuse a process."""
     Path("s.py").write_text(text)
-    workers = Executor()
-    workers.warm_start = WarmStart.REUSED
-    judge = Judge(Limits(Limit(1.0, "max")))
-    return Experiment(launcher.script("s.py", ("x",)), Comparison(judge), workers=workers)
+    executor = Executor()
+    executor.warm_start = WarmStart.REUSED
+    options = TuningOptions(Limits(Limit(1.0, "max")))
+    return Experiment(launcher.script("s.py", ("x",)), options, executor=executor)
 
 
 TELLS = """\

@@ -9,10 +9,9 @@ import pytest
 from mixpert_py.execution import work_folder
 from mixpert_py.execution.work_folder import copy, state
 from mixpert_py.launch import launcher
-from mixpert_py.tuning.comparison import Comparison
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.judge import Comparison
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 
 WRITES = """\
 import numpy as np
@@ -32,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def experiment(text: str) -> Experiment:
     Path("s.py").write_text(text)
-    comparison = Comparison(Judge(Limits(Limit(1.0, "max"))), files=("x.npy",))
-    return Experiment(launcher.script("s.py"), comparison)
+    options = TuningOptions(Limits(Limit(1.0, "max")), compare=("x.npy",))
+    return Experiment(launcher.script("s.py"), options)
 
 
 def test_only_the_first_run_writes_in_the_users_folder(folder: Path) -> None:

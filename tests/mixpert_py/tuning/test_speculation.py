@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py.execution import process
 from mixpert_py.tuner.records import Measurement
-from mixpert_py.tuning.ahead import Ahead
+from mixpert_py.tuning.search import Speculation
 
 PLANS = [{"x": str(number)} for number in range(12)]
 
@@ -43,7 +43,7 @@ class Runs:
 def test_what_is_expected_is_made_at_the_same_time_and_once(count: int) -> None:
     runs = Runs()
     start = time.monotonic()
-    with Ahead(runs, count) as ahead:
+    with Speculation(runs, count) as ahead:
         for number, plan in enumerate(PLANS):
             ahead.expect(PLANS[number:])
             assert ahead(plan).seconds == number
@@ -54,7 +54,7 @@ def test_what_is_expected_is_made_at_the_same_time_and_once(count: int) -> None:
 
 def test_what_is_asked_for_does_not_wait_for_wrong_guesses() -> None:
     runs = Runs(0.3)
-    with Ahead(runs, 2) as ahead:
+    with Speculation(runs, 2) as ahead:
         ahead.expect(PLANS[:4])
         start = time.monotonic()
         ahead(PLANS[9])
@@ -72,7 +72,7 @@ def test_an_error_is_raised_where_its_plan_is_asked_for() -> None:
         time.sleep(0.1)
         return Measurement(0.0, 0.0, {})
 
-    with Ahead(measure, 2) as ahead:
+    with Speculation(measure, 2) as ahead:
         ahead.expect(PLANS[:2])
         ahead(PLANS[0])
         with pytest.raises(ValueError, match="of 1"):
@@ -81,7 +81,7 @@ def test_an_error_is_raised_where_its_plan_is_asked_for() -> None:
 
 def test_its_end_stops_what_runs() -> None:
     runs = Runs(inf)
-    with Ahead(runs, 3) as ahead:
+    with Speculation(runs, 3) as ahead:
         ahead.expect(PLANS)
         while runs.at_once < 2:
             time.sleep(0.01)
@@ -103,7 +103,7 @@ def test_an_interrupt_is_heard_while_it_waits() -> None:
     timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
 
     def wait() -> None:
-        with Ahead(runs, 2) as ahead:
+        with Speculation(runs, 2) as ahead:
             ahead.expect(PLANS)
             while not runs.at_once:
                 time.sleep(0.01)
@@ -117,7 +117,7 @@ def test_an_interrupt_is_heard_while_it_waits() -> None:
 
 @pytest.mark.usefixtures("heard")
 def test_an_interrupt_at_its_end_is_told() -> None:
-    with Ahead(Runs(), 2) as ahead:
+    with Speculation(Runs(), 2) as ahead:
         ahead.expect(PLANS)
         join = ahead._threads[0].join
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mixpert_py.budget import limits_of
 from mixpert_py.errors import MixPertError, PlanError, ProgramError
 from mixpert_py.plan import Criterion, Plan
-from mixpert_py.tuning.limits import Limit, Limits, made, parsed, parsed_budgets
+from mixpert_py.tuning.options import Limit, Limits, limits_from, parse_budgets, parse_named
 
 SEVERAL = Limits(Limit(1e-4), {"loss": Limit(1e-6, "max")})
 
@@ -58,14 +58,14 @@ def test_only_named_values_are_judged_where_no_other_budget_is() -> None:
 
 
 def test_budgets_and_criteria_by_value() -> None:
-    budgets = parsed_budgets("--error", ("1e-4", "loss=1e-6", "a=b=2"))
-    metrics = parsed("--criterion", ("logits=max", "mred", "loss=my:own"))
-    assert made(budgets, metrics) == Limits(
+    budgets = parse_budgets("--error", ("1e-4", "loss=1e-6", "a=b=2"))
+    metrics = parse_named("--criterion", ("logits=max", "mred", "loss=my:own"))
+    assert limits_from(budgets, metrics) == Limits(
         Limit(1e-4, "mred"),
         {"loss": Limit(1e-6, "my:own"), "a=b": Limit(2.0, "mred"), "logits": Limit(1e-4, "max")},
     )
-    assert made({None: 1.0}, {}) == Limits(Limit(1.0, "frobenius"))
-    assert made({"x": 1.0}, {}).common is None
+    assert limits_from({None: 1.0}, {}) == Limits(Limit(1.0, "frobenius"))
+    assert limits_from({"x": 1.0}, {}).common is None
 
 
 def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
@@ -90,13 +90,13 @@ def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
 )
 def test_what_is_no_budget(texts: tuple[str, ...], word: str) -> None:
     with pytest.raises(MixPertError) as caught:
-        parsed_budgets("--error", texts)
+        parse_budgets("--error", texts)
     assert word in str(caught.value)
 
 
 def test_a_criterion_without_a_budget_is_refused() -> None:
     with pytest.raises(MixPertError, match=r"'loss' has a criterion and no budget \(--error loss="):
-        made({"logits": 1.0}, {"loss": "max"})
+        limits_from({"logits": 1.0}, {"loss": "max"})
     with pytest.raises(MixPertError, match="at least 0"):
         Limit(nan)
 

@@ -10,7 +10,7 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.tuning import unsaved_plan
+from mixpert_py.tuning.record import save_elsewhere
 
 FOUND = Plan(site=[Site(id="s:f/matmul~0a#0", scheme="int8x6", expression="a @ b")])
 ERROR = PlanError("p.toml: cannot write the plan: No space left on device")
@@ -18,7 +18,7 @@ ERROR = PlanError("p.toml: cannot write the plan: No space left on device")
 
 def test_it_is_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    said = str(unsaved_plan.kept(FOUND, ERROR))
+    said = str(save_elsewhere(FOUND, ERROR))
     (place,) = tmp_path.iterdir()
     assert said == f"{ERROR}; the plan that was found is in {place}"
     assert plan.load(place) == FOUND
@@ -33,7 +33,7 @@ def test_it_is_printed_where_nothing_can_be_written(
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(fails, fail)
-    said = unsaved_plan.kept(FOUND, ERROR)
+    said = save_elsewhere(FOUND, ERROR)
     assert str(said) == f"{ERROR}; the plan that was found is printed above"
     assert plan.loads(capsys.readouterr().err) == FOUND
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""What the error of each observed value may be, and the one number that a search goes by."""
+"""The options of a tuning, and the limits on the errors of observed values among them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,8 +6,11 @@ from math import inf, isnan
 from typing import Any
 
 from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.tuner.tune import DEFAULT as DEFAULT_SEARCH
 
-DEFAULT = "frobenius"
+AUTO = "auto"  # the ladder of the machine that runs, or is emulated
+FLOAT64, NATIVE = "float64", "native"  # the runs that errors may be measured against
+DEFAULT_CRITERION = "frobenius"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,7 @@ class Limit:
     """A budget, and the criterion that errors are measured by: its name or `module:function`."""
 
     budget: float
-    metric: str = DEFAULT
+    metric: str = DEFAULT_CRITERION
 
     def __post_init__(self) -> None:
         if not self.budget >= 0:
@@ -30,10 +33,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits by value. `common`: of all values that are not in `named`; None: those are not judged.
+    """Limits by value.
 
-    Where all values have the same limit, the number that a search goes by is the largest error, in
-    the user's own unit. Else it is the largest share of a budget, and 1 is what is allowed.
+    common: the limit of all values that are not in `named`; None: those are not judged. Where all
+    values have the same limit, the number that a search goes by is the largest error, in the user's
+    own unit. Else it is the largest share of a budget, and 1 is allowed.
     """
 
     common: Limit | None
@@ -47,7 +51,7 @@ class Limits:
 
     @property
     def budget(self) -> float:
-        """What is allowed of the number that a search goes by."""
+        """The largest number that a search may accept."""
         return self.only.budget if self.only else 1.0
 
     @property
@@ -62,7 +66,7 @@ class Limits:
 
     @property
     def scale(self) -> float:
-        """What an error of 1 in the value with the smallest budget is to a search."""
+        """The number of a search for an error of 1 in the value with the smallest budget."""
         if self.only:
             return 1.0
         budgets = (limit.budget for limit in self._all() if 0 < limit.budget < inf)
@@ -75,19 +79,19 @@ class Limits:
         return limit
 
     def number(self, name: str, error: float) -> float:
-        """What a value's error is to a search."""
+        """The number of a search for the error of a value."""
         return error if self.only else self.of(name).share(error)
 
     def worst(self, errors: Mapping[str, float]) -> tuple[float, str]:
-        """The largest number of several values, and whose it is; a NaN is the largest."""
+        """The largest number of several values, and the name of its value; a NaN is the largest."""
         numbers = {name: self.number(name, error) for name, error in errors.items()}
         name = max(numbers, key=lambda name: (isnan(numbers[name]), numbers[name]))
         return numbers[name], name
 
     def judged(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the values that have a limit.
+        """The values that have a limit.
 
-        Raises ProgramError, naming the known ones, if one that is named is not among them.
+        Raises ProgramError, which lists the known values, if a named one is missing.
         """
         missing = [name for name in self.named if name not in values]
         if values and missing:
@@ -97,7 +101,7 @@ class Limits:
         return {name: x for name, x in values.items() if self.common or name in self.named}
 
     def record(self) -> dict[str, Any]:
-        """As plain data for JSON: all that errors and numbers depend on."""
+        """Plain data for JSON, on which errors and numbers depend."""
         common = self.common and [self.common.budget, self.common.metric]
         named = {name: [limit.budget, limit.metric] for name, limit in self.named.items()}
         return {"common": common, "named": named}
@@ -113,12 +117,12 @@ def _listed(names: Iterable[str], most: int = 20) -> str:
     return ", ".join(listed[:most]) + more
 
 
-def made(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str]) -> Limits:
+def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str]) -> Limits:
     """Limits from budgets and criteria by value; those under None are for all other values.
 
-    Raises MixPertError for a budget that is none, or a criterion of a value without a budget.
+    Raises MixPertError for a budget below 0 or NaN, or a criterion of a value without a budget.
     """
-    other, metric = budgets.get(None), metrics.get(None, DEFAULT)
+    other, metric = budgets.get(None), metrics.get(None, DEFAULT_CRITERION)
     named = {}
     for name in dict.fromkeys((*budgets, *metrics)):
         if name is None:
@@ -130,10 +134,10 @@ def made(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str])
     return Limits(None if other is None else Limit(other, metric), named)
 
 
-def parsed(option: str, texts: Sequence[str]) -> dict[str | None, str]:
-    """What stands in `VALUE` (under None) and `NAME=VALUE`, each name once.
+def parse_named(option: str, texts: Sequence[str]) -> dict[str | None, str]:
+    """The values of texts `NAME=VALUE` by name, and of `VALUE` under None, each name once.
 
-    Raises MixPertError, naming the option, for what stands twice or is empty.
+    Raises MixPertError, naming the option, for a value that is empty or given twice.
     """
     found: dict[str | None, str] = {}
     for text in texts:
@@ -147,10 +151,10 @@ def parsed(option: str, texts: Sequence[str]) -> dict[str | None, str]:
     return found
 
 
-def parsed_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
-    """The same of budgets. Raises MixPertError for what is no number of at least 0."""
+def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
+    """The same for budgets. Raises MixPertError for a text that is no number of at least 0."""
     budgets: dict[str | None, float] = {}
-    for name, text in parsed(option, texts).items():
+    for name, text in parse_named(option, texts).items():
         try:
             budgets[name] = float(text)
         except ValueError:
@@ -158,3 +162,32 @@ def parsed_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]
         if not budgets[name] >= 0:
             raise MixPertError(f"{option} is a number of at least 0, not {text}")
     return budgets
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """What the user of `mixpert tune` or `mixpert verify` asked for, from the command line on.
+
+    compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
+    time_limit: seconds that a run may take; None: a multiple of the native runs. reference:
+    FLOAT64 or NATIVE. hold_out: other arguments, under which the plan must be within
+    hold_out_limits (None: `limits`) too.
+
+    Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
+    one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
+    device: the GPU for which times are predicted. dask: the address of a cluster that runs trials.
+    """
+
+    limits: Limits
+    compare: tuple[str, ...] = ()
+    backend: str | None = None
+    time_limit: float | None = None
+    search: str = DEFAULT_SEARCH
+    command: str = ""
+    hold_out: tuple[str, ...] | None = None
+    hold_out_limits: Limits | None = None
+    reference: str = FLOAT64
+    ladder: str = AUTO
+    workers: int | None = 1
+    device: str | None = None
+    dask: str | None = None
