@@ -1,4 +1,4 @@
-"""The predictive search: nearly the best plan in few runs, and what it does when it is wrong."""
+"""The predictive search, its error model, and the operators that it probes together."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.tuner.prediction import ErrorModel, choose
-from mixpert_py.tuner.predictive import PATIENCE
+from mixpert_py.tuner.predictive import PATIENCE, probe_groups
 from mixpert_py.tuner.records import Measurement, Operator, Outcome, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
@@ -290,3 +290,27 @@ def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
     shares = tune(share, operators, [], LADDER, 1.0, noise=0.0)
     assert [trial.plan for trial in shares.trials] == [trial.plan for trial in own.trials]
     assert shares.plan == own.plan
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        pytest.param({}, [], id="none"),
+        pytest.param({"a": 60.0, "b": 40.0}, [("a",), ("b",)], id="long-ones-alone"),
+        pytest.param({"b": 40.0, "a": 60.0}, [("a",), ("b",)], id="the-longest-first"),
+        pytest.param({"a": 60.0, "b": 4.0}, [("a",)], id="not-worth-a-probe"),
+        pytest.param(
+            {"a": 60.0, "b": 7.0, "c": 6.0},
+            [("a",), ("b", "c"), ("b",), ("c",)],
+            id="short-ones-together-and-then-halves",
+        ),
+        pytest.param(
+            {"a": 4.0, "b": 4.0, "c": 4.0, "d": 3.0},
+            [("a", "b", "c", "d"), ("a", "b"), ("c", "d")],
+            id="no-half-that-is-not-worth-it",
+        ),
+        pytest.param({"a": 60.0, "b": 3.0, "c": 3.0}, [("a",), ("b", "c")], id="the-rest"),
+    ],
+)
+def test_groups(times: dict[str, float], expected: list[tuple[str, ...]]) -> None:
+    assert list(probe_groups(times, 100.0)) == expected
