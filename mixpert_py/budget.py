@@ -20,9 +20,8 @@ from mixpert_py.runtime.cuda.foreign import on_host
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
-from mixpert_py.tuning.baseline import NATIVE
 from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits, made
+from mixpert_py.tuning.options import NATIVE, Limit, Limits, limits_from
 
 NARROW = {"float32", "float16", "complex64"}
 
@@ -118,7 +117,7 @@ def check(
 
 
 def _by_name(given: Any) -> dict[str | None, Any]:
-    """As `limits.made` takes it."""
+    """As `options.limits_from` takes it."""
     if given is None:
         return {}
     return dict(given) if isinstance(given, Mapping) else {None: given}
@@ -130,7 +129,7 @@ def limits_of(
     metrics: Mapping[str | None, str],
     named: bool = False,
 ) -> Limits:
-    """Budgets and criteria: those that are given (see `limits.made`), else the plan's own.
+    """Budgets and criteria: those that are given (see `options.limits_from`), else the plan's own.
 
     The plan's own are for all that is compared, where its values have the same, unless `named`.
     Raises PlanError if no budget is given and the plan has none by this criterion.
@@ -141,7 +140,7 @@ def limits_of(
             own = {row.name: row.metric for row in plan.criterion if row.name in budgets}
             if len(different := {row.metric for row in plan.criterion}) == 1:
                 own[None] = different.pop()
-        return made(budgets, {**own, **metrics})
+        return limits_from(budgets, {**own, **metrics})
     criterion = metrics.get(None)
     rows = {
         row.name: Limit(row.budget, row.metric)

@@ -1,223 +1,246 @@
-"""The predictive search: predictions say which plan to run next, and only runs say what is kept.
+"""The predictive search: predictions choose the plan that is run next, runs decide what is kept.
 
-Each turn takes the fastest plan whose predicted error is within the budget and runs it; what the
-run shows of errors and times goes into the next prediction. When no such plan is left, single steps
-whose predicted error is not far beyond the budget are tried, those that save most first. At last
-the operators that take most of the time are probed, whatever is predicted of them: an iteration
-that refines its result takes errors away again, which no local error tells.
+Each turn runs the fastest plan whose predicted error is within the budget; the errors and times of
+that run improve the next prediction. When no such plan is left, single steps whose predicted error
+is not far beyond the budget are tried, those that save most first. At last the operators that take
+most of the time are probed, whatever is predicted of them: an iteration that refines its result
+removes errors again, which no local error shows.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from math import inf
 
-from mixpert_py.tuner.descent import Descent, Plan
-from mixpert_py.tuner.greedy import longest_first
-from mixpert_py.tuner.knapsack import choose
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.probing import groups
-from mixpert_py.tuner.propagation import Propagation
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.times import Times
-from mixpert_py.tuner.trial import Trial
+from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose
+from mixpert_py.tuner.records import Operator, Plan, Reason, Trial, plan_key
+from mixpert_py.tuner.search import SearchState
 
 SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget that plans are chosen for
-AMBITION = 4.0  # times the budget that a single step may be predicted to make
+AMBITION = 4.0  # largest predicted error of a single step, in budgets
 WORTH_A_RUN = 0.01  # of what the search has saved
-PATIENCE = 3  # probes in a row that are refused
-PASSES = (1.0, 0.5)  # times what is predicted: errors that a run may have if it passes
-REFUSED = (1.5, 3.0, 10.0)  # times the budget, if not
+PATIENCE = 3  # probes refused in a row, after which no other is run
+PASSES = (1.0, 0.5)  # errors that a run may have if it passes, in predicted errors
+REFUSED = (1.5, 3.0, 10.0)  # errors that it may have if not, in budgets
+TOGETHER = 1 / 8  # of the time: operators that take less are probed with others
+WORTH_A_PROBE = 1 / 20  # of the time
 
 
-def predictive(descent: Descent) -> None:
+def predictive(state: SearchState) -> None:
     """Lower operators in as few runs as predictions allow."""
-    search = _Search(descent)
+    search = _Search(state)
     while (plan := search.next_plan()) is not None:
         search.run(plan)
     search.restore_idle()
-    for operator in longest_first(descent):
-        descent.stopped[operator.id] = search.verdict(operator)
+    for operator in state.longest_first():
+        state.stopped[operator.id] = search.verdict(operator)
 
 
 class _Search:
-    """options: site → schemes it may run under, the present one first; one if it stays as it is."""
+    """options: site → schemes it may run under, the start's first; one if it is fixed."""
 
-    def __init__(self, descent: Descent) -> None:
-        self.descent = descent
-        self.operators = list(descent.operators.values())
-        start = descent.start
-        self.propagation = Propagation(self.operators, start.measurement.error)
-        self.options = {x.id: descent.options(x) for x in self.operators}
-        self.times = Times(descent)
-        self.tried: list[Plan] = [start.plan]
+    def __init__(self, state: SearchState) -> None:
+        self.state = state
+        self.operators = list(state.operators.values())
+        self.errors = ErrorModel(self.operators, state.start.measurement.error)
+        self.times = TimeModel(state)
+        self.options = {x.id: state.options(x) for x in self.operators}
+        self.tried: list[Plan] = [state.start.plan]
         self.refused: list[Plan] = []
-        self.in_vain = 0  # probes that were refused since one was kept
-        for trial in {frozenset(trial.plan.items()): trial for trial in descent.trials}.values():
+        self.failed_probes = 0  # in a row
+        for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
     def run(self, plan: Plan) -> None:
-        descent = self.descent
+        state = self.state
         self.tried.append(plan)
-        before, is_probe = len(descent.trials), self._is_probe(plan)
-        descent.consider(
-            {site: plan[site] for site in plan if plan[site] != descent.kept.plan[site]},
-            then=partial(self._next, plan),
+        before, is_probe = len(state.trials), self._is_probe(plan)
+        state.consider(
+            {site: plan[site] for site in plan if plan[site] != state.incumbent.plan[site]},
+            then=partial(self._following, plan),
         )
-        (trial,) = descent.trials[before:]
+        (trial,) = state.trials[before:]
         self._learn(trial)
         if trial.reason in (Reason.OVER_BUDGET, Reason.FAILED):
             self.refused.append(plan)
         if is_probe:
-            self.in_vain = 0 if trial.reason is Reason.KEPT else self.in_vain + 1
+            self.failed_probes = 0 if trial.reason is Reason.KEPT else self.failed_probes + 1
         for site in trial.measurement.not_taken.intersection(trial.changed):
             self.options[site].remove(plan[site])
 
     def _learn(self, trial: Trial) -> None:
         measured = trial.measurement
         if measured.problem is None:
-            self.propagation.learn(trial.plan, measured.error)
+            self.errors.learn(trial.plan, measured.error)
             self.times.learn(trial.plan, measured)
 
     def next_plan(self) -> Plan | None:
-        """What to run next; None if nothing promises to be worth it."""
-        operators, propagation = self.operators, self.propagation
+        """The plan to run next; None if none promises to be worth a run."""
+        operators, errors = self.operators, self.errors
         times = [
             [self.times.seconds(x, scheme) for scheme in self.options[x.id]] for x in operators
         ]
-        squares = [
-            [propagation.square(x, scheme) for scheme in self.options[x.id]] for x in operators
-        ]
+        squares = [[errors.square(x, scheme) for scheme in self.options[x.id]] for x in operators]
         for slack in SLACK:
-            room = (slack * self.descent.budget) ** 2 - propagation.floor
-            picked = choose(times, squares, max(room, 0.0))
-            if picked is not None:
-                plan = {x.id: self.options[x.id][i] for x, i in zip(operators, picked, strict=True)}
+            room = (slack * self.state.budget) ** 2 - errors.floor
+            chosen = choose(times, squares, max(room, 0.0))
+            if chosen is not None:
+                plan = {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
                 if self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
                     return plan
         return self._single_step() or self._probe()
 
-    def _next(self, plan: Plan) -> list[Plan]:
-        """What may be run after a plan, for each of the errors that it may turn out to have."""
-        predicted, budget = self.propagation.error(plan), self.descent.budget
+    def _following(self, plan: Plan) -> list[Plan]:
+        """The plans that may be run after a plan, one for each of several errors it may have."""
+        predicted, budget = self.errors.error(plan), self.state.budget
         passing = min(predicted, budget)
         found = [self._after(plan, factor * passing, passes=True) for factor in PASSES]
         found += [self._after(plan, factor * budget, passes=False) for factor in REFUSED]
         return [choice for choice in found if choice is not None]
 
     def _after(self, plan: Plan, error: float, *, passes: bool) -> Plan | None:
-        """The next plan if this one showed an error, and passed or was refused."""
-        before = self.descent.kept, self.refused, self.in_vain, self.propagation
+        """The next plan if this one had an error, and passed or was refused."""
+        before = self.state.incumbent, self.refused, self.failed_probes, self.errors
         if self._is_probe(plan):
-            self.in_vain = 0 if passes else self.in_vain + 1
+            self.failed_probes = 0 if passes else self.failed_probes + 1
         try:
-            self.propagation = copy(self.propagation)
-            self.propagation.learn(plan, error)
+            self.errors = copy(self.errors)
+            self.errors.learn(plan, error)
             if passes:
-                self.descent.kept = replace(self.descent.kept, plan=plan)
+                self.state.incumbent = replace(self.state.incumbent, plan=plan)
             else:
                 self.refused = [*self.refused, plan]
             return self.next_plan()
         finally:
-            self.descent.kept, self.refused, self.in_vain, self.propagation = before
+            self.state.incumbent, self.refused, self.failed_probes, self.errors = before
 
     def _single_step(self) -> Plan | None:
-        kept, budget = self.descent.kept.plan, self.descent.budget
-        start = sum(self.times.seconds(x, self.descent.start.plan[x.id]) for x in self.operators)
-        saved = start - sum(self.times.seconds(x, kept[x.id]) for x in self.operators)
+        """A step of one operator with the largest gain for its predicted error."""
+        plan_now, budget = self.state.incumbent.plan, self.state.budget
+        start = sum(self.times.seconds(x, self.state.start.plan[x.id]) for x in self.operators)
+        saved = start - sum(self.times.seconds(x, plan_now[x.id]) for x in self.operators)
         found: list[tuple[float, Plan]] = []
         for operator in self.operators:
             for scheme in self.options[operator.id]:
-                plan = {**kept, operator.id: scheme}
+                plan = {**plan_now, operator.id: scheme}
                 gain = self._gain(plan)
                 if gain <= max(self._least_gain(plan), WORTH_A_RUN * saved):
                     continue
-                excess = max(self.propagation.error(plan) / budget, 1.0) if budget else 1.0
+                excess = max(self.errors.error(plan) / budget, 1.0) if budget else 1.0
                 if excess <= AMBITION and self._is_new(plan):
                     found.append((gain / excess, plan))
         return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def _probe(self) -> Plan | None:
         """A step of one or several operators, whatever is predicted."""
-        if self.in_vain >= PATIENCE:
+        if self.failed_probes >= PATIENCE:
             return None
-        kept = self.descent.kept
+        incumbent = self.state.incumbent
         steps = {x.id: step for x in self.operators if (step := self._unprobed(x)) is not None}
         times = {
-            x.id: self.times.seconds(x, kept.plan[x.id]) for x in self.operators if x.id in steps
+            x.id: self.times.seconds(x, incumbent.plan[x.id])
+            for x in self.operators
+            if x.id in steps
         }
-        for group in groups(times, kept.measurement.seconds):
-            plan = {**kept.plan, **{site: steps[site] for site in group}}
+        for group in probe_groups(times, incumbent.measurement.seconds):
+            plan = {**incumbent.plan, **{site: steps[site] for site in group}}
             if self._is_new(plan):
                 return plan
         return None
 
     def _is_probe(self, plan: Plan) -> bool:
-        """Whether a plan is run in spite of what is predicted."""
-        return self.propagation.error(plan) > AMBITION * self.descent.budget
+        """Whether a plan is run in spite of its predicted error."""
+        return self.errors.error(plan) > AMBITION * self.state.budget
 
     def _unprobed(self, operator: Operator) -> str | None:
-        """The most accurate scheme under which no run speaks against an operator."""
-        kept = self.descent.kept.plan
+        """The most accurate scheme of an operator that no run has refused yet."""
         for scheme in self.options[operator.id]:
-            plan = {**kept, operator.id: scheme}
-            fails = self.propagation.weight(operator, scheme) == inf
+            plan = {**self.state.incumbent.plan, operator.id: scheme}
+            fails = self.errors.weight(operator, scheme) == inf
             if not fails and self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
                 return scheme
         return None
 
     def _gain(self, plan: Plan) -> float:
-        kept = self.descent.kept.plan
+        now = self.state.incumbent.plan
         return sum(
-            self.times.seconds(x, kept[x.id]) - self.times.seconds(x, plan[x.id])
+            self.times.seconds(x, now[x.id]) - self.times.seconds(x, plan[x.id])
             for x in self.operators
-            if kept[x.id] != plan[x.id]
+            if now[x.id] != plan[x.id]
         )
 
     def _least_gain(self, plan: Plan) -> float:
-        kept = self.descent.kept.plan
-        return self.descent.noise(*(site for site in plan if plan[site] != kept[site]))
+        now = self.state.incumbent.plan
+        return self.state.noise(*(site for site in plan if plan[site] != now[site]))
 
     def _is_new(self, plan: Plan) -> bool:
-        """Neither tried, nor nowhere more accurate than a plan that was refused."""
+        """Whether a plan was not tried, and is somewhere more accurate than each refused one."""
         return plan not in self.tried and not any(
-            all(self._not_above(site, plan[site], refused[site]) for site in self.options)
+            all(self._is_at_most(site, plan[site], refused[site]) for site in self.options)
             for refused in self.refused
         )
 
-    def _not_above(self, site: str, scheme: str, other: str) -> bool:
+    def _is_at_most(self, site: str, scheme: str, other: str) -> bool:
+        """Whether a scheme is the other one, or on a lower rung."""
         if scheme == other or len(self.options[site]) == 1:
             return scheme == other
-        return self.descent.ladder.level(site, scheme) > self.descent.ladder.level(site, other)
+        return self.state.ladder.level(site, scheme) > self.state.ladder.level(site, other)
 
     def restore_idle(self) -> None:
-        """Give back what lowering has not made faster: it costs accuracy for nothing."""
-        descent = self.descent
-        start = descent.start.plan
+        """Raise operators that lowering has not made faster: it costs accuracy for nothing."""
+        state = self.state
+        start = state.start.plan
         idle = {
             x.id: start[x.id]
             for x in self.operators
-            if descent.kept.plan[x.id] != start[x.id]
-            and self.times.seconds(x, start[x.id]) - descent.seconds(x.id) <= descent.noise(x.id)
+            if state.incumbent.plan[x.id] != start[x.id]
+            and self.times.seconds(x, start[x.id]) - state.seconds(x.id) <= state.noise(x.id)
         }
         if idle:
-            descent.restore(idle)
+            state.restore(idle)
 
     def verdict(self, operator: Operator) -> tuple[Reason, str]:
-        """Why an operator stays where it is, with the detail of a Verdict."""
-        if (reason := self.descent.unmoved(operator)) is not None:
+        """Why an operator is lowered no further, with the detail of a Verdict."""
+        if (reason := self.state.why_fixed(operator)) is not None:
             return reason, ""
-        site, descent = operator.id, self.descent
-        kept = descent.kept.plan[site]
-        level = descent.ladder.level(site, kept)
-        lower = [x for x in self.options[site] if descent.ladder.level(site, x) > level]
+        site, state = operator.id, self.state
+        scheme = state.incumbent.plan[site]
+        level = state.ladder.level(site, scheme)
+        lower = [x for x in self.options[site] if state.ladder.level(site, x) > level]
         if not lower:
-            passed_over = bool(descent.ladder.below(site, kept))
+            passed_over = bool(state.ladder.below(site, scheme))
             return (Reason.NOT_TAKEN if passed_over else Reason.BOTTOM), ""
-        for trial in reversed(descent.trials):
-            # Of steps that lowered others too, nobody knows whose fault it was.
+        for trial in reversed(state.trials):
+            # A refused step of several operators does not show which of them was the cause.
             refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
             if refused and trial.changed == (site,):
                 return trial.reason, trial.measurement.problem or ""
-        error = self.propagation.error({**descent.kept.plan, site: lower[0]})
-        return (Reason.PREDICTED if error > descent.budget else Reason.NOT_FASTER), ""
+        error = self.errors.error({**state.incumbent.plan, site: lower[0]})
+        return (Reason.PREDICTED if error > state.budget else Reason.NOT_FASTER), ""
+
+
+def probe_groups(times: Mapping[str, float], whole: float) -> Iterator[tuple[str, ...]]:
+    """Sites to probe together, in order, so that few runs ask about most of the time.
+
+    times: site → seconds. whole: the seconds of which a group takes at least a twentieth. Short
+    operators are joined until they take an eighth. A group is followed by its halves.
+    """
+    group: list[str] = []
+    for site in sorted(times, key=lambda site: -times[site]):
+        group.append(site)
+        if sum(times[member] for member in group) >= TOGETHER * whole:
+            yield from _halved(group, times, whole)
+            group = []
+    yield from _halved(group, times, whole)
+
+
+def _halved(
+    group: Sequence[str], times: Mapping[str, float], whole: float
+) -> Iterator[tuple[str, ...]]:
+    if group and sum(times[site] for site in group) >= WORTH_A_PROBE * whole:
+        yield tuple(group)
+        if len(group) > 1:
+            middle = (len(group) + 1) // 2
+            yield from _halved(group[:middle], times, whole)
+            yield from _halved(group[middle:], times, whole)

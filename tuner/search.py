@@ -1,143 +1,199 @@
-"""Finding a plan: the fastest that a search reaches within the budget."""
+"""The state of a search. `consider` is its one door: it runs a plan, judges it and may adopt it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from math import isfinite
+from math import nan
 
-from mixpert_py.errors import BudgetError, PlanError
-from mixpert_py.tuner.controls import at_random, exhaustive
-from mixpert_py.tuner.descent import Descent, OnTrial
-from mixpert_py.tuner.greedy import greedy, longest_first
-from mixpert_py.tuner.ladder import Ladder, Rung
-from mixpert_py.tuner.measurement import Expect, Measure
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.outcome import Outcome, Verdict
-from mixpert_py.tuner.predictive import predictive
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.trial import Trial
+from mixpert_py.errors import ProgramError
+from mixpert_py.tuner.records import (
+    Expect,
+    Measure,
+    Measurement,
+    Operator,
+    Plan,
+    PlanKey,
+    Problem,
+    Reason,
+    Trial,
+    plan_key,
+)
 
-SEARCHES: dict[str, Callable[[Descent], None]] = {
-    "predictive": predictive,
-    "greedy": greedy,
-    "exhaustive": exhaustive,
-    "random": at_random,
-}
-DEFAULT = "predictive"
-ROUNDS = 3  # of searching again, as long as what is found does not hold elsewhere
+OnTrial = Callable[[Trial], None]
+
+# Of several refusals, the one that says most about the rungs below comes first.
+PRECEDENCE = (
+    Reason.KEPT,
+    Reason.NOT_FASTER,
+    Reason.NO_GAIN,
+    Reason.OVER_BUDGET,
+    Reason.NOT_TAKEN,
+    Reason.FAILED,
+)
 
 
-def tune(
-    measure: Measure,
-    operators: Iterable[Operator],
-    edges: Iterable[tuple[str, str]],
-    ladder: tuple[Rung, ...],
-    budget: float,
-    *,
-    noise: float | Mapping[str, float],
-    on_trial: OnTrial | None = None,
-    start: Mapping[str, str] | None = None,
-    search: str = DEFAULT,
-    excess: Callable[[Mapping[str, str]], float] | None = None,
-    expect: Expect | None = None,
-) -> Outcome:
-    """Lower operators until the budget, the clock or the ladder says stop.
+class SearchState:
+    """The incumbent of a search, every trial so far, and why operators are lowered no further.
 
-    edges: (P, S) where a value computed from P's result can reach an operand of S.
-    ladder: rungs of incomparable schemes, best first.
-    noise: the smallest gain that counts, in the unit of Measurement.site_seconds; for all, or per
-    site (those of the changed sites are added).
-    start: site → scheme where the search is not to begin at the top; locked sites keep it.
-    on_trial: called with every Trial as it is judged; the start is the first.
-    search: one of SEARCHES. excess: how many times its budget a plan's error is elsewhere; as long
-    as that is more than once, the search is made again for as much less, or for half, three times
-    at most, and then the start stays. expect: told what may be measured next; what is found does
-    not depend on it.
+    problem: with a complete start plan, which is run at once. Raises ProgramError if the program
+    fails under it. on_trial: called with every trial as it is judged. expect: see `Expect`.
 
-    No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
-    during the very first run nothing is known yet and KeyboardInterrupt goes on.
-    Raises ProgramError if the program fails under the start, PlanError if an unlocked site starts
-    with a scheme that is not on the ladder, or an exhaustive search would take too many runs,
-    BudgetError unless budget ≥ 0.
+    incumbent: the best trial that was run, valid at any moment. budget: the error that trials are
+    judged by now, which is the problem's budget or a share of it. stopped: site → the reason and
+    the detail of its Verdict.
     """
-    if search not in SEARCHES:
-        raise PlanError(f"unknown search {search!r}; known: {', '.join(SEARCHES)}")
-    if not budget >= 0:
-        raise BudgetError(f"a budget is a number ≥ 0, not {budget}")
-    rungs = Ladder(ladder)
-    operators = tuple(operators)
-    plan = {operator.id: rungs.top for operator in operators} | dict(start or {})
-    for operator in operators:
-        if not operator.locked:
-            rungs.level(operator.id, plan[operator.id])
-    descent = Descent(measure, operators, edges, rungs, budget, noise, on_trial, plan, expect)
-    if not descent.start.measurement.error <= budget:
-        return _outcome(descent, Reason.START_OVER_BUDGET)
-    try:
-        _search(descent, SEARCHES[search], excess)
-    except KeyboardInterrupt:
-        return _outcome(descent, Reason.INTERRUPTED)
-    return _outcome(descent, Reason.BOTTOM)
 
+    def __init__(
+        self,
+        measure: Measure,
+        problem: Problem,
+        on_trial: OnTrial | None = None,
+        expect: Expect | None = None,
+    ) -> None:
+        self.problem = problem
+        self.operators = {operator.id: operator for operator in problem.operators}
+        self.ladder = problem.ladder
+        self.budget = problem.budget
+        self.trials: list[Trial] = []
+        self.stopped: dict[str, tuple[Reason, str]] = {}
+        self._measure = measure
+        self._on_trial = on_trial
+        self._expect = expect
+        self._measured: dict[PlanKey, Measurement] = {}
+        measurement = self._run(problem.start)
+        if measurement.problem is not None:
+            raise ProgramError(f"the program fails before anything changes: {measurement.problem}")
+        self.start = self.incumbent = Trial(dict(problem.start), measurement)
+        self._record(self.start)
 
-def _search(
-    descent: Descent,
-    search: Callable[[Descent], None],
-    excess: Callable[[Mapping[str, str]], float] | None,
-) -> None:
-    """Search, and again for less as long as what is found does not hold elsewhere."""
-    search(descent)
-    if excess is None or descent.kept is descent.start:
-        return
-    share, rounds = 1.0, 0
-    while descent.kept is not descent.start:
-        beyond = excess(descent.kept.plan)
-        if beyond <= 1:
-            return
-        if rounds == ROUNDS:
-            break
-        rounds += 1
-        share *= min(0.5, 1 / beyond) if isfinite(beyond) else 0.5
-        descent.begin_anew(share)
-        search(descent)
-    descent.begin_anew(1.0)
-    for operator in descent.operators.values():
-        descent.stopped[operator.id] = descent.unmoved(operator) or Reason.HOLD_OUT, ""
+    def restart(self, share: float) -> None:
+        """Return to the start, with a share of the budget. No plan is run a second time."""
+        self.budget = share * self.problem.budget
+        self.incumbent = self.start
+        self.stopped.clear()
 
+    def consider(
+        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Plan]] = tuple
+    ) -> Trial:
+        """Try each step (site → scheme) from the incumbent, and adopt the best that passes.
 
-def _explained(trial: Trial, budget: float) -> Trial:
-    """A trial that was over a share of the budget, and within it, failed for the hold-out."""
-    if trial.reason is Reason.OVER_BUDGET and trial.measurement.error <= budget:
-        return replace(trial, reason=Reason.HOLD_OUT)
-    return trial
+        A step passes if the schemes it changes to took calls, the program's error is within the
+        budget, and the sites it changes get faster together by more than the noise. The best is the
+        fastest; of those within the noise of it, the one with the smallest error. Returns the new
+        incumbent, else the refused trial nearest to passing. then: plans that may come next.
+        """
+        tried: list[Trial] = []
+        self._announce(steps, then)
+        try:
+            for step in steps:
+                plan = {**self.incumbent.plan, **step}
+                tried.append(self._judge(plan, self._run(plan)))
+                self._record(tried[-1])
+        finally:
+            # An interrupt comes this way too, and must not lose a trial that has passed.
+            passed = [trial for trial in tried if trial.reason is Reason.KEPT]
+            if passed:
+                self.incumbent = self._best(passed)
+        return self.incumbent if passed else min(tried, key=_distance)
 
+    def restore(self, step: Mapping[str, str]) -> None:
+        """Try a step that is to reduce the error alone; it passes if it is no slower."""
+        plan = {**self.incumbent.plan, **step}
+        trial = self._judge(plan, self._run(plan))
+        no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
+        if no_slower and trial.gain >= -self.noise(*trial.changed):
+            trial = replace(trial, reason=Reason.KEPT)
+        self._record(trial)
+        if trial.reason is Reason.KEPT:
+            self.incumbent = trial
 
-def _outcome(descent: Descent, otherwise: Reason) -> Outcome:
-    """The state of a search as a record; `otherwise` is said of operators it did not finish."""
-    start, best = descent.start, descent.kept
-    trials = [_explained(trial, descent.whole_budget) for trial in descent.trials]
-    elsewhere = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
-    verdicts = []
-    for operator in longest_first(descent):
-        reason, detail = descent.stopped.get(operator.id, (otherwise, ""))
-        if reason is Reason.OVER_BUDGET and operator.id in elsewhere:
-            reason = Reason.HOLD_OUT
-        verdicts.append(
-            Verdict(
-                operator,
-                before=start.plan[operator.id],
-                after=best.plan[operator.id],
-                seconds_before=start.measurement.site_seconds.get(operator.id, 0.0),
-                seconds_after=best.measurement.site_seconds.get(operator.id, 0.0),
-                reason=reason,
-                detail=detail,
-            )
+    def seconds(self, site: str) -> float:
+        """A site's time under the incumbent; 0 if it did not run."""
+        return self.incumbent.measurement.site_seconds.get(site, 0.0)
+
+    def noise(self, *sites: str) -> float:
+        """The smallest gain of these sites together that counts."""
+        if isinstance(self.problem.noise, Mapping):
+            return sum(self.problem.noise.get(site, 0.0) for site in sites)
+        return self.problem.noise
+
+    def longest_first(self) -> list[Operator]:
+        """The operators by their native time."""
+        return sorted(self.operators.values(), key=lambda operator: -operator.seconds)
+
+    def why_fixed(self, operator: Operator) -> Reason | None:
+        """Why an operator is not lowered at all; None if it may be."""
+        if operator.locked:
+            return Reason.LOCKED
+        if operator.id not in self.start.measurement.site_seconds:
+            return Reason.NEVER_RAN
+        if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
+            return Reason.TOO_SHORT
+        return None
+
+    def options(self, operator: Operator) -> list[str]:
+        """The schemes that an operator may run under: the start's first, then those below it."""
+        scheme = self.start.plan[operator.id]
+        if self.why_fixed(operator) is not None:
+            return [scheme]
+        return [scheme, *(x for rung in self.ladder.below(operator.id, scheme) for x in rung)]
+
+    def predecessors(self, site: str) -> list[str]:
+        """Sites whose result can reach an operand of this one and whose scheme is free."""
+        return sorted(
+            source
+            for source, target in self.problem.edges
+            if target == site and source in self.operators and not self.operators[source].locked
         )
-    return Outcome(
-        plan=best.plan,
-        verdicts=tuple(verdicts),
-        trials=tuple(trials),
-        start=start.measurement,
-        best=best.measurement,
-        budget=descent.whole_budget,
-        interrupted=otherwise is Reason.INTERRUPTED,
-    )
+
+    def _announce(self, steps: Iterable[Plan], then: Callable[[], Iterable[Plan]]) -> None:
+        """Call `expect` with the plans that are measured next, and those that may follow."""
+        if self._expect is not None:
+            new: dict[PlanKey, Plan] = {}
+            for plan in (*({**self.incumbent.plan, **step} for step in steps), *then()):
+                new.setdefault(plan_key(plan), plan)
+            self._expect([plan for key, plan in new.items() if key not in self._measured])
+
+    def _run(self, plan: Plan) -> Measurement:
+        key = plan_key(plan)
+        if key not in self._measured:
+            self._measured[key] = self._measure(dict(plan))
+        return self._measured[key]
+
+    def _judge(self, plan: Plan, measurement: Measurement) -> Trial:
+        changed = tuple(site for site in plan if plan[site] != self.incumbent.plan[site])
+        after = measurement.site_seconds
+        gain = sum(self.seconds(site) - after.get(site, 0.0) for site in changed)
+        noise = self.noise(*changed)
+        if measurement.problem is not None:
+            reason, gain = Reason.FAILED, nan
+        elif not measurement.not_taken.isdisjoint(changed):
+            # The same program ran as before: neither a gain nor an error comes from the step.
+            reason = Reason.NOT_TAKEN
+        elif not measurement.error <= self.budget:
+            reason = Reason.OVER_BUDGET
+        elif gain > noise:
+            reason = Reason.KEPT
+        elif gain >= -noise and self._is_exact(plan, changed):
+            reason = Reason.NO_GAIN
+        else:
+            reason = Reason.NOT_FASTER
+        return Trial(plan, measurement, changed, gain, reason)
+
+    def _is_exact(self, plan: Plan, changed: Iterable[str]) -> bool:
+        """Whether by the profile these schemes changed no digit: most likely none of them ran."""
+        return all(self.operators[site].local_errors.get(plan[site]) == 0 for site in changed)
+
+    def _best(self, passed: list[Trial]) -> Trial:
+        fastest = max(passed, key=lambda trial: trial.gain)
+        noise = self.noise(*fastest.changed)
+        as_fast = [trial for trial in passed if fastest.gain - trial.gain <= noise]
+        return min(as_fast or [fastest], key=lambda trial: trial.measurement.error)
+
+    def _record(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        if self._on_trial is not None:
+            self._on_trial(trial)
+
+
+def _distance(refused: Trial) -> tuple[int, float]:
+    return PRECEDENCE.index(refused.reason), -refused.gain

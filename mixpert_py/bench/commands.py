@@ -134,10 +134,10 @@ def bench_scaling(counts: tuple[int, ...], size: int, rounds: int, save: bool) -
     A process each; copies of the host are included. Exit code 1 where an efficiency is below 0.85.
     """
     from mixpert_py.bench import machine, scaling
-    from mixpert_py.runs import gpu_use
+    from mixpert_py.execution import gpus
 
     cupy = machine.gpu()
-    names = gpu_use.names("cuda")
+    names = gpus.names("cuda")
     counts = counts or tuple(count for count in (1, 2, 4) if count <= len(names))
 
     def say(line: str) -> None:

@@ -14,7 +14,7 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.gemm import tables
 from mixpert_py.bench.timing import summary
 from mixpert_py.errors import DeviceError
-from mixpert_py.runs import gpu_cluster
+from mixpert_py.execution import gpus
 from mixpert_py.runtime.dispatch import matmul
 
 RESULT = machine.RESULTS / "scaling.json"
@@ -67,7 +67,7 @@ def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: s
         return generator.standard_normal(shape, chunks=(size, size), dtype="float32")
 
     # Virtual machines may have more memory than they say before it is used.
-    with gpu_cluster.start(names, spills=False) as cluster, Client(cluster) as client:
+    with gpus.start_cluster(names, spills=False) as cluster, Client(cluster) as client:
         client.wait_for_workers(len(names), timeout=PATIENCE)
         workers = list(client.scheduler_info(n_workers=-1)["workers"])
         a = {each: client.persist(normal(BLOCKS), workers=[each]) for each in workers}

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.preparation import Prepared, prepare
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuner.records import Ladder, Measurement, Outcome
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import Prepared, prepare
+from mixpert_py.tuning.search import search
 
 # Sample → arguments that make a run short.
 PROGRAMS = {
@@ -45,7 +44,7 @@ def measure(
     rows: list[dict[str, Any]] = []
     for name, arguments in programs.items():
         program = launcher.script(str(folder / f"{name}.py"), arguments)
-        prepared = prepare(program, Wish(Limits(Limit(LOOSE)), backend="reference"))
+        prepared = prepare(program, TuningOptions(Limits(Limit(LOOSE)), backend="reference"))
         assert prepared is not None
         parts: list[tuple[Prepared, tuple[str, ...]]] = [(prepared, KINDS[:-1])]
         if name in ENUMERATED:
@@ -54,12 +53,12 @@ def measure(
             memo = _Memo(part)
             for kind, budget in product(kinds, budgets):
                 memo.asked.clear()
-                outcome = part.search(budget, kind, memo)
+                outcome = search(part, budget, kind, memo)
                 rows.append(
                     {
                         "program": name,
-                        "operators": sum(not x.locked for x in part.operators),
-                        "levels": sum(map(len, part.rungs)),
+                        "operators": sum(not x.locked for x in part.problem.operators),
+                        "levels": sum(map(len, part.problem.ladder.rungs)),
                         "search": kind,
                         "budget": budget,
                         "gain": _gain(outcome),
@@ -91,12 +90,12 @@ def hold_outs(
         program = launcher.script(path, (*programs[name], "--seed", str(seed)))
         there = (*programs[name], "--seed", str(other))
         prepared = prepare(
-            program, Wish(Limits(Limit(budget)), backend="reference", hold_out=there)
+            program, TuningOptions(Limits(Limit(budget)), backend="reference", hold_out=there)
         )
         assert prepared is not None
         assert prepared.hold_out is not None
         memo = _Memo(prepared)
-        outcome = prepared.search(budget, "predictive", memo)
+        outcome = search(prepared, budget, "predictive", memo)
         rows.append(
             {
                 "program": name,
@@ -131,10 +130,14 @@ class _Memo:
 
 def _longest(prepared: Prepared) -> Prepared:
     """The same with few enough operators, and levels, for every plan to be run."""
-    operators = sorted(prepared.operators, key=lambda operator: -operator.seconds)
+    operators = sorted(prepared.problem.operators, key=lambda operator: -operator.seconds)
     locked = [replace(x, locked=True) for x in operators[OPERATORS:]]
-    rungs = tuple(rung for rung in prepared.rungs if rung[0] in LEVELS)
-    return replace(prepared, operators=(*operators[:OPERATORS], *locked), rungs=rungs)
+    problem = replace(
+        prepared.problem,
+        operators=(*operators[:OPERATORS], *locked),
+        ladder=Ladder(tuple(x for x in prepared.problem.ladder.rungs if x[0] in LEVELS)),
+    )
+    return replace(prepared, problem=problem)
 
 
 def _gain(outcome: Outcome) -> float:

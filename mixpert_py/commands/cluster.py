@@ -15,12 +15,12 @@ def cluster(port: int) -> None:
     """
     from threading import Event
 
-    from mixpert_py.runs import gpu_cluster, gpu_use
+    from mixpert_py.execution import gpus
 
-    names = gpu_use.names(None)
+    names = gpus.names(None)
     if not names:
         raise DeviceError("there is no usable GPU here; `mixpert doctor` says why")
-    with gpu_cluster.start(names, port=port) as started:
+    with gpus.start_cluster(names, port=port) as started:
         count = f"{len(names)} worker{'s' * (len(names) > 1)}, one for each GPU"
         click.echo(f"{started.scheduler_address}: {count}; Ctrl-C ends it")
         Event().wait()

@@ -43,7 +43,7 @@ def report(
 
         _give(json.dumps(msgspec.to_builtins(record), indent=2) + "\n", output)
         return
-    from mixpert_py.tuning.reported_program import reported_program
+    from mixpert_py.tuning.record import reported_program
 
     beside = Path(plan).with_name(Path(record.provenance.source).name or "-")
     place = Path(script) if script else beside

@@ -20,8 +20,8 @@ from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
 if TYPE_CHECKING:
-    from mixpert_py.tuning.tuning import Tuned
-    from mixpert_py.tuning.verification import Verification
+    from mixpert_py.tuning.search import TuningResult
+    from mixpert_py.tuning.verify import Verification
 
 Records = Sequence[dict[str, Any]]
 
@@ -53,7 +53,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
         yield on_run
 
 
-def print_tuned(tuned: "Tuned") -> None:
+def print_tuned(tuned: "TuningResult") -> None:
     """What `mixpert tune` found: headline, table, verification."""
     console = _Console()
     outcome, found = tuned.outcome, tuned.verification
@@ -72,7 +72,7 @@ def print_tuned(tuned: "Tuned") -> None:
             console.print(Text(f"  {value_line(value)}"))
 
 
-def _verdict(tuned: "Tuned") -> str:
+def _verdict(tuned: "TuningResult") -> str:
     outcome, found = tuned.outcome, tuned.verification
     if outcome.interrupted:
         return "Interrupted: the plan was not verified."

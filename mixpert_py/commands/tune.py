@@ -15,7 +15,7 @@ SEARCHES = (
     "greedy",
     "exhaustive",
     "random",
-)  # tuner.search has them, and imports NumPy
+)  # tuner.tune has them, and imports NumPy
 LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
@@ -138,15 +138,21 @@ def tune(
     from mixpert_py.commands import tables
     from mixpert_py.launch import launcher
     from mixpert_py.runtime.in_force import emulates, require_backend
-    from mixpert_py.tuning import limits, tuning, tuning_record, unsaved_plan
-    from mixpert_py.tuning.preparation import prepare
+    from mixpert_py.tuning import record
+    from mixpert_py.tuning.options import (
+        TuningOptions,
+        limits_from,
+        parse_budgets,
+        parse_named,
+    )
+    from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.search import tune_program
     from mixpert_py.tuning.trials import Trials, beside
-    from mixpert_py.tuning.wish import Wish
 
     require_script("tune", script)
-    metrics = limits.parsed("--criterion", criteria)
-    allowed = limits.made(limits.parsed_budgets("--error", budgets), metrics)
-    there = limits.parsed_budgets("--hold-out-error", hold_out_budgets)
+    metrics = parse_named("--criterion", criteria)
+    allowed = limits_from(parse_budgets("--error", budgets), metrics)
+    there = parse_budgets("--hold-out-error", hold_out_budgets)
     if there and hold_out is None:
         raise click.UsageError("--hold-out-error is for --hold-out")
     if time_limit is not None and not time_limit > 0:
@@ -169,21 +175,20 @@ def tune(
         other = None if hold_out is None else tuple(shlex.split(hold_out))
     except ValueError as error:
         raise click.UsageError(f"--hold-out: {error}") from None
-    allowed_there = limits.made(there, metrics) if there else None
-    wish = Wish(
+    options = TuningOptions(
         allowed,
         compare,
         backend,
         time_limit,
         search,
         command,
-        other,
-        allowed_there,
-        reference,
-        ladder,
-        None if workers == "gpus" else int(workers),
-        device,
-        dask,
+        hold_out=other,
+        hold_out_limits=limits_from(there, metrics) if there else None,
+        reference=reference,
+        ladder=ladder,
+        workers=None if workers == "gpus" else int(workers),
+        device=device,
+        dask=dask,
     )
     trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
     # Ctrl-C is let through within a run only: what comes of it is written to the end.
@@ -195,37 +200,37 @@ def tune(
                 show(purpose)
 
             try:
-                prepared = prepare(program, wish, existing, on_run, trials=trials)
-                tuned = None if prepared is None else tuning.tune_program(prepared)
+                prepared = prepare(program, options, existing, on_run, trials=trials)
+                result = None if prepared is None else tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
                 return _interrupted(trials.has_runs)
         del prepared  # now, while nothing interrupts it, its warm processes end
-        if tuned is None:
+        if result is None:
             click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
             if as_json:
                 click.echo("null")
             return 0
-        record = tuning_record.record(tuned, str(path))
+        entry = record.record(result, str(path))
         unsaved = None
-        if tuned.worth_writing:
+        if result.worth_writing:
             try:
-                plan_file.save(tuned.plan, path)
+                plan_file.save(result.plan, path)
             except PlanError as error:
                 # The tuning is not ended: --resume takes its runs, and writes the plan.
-                unsaved = unsaved_plan.kept(tuned.plan, error)
+                unsaved = record.save_elsewhere(result.plan, error)
             else:
-                trials.end(record, finished=not tuned.outcome.interrupted)
-    written = tuned.worth_writing and unsaved is None
+                trials.end(entry, finished=not result.outcome.interrupted)
+    written = result.worth_writing and unsaved is None
     try:
         if as_json:
-            click.echo(json.dumps(record, indent=2))
+            click.echo(json.dumps(entry, indent=2))
         else:
-            tables.print_tuned(tuned)
+            tables.print_tuned(result)
             click.echo(f"plan written to {path}" if written else "no plan was written")
     finally:
         if unsaved is not None:  # said where the output cannot be written, either
             raise unsaved
-    return _interrupted(trials.has_runs) if tuned.outcome.interrupted else 0
+    return _interrupted(trials.has_runs) if result.outcome.interrupted else 0
 
 
 def _interrupted(has_runs: bool) -> int:

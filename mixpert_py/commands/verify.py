@@ -9,7 +9,7 @@ import click
 from mixpert_py.commands.program import ProgramCommand, require_script
 
 if TYPE_CHECKING:
-    from mixpert_py.tuning.verdict import Verdict
+    from mixpert_py.tuning.verify import PlanVerdict
 
 
 class _VerifyCommand(ProgramCommand):
@@ -87,13 +87,13 @@ def verify(
     from mixpert_py.errors import PlanError
     from mixpert_py.launch import launcher
     from mixpert_py.runtime.in_force import emulates, require_backend
-    from mixpert_py.tuning import limits
-    from mixpert_py.tuning.verdict import Question, verdict
+    from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
+    from mixpert_py.tuning.verify import check_plan
 
     require_script("verify", script)
     if time_limit is not None and not time_limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
-    given = limits.parsed_budgets("--error", budgets), limits.parsed("--criterion", criteria)
+    given = parse_budgets("--error", budgets), parse_named("--criterion", criteria)
     loaded = config.load_plan(plan)
     try:
         allowed = limits_of(loaded, *given, named=not compare)
@@ -106,9 +106,9 @@ def verify(
     program = launcher.script(script, arguments)
     if reference is None:
         reference = loaded.criterion[0].reference if loaded.criterion else "float64"
-    question = Question(allowed, compare, backend, time_limit, reference)
+    options = TuningOptions(allowed, compare, backend, time_limit, reference=reference)
     with tables.progress(as_json) as show:
-        found = verdict(program, loaded, question, show)
+        found = check_plan(program, loaded, options, show)
     if as_json:
         click.echo(json.dumps(_record(found), indent=2))
     else:
@@ -116,14 +116,14 @@ def verify(
     return 0 if found.holds else 1
 
 
-def _headline(found: "Verdict") -> str:
+def _headline(found: "PlanVerdict") -> str:
     from mixpert_py.tuner.report.unit import error_text
 
     holds = "holds" if found.holds else "does not hold"
-    measured, question = found.verification, found.question
+    measured, limits = found.verification, found.options.limits
     if measured is None:
         return f"{holds}: {found.problem}"
-    limit, error = question.limits.of(measured.worst), measured.errors[measured.worst]
+    limit, error = limits.of(measured.worst), measured.errors[measured.worst]
     within = "within" if error <= limit.budget else "over"
     return (
         f"{holds}: {limit.metric} error {error_text(error)}, {within} the budget of "
@@ -131,8 +131,8 @@ def _headline(found: "Verdict") -> str:
     )
 
 
-def _details(found: "Verdict") -> list[str]:
-    lines = [] if found.question.limits.only else _values(found)
+def _details(found: "PlanVerdict") -> list[str]:
+    lines = [] if found.options.limits.only else _values(found)
     lines += [f"  {site}: not in the program any more" for site in found.stale]
     lines += [f"  {site}: never ran" for site in found.silent]
     for site, reasons in found.fallbacks.items():
@@ -141,14 +141,14 @@ def _details(found: "Verdict") -> list[str]:
     return [*lines, *_times(found)]
 
 
-def _values(found: "Verdict") -> list[str]:
+def _values(found: "PlanVerdict") -> list[str]:
     """A line for every value, where they have limits of their own."""
     from mixpert_py.commands.tables import value_line
 
     return [f"  {value_line(value)}" for value in found.values]
 
 
-def _times(found: "Verdict") -> list[str]:
+def _times(found: "PlanVerdict") -> list[str]:
     from mixpert_py.tuner.report.unit import clock_unit
 
     measured = found.verification
@@ -170,16 +170,16 @@ def _times(found: "Verdict") -> list[str]:
     ]
 
 
-def _record(found: "Verdict") -> dict[str, Any]:
+def _record(found: "PlanVerdict") -> dict[str, Any]:
     """The verdict as plain data for JSON; a number that is none is null."""
     import msgspec
 
     from mixpert_py.tuner.report.record import finite
-    from mixpert_py.tuning.tuning_record import value_entries
+    from mixpert_py.tuning.record import value_entries
 
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)
-    limits = found.question.limits
+    limits = found.options.limits
     return {
         "holds": found.holds,
         "problem": found.problem or None,

@@ -1,26 +1,37 @@
-"""What a program does before anything is lowered: its values, its spread, and its operators."""
+"""The program before anything is lowered: its values and times, its operators, predicted times."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import isnan
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
-from mixpert_py.runs import printed
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution import outputs
+from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.runtime.call import is_wide, real_products
+from mixpert_py.runtime.schemes import emulation_of, get
+from mixpert_py.tuner.records import Measurement, Operator, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import FLOAT64, NATIVE
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
 
 NATIVE_RUNS = 3
-FLOAT64, NATIVE = "float64", "native"  # what errors are measured against
+
+Cost = Callable[[str, SiteResult, str], float]
+"""(site id, its native trace, scheme) → the cost of its calls under the scheme, in any unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The native runs, judged; what errors are measured against; and the profile by site.
+    """The native runs, judged; the values that errors are measured against; the profile by site.
 
-    reference: the program's values with every product in float64, or those of its first native run.
+    reference: the values with every product in float64, or those of the first native run.
     """
 
     natives: tuple[Run, ...]
@@ -33,10 +44,9 @@ def establish(
 ) -> Baseline | None:
     """Run the program natively, then once more to profile each level, if any.
 
-    levels: those of the ladder, asked for once the native runs were made.
-
-    reference: as for `reference_of`. None if it calls no product. Raises ProgramError if it fails
-    or has nothing to compare, BudgetError if its own spread is more than half of a budget.
+    levels: returns those of the ladder; called after the native runs. reference: FLOAT64 or NATIVE.
+    None if the program calls no product. Raises ProgramError if it fails or has nothing to compare,
+    BudgetError if its own spread is more than half of a budget.
     """
     name = experiment.program.argv[0]
     first = experiment.native()
@@ -70,11 +80,11 @@ def _require_numbers(name: str, run: Run) -> None:
 def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
     """Raise BudgetError, naming the value, where two native runs differ by too much.
 
-    ProgramError where that cannot be said: a criterion of the user's gives no number.
+    ProgramError where that cannot be decided: a criterion of the user's gives no number.
     """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
-    # Of what is printed, the reader can be shown where: times, most often.
-    where = printed.difference(first.printed, other.printed)
+    # The line of what is printed that differs is quoted: most often it shows a time.
+    where = outputs.largest_difference(first.printed, other.printed)
     at = f" ({where})" if where else ""
     try:
         spread = experiment.judged(other, first.values)
@@ -87,7 +97,7 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
             raise ProgramError(
                 f"criterion {metric} returned NaN for {value!r} of two native runs; an error is ≥ 0"
             )
-        at = at if value == printed.NAME else ""
+        at = at if value == outputs.STDOUT else ""
         raise BudgetError(
             f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
@@ -96,9 +106,9 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
 
 
 def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
-    """What errors are measured against: the native run's own values, where that is asked for.
+    """The values that errors are measured against: the native run's own if reference is NATIVE.
 
-    Else those with every product in float64: a run more where some are narrower.
+    Else those with every product in float64, for which another run is made if some are narrower.
     """
     if reference == NATIVE:
         return native.values
@@ -106,3 +116,151 @@ def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
     if dtypes.isdisjoint({"float32", "float16", "complex64"}):
         return native.values
     return experiment.everywhere("float64").values
+
+
+class Clock:
+    """Puts the times that a search goes by into measurements: measured or predicted ones.
+
+    On a machine without tensor cores the time of an emulated product means nothing. There the
+    number of slice products that a tensor core would make counts, or the time on a certain device.
+
+    natives: the native runs. sites: their traces. cost: predicts a site's time; None: times are as
+    measured. native: the native runs as one. noise: site → the smallest gain that counts.
+    """
+
+    def __init__(
+        self,
+        natives: Sequence[Measurement],
+        sites: Mapping[str, SiteResult],
+        cost: Cost | None,
+    ) -> None:
+        self._sites = sites
+        self._cost = cost
+        self.native = self(median_of(natives), {})
+        self.noise = dict.fromkeys(sites, 0.0) if cost else time_noise(natives)
+
+    def __call__(self, measured: Measurement, plan: Mapping[str, str]) -> Measurement:
+        """A measurement of a plan with the times to go by; a failed one is unchanged."""
+        if self._cost is None or measured.problem is not None:
+            return measured
+        costs = {
+            site: self._cost(site, trace, plan.get(site, "native"))
+            for site, trace in self._sites.items()
+        }
+        return replace(measured, seconds=sum(costs.values()), site_seconds=costs)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether times are predicted."""
+        return self._cost is not None
+
+    @property
+    def device(self) -> str:
+        """The GPU that times are predicted for, where it is a certain one."""
+        return self._cost.device if isinstance(self._cost, DeviceCost) else ""
+
+    def predicted(self, site: str, schemes: Iterable[str]) -> dict[str, float]:
+        """Scheme → the site's time under it; empty where times are measured."""
+        if self._cost is None:
+            return {}
+        return {scheme: self._cost(site, self._sites[site], scheme) for scheme in schemes}
+
+
+def profiled_operator(
+    site: CallSite,
+    trace: SiteResult,
+    clock: Clock,
+    levels: Iterable[str],
+    *,
+    locked: bool,
+    sensitivity: float = 1.0,
+) -> Operator:
+    """The operator of a call site with its profile. levels: schemes whose times are predicted."""
+    return Operator(
+        id=site.id,
+        expression=site.expression,
+        line=site.line,
+        calls=trace.calls,
+        shapes=tuple((m, k, n) for m, k, n, _ in trace.shapes),
+        seconds=clock.native.site_seconds.get(site.id, 0.0),
+        local_errors={
+            scheme: nan if error is None else error for scheme, error in trace.errors.items()
+        },
+        predicted=clock.predicted(site.id, levels),
+        locked=locked,
+        sensitivity=sensitivity,
+        sampled=trace.sampled,
+        spread=trace.spread,
+        int8_loss=trace.int8_loss,
+        cancellation=trace.cancellation,
+        transfer=trace.transfer,
+        fed_by=trace.fed_by,
+    )
+
+
+def profiled_edges(profile: Mapping[str, SiteResult]) -> set[tuple[str, str]]:
+    """The edges that the profile saw, among them those that the source does not show."""
+    return {(before, site) for site, trace in profile.items() for before in trace.fed_by}
+
+
+def int8_products(site: str, trace: SiteResult, scheme: str) -> float:
+    """A `Cost`: multiply-adds on INT8 tensor cores that take as long as the site's calls."""
+    if scheme == "native":
+        scheme = "float64" if is_wide(*trace.dtypes) else "float32"
+    products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+    volume = sum(m * k * n * calls for m, k, n, calls in trace.shapes)
+    return get(scheme).cost * products * volume
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceCost:
+    """A `Cost` in seconds on a GPU that need not be here, by its model.
+
+    device: its name as CUDA gives it.
+    """
+
+    device: str
+    times: "KernelTimes"
+
+    @classmethod
+    def of(cls, name: str) -> "DeviceCost":
+        """For a device by its name, or words of it. Raises DeviceError where it has no model, or
+        no kernels."""
+        from mixpert_py.runtime.model import known_devices, prediction
+        from mixpert_py.runtime.model.kernel_times import KernelTimes
+
+        times = KernelTimes(known_devices.find(name))
+        prediction.require(times)
+        return cls(times.model.device, times)
+
+    def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
+        """Operands lie on the device. Where a scheme would be no faster, its products are native
+        there, as `runtime.route` makes them."""
+        wide = is_wide(*trace.dtypes)
+        # Both operands of a complex result are assumed to be complex.
+        products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
+        return sum(
+            calls * self._product((m, k, n), scheme, wide, products)
+            for m, k, n, calls in trace.shapes
+        )
+
+    def _product(
+        self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int
+    ) -> float:
+        """Seconds of one call. A stack of matrices counts in m; products: real ones it takes."""
+        from mixpert_py.runtime.cuda.break_even import figures
+        from mixpert_py.runtime.model import prediction
+
+        m, k, n = shape
+        if 0 in shape:
+            return 0.0
+        native = prediction.native(self.times, m, k, n, products, wide=wide and scheme != "float32")
+        if scheme in ("native", "float32", "float64"):
+            return native
+        if not figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
+            return native
+        emulation = emulation_of(scheme)
+        emulated = prediction.product(self.times, emulation, m, k, n, products, wide=wide).seconds
+        if products == 1:
+            return emulated
+        return emulated + prediction.joining(self.times, m, n, products, products, wide=wide)

@@ -2,70 +2,83 @@
 
 import marshal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.execution import gpus, outputs, work_folder
+from mixpert_py.execution.executor import Executor, Run, RunFolder, Values
+from mixpert_py.execution.outputs import WrittenFile
+from mixpert_py.execution.work_folder import WorkFolder
+from mixpert_py.execution.worker import Job, Product, Result
 from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
+from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runs import gpu_use, printed, work_folder
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.run_folder import RunFolder
-from mixpert_py.runs.warm_up import Product
-from mixpert_py.runs.work_folder import WorkFolder
-from mixpert_py.runs.worker import Job, Result
-from mixpert_py.runs.workers import Workers
-from mixpert_py.runs.written_file import WrittenFile
 from mixpert_py.runtime.in_force import emulates
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuning.comparison import Comparison
+from mixpert_py.tuner.records import Measurement
+from mixpert_py.tuning.judge import Comparison
+from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.trials import TRIAL, Trials
 
+NO_FLOW = Dependencies(frozenset(), (), ())
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One run: its schemes, by a plan or one for all products, and what else it reports.
+
+    levels: schemes whose local errors are measured. warm: whether its process may be a warm one.
+    """
+
+    purpose: str
+    plan: Mapping[str, str] = field(default_factory=dict)
+    scheme: str | None = None
+    levels: tuple[str, ...] = ()
+    warm: bool = False
 
 
 class Experiment:
     """One program, run as often as the tuner wants.
 
     The first run shows two things. If the program changes the folder that it runs in, each later
-    run gets a copy of that folder for its own, and the user's stays as the first run left it. And
-    what it imports, trials and the profile find imported: they get warm processes, forked ones
-    where no GPU takes its products; all other runs are new processes.
+    run gets a copy of that folder, and the user's stays as the first run left it. And the modules
+    that it imports are imported before trials and the profile begin: these get warm processes,
+    forked ones where no GPU takes the products. All other runs are new processes.
 
-    blocks: site → block length, where one is fixed. time_limit: seconds a run may take; None: 600
-    for the first, then five times the slowest native run, and never less than 60. on_run: told
-    what each run is for before it starts. trials: where runs are kept, and taken from if they were
-    made before. workers: who makes them; `measure` may be asked in several threads at a time.
+    flow: the program's dependency graph, which says what is compared where options do not. blocks:
+    site → block length, where one is fixed. on_run: called with the purpose of each run before it
+    starts. trials: keeps runs, and gives back those that were made before. executor: makes them;
+    `measure` may be called in several threads at a time.
     """
 
     def __init__(
         self,
         program: Program,
-        comparison: Comparison,
+        options: TuningOptions,
+        flow: Dependencies = NO_FLOW,
         *,
-        backend: str | None = None,
         blocks: Mapping[str, int | None] | None = None,
-        time_limit: float | None = None,
         on_run: Callable[[str], None] = lambda purpose: None,
         trials: Trials | None = None,
-        workers: Workers | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.program = program
-        self.comparison = comparison
-        self.backend = backend
+        self.comparison = Comparison.of(program, options, flow)
+        self.backend = options.backend
+        self.time_limit = options.time_limit
         self.blocks = blocks or {}
-        self.time_limit = time_limit
-        self.slowest = 0.0
-        self.on_run = on_run
-        self.trials = trials or Trials()
+        self.executor = executor or Executor()
+        self._slowest = 0.0  # seconds of a native run
+        self._on_run = on_run
+        self._trials = trials or Trials()
         self._code = marshal.dumps(launcher.compiled(program))
-        self._workers = workers or Workers()
         self._work_folder = WorkFolder(program.argv[0])
         self._first: Result | None = None  # of a program that uses a GPU
 
@@ -81,33 +94,24 @@ class Experiment:
 
     def native(self, purpose: str = "native run", reference: Values | None = None) -> Run:
         """A run of the program as it was, judged if there is a reference."""
-        run = self._run(purpose, reference=reference)
-        if not self.slowest:
+        # Without a plan or a scheme float32 products on a GPU would run `faithful`.
+        run = self._run(_Request(purpose, scheme="native"), reference)
+        if not self._slowest:
             self._learn(run.result)
-        self.slowest = max(self.slowest, run.seconds)
+        self._slowest = max(self._slowest, run.seconds)
         return run
-
-    def _learn(self, first: Result) -> None:
-        """Go by what the first run shows."""
-        self._workers.modules = first.modules
-        if first.wrote:
-            self._work_folder.is_written_to()
-        gpu = gpu_use.found(self.backend)
-        if gpu is not None and gpu_use.takes(first, gpu, self.backend):
-            self._first = first
-            self._workers.use_gpu()
 
     def profile(self, levels: Sequence[str]) -> Run:
         """A native run that also measures the local error of each level at every call site."""
-        return self._run("profile", levels=tuple(levels), warm=True)
+        return self._run(_Request("profile", scheme="native", levels=tuple(levels), warm=True))
 
     def everywhere(self, scheme: str) -> Run:
         """A run with every product under one scheme."""
-        return self._run(f"every product in {scheme}", scheme=scheme)
+        return self._run(_Request(f"every product in {scheme}", scheme=scheme))
 
     def planned(self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL) -> Run:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        return self._run(purpose, plan=plan, reference=reference, warm=purpose == TRIAL)
+        return self._run(_Request(purpose, plan, warm=purpose == TRIAL), reference)
 
     def judged(self, run: Run, reference: Values) -> Run:
         """The run with its errors instead of its values."""
@@ -129,105 +133,101 @@ class Experiment:
         )
         return replace(run.measurement, not_taken=not_taken)
 
-    def _run(
-        self,
-        purpose: str,
-        *,
-        plan: Mapping[str, str] | None = None,
-        reference: Values | None = None,
-        scheme: str | None = None,
-        levels: tuple[str, ...] = (),
-        warm: bool = False,
-    ) -> Run:
+    def _learn(self, first: Result) -> None:
+        """Prepare later runs by what the first one shows."""
+        self.executor.modules = first.modules
+        if first.wrote:
+            self._work_folder.copy_from_now_on()
+        gpu = gpus.usable(self.backend)
+        if gpu is not None and gpus.would_run(first, gpu, self.backend):
+            self._first = first
+            self.executor.use_gpu()
+
+    def _run(self, request: _Request, reference: Values | None = None) -> Run:
         """A run that was kept, or one that is made and kept. A judged one loses its values."""
-        chosen = plan or {}
-        if (kept := self.trials.take(purpose, chosen)) is not None:
+        purpose, plan = request.purpose, request.plan
+        if (kept := self._trials.take(purpose, plan)) is not None:
             return kept
-        self.on_run(purpose)
+        self._on_run(purpose)
         try:
-            run = self._made(plan, scheme, levels, warm)
+            run = self._execute(request)
             if reference is not None:
                 run = self.judged(run, reference)
         except (ProgramError, ShapeError) as failure:
-            self.trials.keep_failure(purpose, chosen, str(failure))
+            self._trials.keep_failure(purpose, plan, str(failure))
             raise
-        self.trials.keep(purpose, chosen, run)
+        self._trials.keep(purpose, plan, run)
         return run
 
-    def _made(
-        self,
-        plan: Mapping[str, str] | None,
-        scheme: str | None,
-        levels: tuple[str, ...],
-        warm: bool,
-    ) -> Run:
-        comparison, program = self.comparison, self.program
-        with temporary_folder() as folder:
-            directory = self._work_folder.for_run(folder)
-            job = Job(
-                folder,
-                program.filename,
-                program.argv,
-                program.module,
-                program.path,
-                None if plan is None else self._plan(plan),
-                # Without a wish float32 products on a GPU would run `faithful`.
-                scheme or ("native" if plan is None else None),
-                self.backend,
-                levels,
-                comparison.names,
-                comparison.variables,
-                comparison.sinks,
-                directory,
-                comparison.with_sinks,
-                comparison.stdout,
-                self._products(plan, scheme),
-                self._first is not None and not self._first.on_gpu,
-            )
-            run_folder = RunFolder(Path(folder))
-            job_file = run_folder.write(self._code, job)
-            files = [WrittenFile(name, directory) for name in comparison.files]
-            before = None if self.slowest else work_folder.state(directory)
-            limit = self._limit(shadowed=bool(levels))
-            ended = self._workers.run(str(job_file), limit, warm=warm)
-            result = run_folder.result(program.argv[0], ended, limit)
-            if self.slowest:  # what the first run showed is not kept with each
+    def _execute(self, request: _Request) -> Run:
+        """Make a run: its folder and job, its process, and the values that it left."""
+        name = self.program.argv[0]
+        with temporary_folder() as temporary:
+            folder = RunFolder(Path(temporary))
+            directory = self._work_folder.for_run(temporary)
+            job_file = folder.write(self._code, self._job(request, temporary, directory))
+            files = [WrittenFile(file, directory) for file in self.comparison.files]
+            before = None if self._slowest else work_folder.state(directory)
+            limit = self._limit(is_profile=bool(request.levels))
+            ended = self.executor.run(str(job_file), limit, warm=request.warm)
+            result = folder.result(name, ended, limit)
+            if self._slowest:  # what the first run showed is not kept with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
-            if levels:  # a profile is asked for errors of products, not of the program
+            if request.levels:  # a profile shows errors of products, not of the program
                 return Run(result)
-            values = run_folder.values(result)
+            values = folder.values(result)
             for file in files:
                 values |= file.arrays()
-            said = printed.text_in(Path(folder)) if comparison.stdout else ""
-            if comparison.stdout:
-                values[printed.NAME] = printed.numbers(said)
-        return Run(result, comparison.judge.limits.judged(values), printed=said)
+            printed = ""
+            if self.comparison.stdout:
+                printed = outputs.printed_text(folder.path)
+                values[outputs.STDOUT] = outputs.printed_numbers(printed)
+        return Run(result, self.comparison.judge.limits.judged(values), printed=printed)
 
-    def _products(self, plan: Mapping[str, str] | None, scheme: str | None) -> tuple[Product, ...]:
-        """What a run on a GPU makes before its clock runs: a product of each kind that it has."""
+    def _job(self, request: _Request, folder: str, directory: str) -> Job:
+        program, comparison = self.program, self.comparison
+        sites = [
+            Site(id=site, scheme=scheme, block=self.blocks.get(site))
+            for site, scheme in request.plan.items()
+        ]
+        return Job(
+            folder,
+            program.filename,
+            program.argv,
+            program.module,
+            program.path,
+            plan=Plan(site=sites) if request.scheme is None else None,
+            scheme=request.scheme,
+            backend=self.backend,
+            levels=request.levels,
+            names=comparison.names,
+            required=comparison.variables,
+            sinks=comparison.sinks,
+            with_sinks=comparison.with_sinks,
+            directory=directory,
+            stdout=comparison.stdout,
+            products=self._warm_up_products(request),
+            moved=self._first is not None and not self._first.on_gpu,
+        )
+
+    def _warm_up_products(self, request: _Request) -> tuple[Product, ...]:
+        """The products that a run on a GPU makes before its clock runs: one of each kind."""
         sites = self._first.sites if self._first is not None else {}
         return tuple(
-            (chosen, *product)
-            for site, seen in sites.items()
-            for chosen in {"native", (plan or {}).get(site, scheme or "native")}
-            for product in gpu_use.products(seen)
+            (scheme, *product)
+            for site, trace in sites.items()
+            for scheme in {"native", request.plan.get(site, request.scheme or "native")}
+            for product in gpus.warm_up_products(trace)
         )
 
-    def _plan(self, schemes: Mapping[str, str]) -> Plan:
-        return Plan(
-            site=[
-                Site(id=site, scheme=scheme, block=self.blocks.get(site))
-                for site, scheme in schemes.items()
-            ]
-        )
-
-    def _limit(self, *, shadowed: bool) -> float:
+    def _limit(self, *, is_profile: bool) -> float:
+        """Seconds that a run may take."""
         if self.time_limit is not None:
             return self.time_limit
-        if not self.slowest:
+        if not self._slowest:
             return FIRST_LIMIT
-        limit = max(LEAST_LIMIT, LIMIT_FACTOR * self.slowest)
+        limit = max(LEAST_LIMIT, LIMIT_FACTOR * self._slowest)
         # A profile or an emulated run multiplies in NumPy what the program multiplied natively.
-        return max(limit, FIRST_LIMIT) if shadowed or emulates(self.backend) else limit
+        return max(limit, FIRST_LIMIT) if is_profile or emulates(self.backend) else limit

@@ -1,4 +1,7 @@
-"""How far values are off; a user's own `module:function` runs in a process of its own."""
+"""The values of a program that are compared, and the errors they have.
+
+A user's own criterion `module:function` runs in a process of its own, whose entry is `main`.
+"""
 
 import json
 import sys
@@ -12,19 +15,22 @@ import numpy.typing as npt
 
 from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
-from mixpert_py.runs import process
+from mixpert_py.execution import outputs, process
+from mixpert_py.execution.worker import SINKS
+from mixpert_py.launch.launcher import Program
+from mixpert_py.passes.dependency import Dependencies
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
-from mixpert_py.tuning.limits import Limits
+from mixpert_py.tuning.options import Limits, TuningOptions
 
 LIMIT = 300.0  # seconds for one evaluation
 
 
 class Judge:
-    """Measures errors, each value's by the criterion of its limit.
+    """Measures the error of each value by the criterion of its limit.
 
-    folder: where modules of the user's criteria are looked for first. Raises MixPertError for a
-    criterion that is none.
+    folder: searched first for modules of the user's criteria. Raises MixPertError for an unknown
+    criterion.
     """
 
     def __init__(self, limits: Limits, folder: str = "") -> None:
@@ -34,15 +40,53 @@ class Judge:
     def errors(
         self, reference: Mapping[str, npt.ArrayLike], values: Mapping[str, npt.ArrayLike]
     ) -> dict[str, float]:
-        """Value → its error; raises what `tuner.criterion.errors` raises."""
+        """Value → its error; raises as `tuner.criterion.errors` does."""
         criteria = {name: self._criteria[self.limits.of(name).metric] for name in reference}
         return criterion.errors(reference, values, criteria)
 
 
-def resolve(name: str, folder: str) -> Criterion:
-    """The criterion `name`; `module:function` is looked for in `folder` first.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The values of a run that are compared, and their judge.
 
-    Raises MixPertError for a name that is none. A module is imported when it is first used.
+    variables: of the main module, named by the user; files: of numbers, written by the program;
+    stdout: whether the numbers it prints are compared. Values that it observes are compared beside
+    these. Without any of them the variables `names` are compared, else the results of the call
+    sites `sinks`; with_sinks: whether those are compared in any case.
+    """
+
+    judge: Judge
+    variables: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    stdout: bool = False
+    names: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    with_sinks: bool = False
+
+    @classmethod
+    def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
+        """The values that the user named, else those that the program's products reach.
+
+        Raises MixPertError for an unknown criterion.
+        """
+        compare = options.compare
+        files = tuple(name for name in compare if name.endswith(outputs.FILE_ENDINGS))
+        no_variables = {*files, outputs.STDOUT, SINKS}
+        return cls(
+            judge=Judge(options.limits, program.path),
+            variables=tuple(name for name in compare if name not in no_variables),
+            files=files,
+            stdout=outputs.STDOUT in compare,
+            names=() if compare else flow.names,
+            sinks=flow.sinks if SINKS in compare or not compare else (),
+            with_sinks=SINKS in compare,
+        )
+
+
+def resolve(name: str, folder: str) -> Criterion:
+    """The criterion of that name; the module of `module:function` is searched in `folder` first.
+
+    Raises MixPertError for an unknown name. A module is imported when it is first used.
     """
     module, colon, function = name.partition(":")
     if not colon:
@@ -52,7 +96,7 @@ def resolve(name: str, folder: str) -> Criterion:
 
 @dataclass(frozen=True, slots=True)
 class UserCriterion:
-    """A function(reference, value) → error, of the user's, called in a process of its own."""
+    """A user's function(reference, value) → error, called in a process of its own."""
 
     module: str
     function: str
@@ -84,7 +128,7 @@ class UserCriterion:
 
 
 def main(module: str, function: str, path: str, folder: str) -> None:
-    """The process: evaluate the function on two saved arrays."""
+    """The process: evaluate the function on two saved arrays, and save the error."""
     files.hold(folder)
     sys.path.insert(0, path)
     error = getattr(import_module(module), function)(

@@ -1,11 +1,11 @@
-"""The SQLite file that the runs of tunings are kept in, beside the plan file.
+"""The SQLite file beside the plan file that stores the runs of tunings.
 
-SQLite's rollback journal and no write-ahead log: a run takes a second and its transaction a
-millisecond, so nothing is gained by a log, which is unsafe on network folders and leaves two more
-files behind when a process is killed.
+It uses SQLite's rollback journal and no write-ahead log: a run takes a second and its transaction a
+millisecond, so that a log gains nothing, is unsafe on network folders, and leaves two more files
+behind when a process is killed.
 
-The file may be a stranger's: it is read within limits on time and memory, and only if its tables
-are those that are made here, and nothing else is in it.
+The file may come from a stranger: it is read within limits on time and memory, and only if it has
+exactly the tables that are created here.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py.errors import MixPertError, one_line
-from mixpert_py.runs.run import Values
+from mixpert_py.execution.executor import Values
 
 APPLICATION = 0x4D695850  # in the file's header: "MiXP"
 SCHEMA = 2
@@ -33,8 +33,8 @@ LONGEST_TEXT = 1 << 23  # bytes
 LONGEST_HEADER = 1 << 10  # bytes before the numbers of an array
 # SQLite's steps, of which a table of a thousand rows takes ten thousand or so.
 STEPS = 10_000
-OPENING = 10  # times so many until it is known whose file it is
-MOST = 1_000  # times so many as long as it is open
+OPENING = 10  # times so many until the file is known to be ours
+MOST = 1_000  # times so many while it is open
 
 TABLES = """
 CREATE TABLE tuning (
@@ -72,7 +72,7 @@ SEQUENCE = "CREATETABLEsqlite_sequence(name,seq)"  # SQLite's own, for AUTOINCRE
 
 
 class Row(NamedTuple):
-    """A run as it is kept; the columns of that name."""
+    """A stored run; the fields are columns of the table `run`."""
 
     purpose: str
     plan: str
@@ -87,13 +87,13 @@ class Row(NamedTuple):
 
 
 class Store:
-    """An open file of trials. Where it cannot be read or written, sqlite3.Error is raised."""
+    """An open file of trials. Raises sqlite3.Error where it cannot be read or written."""
 
     def __init__(self, path: Path, read_only: bool = False) -> None:
         """Raises MixPertError if the file is something else, or of another version."""
         mode = "ro" if read_only else "rwc"
         place = f"{path.absolute().as_uri()}?mode={mode}"
-        if path.exists() and not path.is_file():  # it would be waited for what a pipe brings
+        if path.exists() and not path.is_file():  # opening a pipe would block
             raise sqlite3.OperationalError("unable to open database file: no regular file")
         self._connection = sqlite3.connect(place, BUSY, isolation_level=None, uri=True)
         self._connection.text_factory = _text
@@ -110,10 +110,12 @@ class Store:
             self._left = MOST
         except BaseException as error:
             self.close()
-            # Its children say more than this; and what is said of names that are no text is none.
+            # Its subclasses have messages of their own, which tell more. A name that is no text
+            # makes a message that is none.
             if type(error) is sqlite3.DatabaseError or isinstance(error, UnicodeDecodeError):
-                said = f"{path}: not a file of trials ({one_line(error)}); move it out of the way"
-                raise MixPertError(said) from None
+                raise MixPertError(
+                    f"{path}: not a file of trials ({one_line(error)}); move it out of the way"
+                ) from None
             raise
 
     def close(self) -> None:
@@ -140,11 +142,11 @@ class Store:
         return None if found is None else (found[0], str(found[1]))
 
     def add(self, tuning: int, machine: str, row: Row, values: Values) -> None:
-        """Keep a run, all of it in one transaction. Equal values are kept once."""
+        """Store a run in one transaction. Equal values are stored once."""
         if values:
             row = row._replace(digest=_digest(values))
         if not self._added(tuning, machine, row):
-            # Compressing takes long: not within a transaction, which others wait for.
+            # Compressing takes long, and others would wait for the transaction.
             self._added(tuning, machine, row, _packed(values))
 
     def rows(self, tuning: int) -> list[Row]:
@@ -163,7 +165,7 @@ class Store:
         return rows
 
     def values(self, digest: str) -> Values:
-        """Values that were kept.
+        """Stored values.
 
         Raises LookupError if they are gone, and any other exception if they are damaged.
         """
@@ -177,7 +179,7 @@ class Store:
         return _unpacked(json.loads(found[0]), npz)
 
     def end(self, tuning: int, record: str, finished: bool) -> None:
-        """Keep what a tuning ended with, this time; a finished one's values go.
+        """Store the record of a tuning that ended; the values of a finished one are deleted.
 
         record: of at most LONGEST_TEXT bytes.
         """
@@ -201,12 +203,12 @@ class Store:
         return None if found is None else str(found[0])
 
     def _is_too_much(self) -> bool:
-        """Whether to stop here: a file of ours never takes so many steps."""
+        """Whether to stop SQLite, since a file of ours never takes so many steps."""
         self._left -= 1
         return self._left < 0
 
     def _allow_values(self) -> None:
-        """Let a column have the size of a run's values, packed."""
+        """Let a column be as large as the packed values of a run."""
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MOST_BYTES)
 
     def _is_empty(self) -> bool:
@@ -232,7 +234,7 @@ class Store:
                 f"{path}: trials of schema {version}; this version reads {SCHEMA}; move the file "
                 "out of the way, or use the newer version"
             )
-        # No view that never ends, no trigger, no other index or column.
+        # A stranger's file could hold a view that never ends, or a trigger.
         query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
         here = {_bare(sql) for (sql,) in self._connection.execute(query)}
         if here != set(map(_bare, TABLES.split(";"))) - {""} | {SEQUENCE}:
@@ -244,7 +246,7 @@ class Store:
     def _added(
         self, tuning: int, machine: str, row: Row, content: tuple[str, bytes] | None = None
     ) -> bool:
-        """Add a run and the content of its digest; False, and nothing added, if that is needed."""
+        """Add a run, and its content if given. False, and nothing is added, if it has none."""
         with self._connection as it:
             it.execute("BEGIN IMMEDIATE")
             if content is not None:
@@ -274,7 +276,7 @@ class Store:
 
 
 def _text(raw: bytes) -> str:
-    """A text of the file's; one of ours is UTF-8, which is not to be believed."""
+    """Decode a text of the file, which may not be UTF-8 if the file is not ours."""
     return raw.decode(errors="replace")
 
 
@@ -288,7 +290,7 @@ def _bare(sql: object) -> str:
 
 
 def _digest(values: Values) -> str:
-    """A name for what values hold, and are called."""
+    """A hash of the values and their names."""
     digest = hashlib.sha256()
     for name, array in values.items():
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
@@ -297,20 +299,20 @@ def _digest(values: Values) -> str:
 
 
 def _packed(values: Values) -> tuple[str, bytes]:
-    """Names and contents, as columns of `content`."""
+    """The names and the arrays as columns of `content`."""
     file = io.BytesIO()
     np.savez_compressed(file, *values.values())
     return json.dumps(list(values)), file.getvalue()
 
 
 def _unpacked(names: list[str], npz: bytes) -> Values:
-    """What was `_packed`. Raises ValueError where that takes more memory than a run's values."""
-    # An entry of the archive's directory begins so, and an object is made of each.
+    """The values of `_packed`. Raises ValueError where they take more memory than a run's may."""
+    # Each entry of the archive's directory begins so, and becomes an object when it is opened.
     if npz.count(b"PK\1\2") > 2 * len(names) + 8:
         raise ValueError("more arrays than names")
     with zipfile.ZipFile(io.BytesIO(npz)) as archive:
         files = archive.infolist()
-        # Of these only is no more unpacked than is read.
+        # Other methods may unpack more than is read.
         if not {file.compress_type for file in files} <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise ValueError("packed in another way")
         if sum(file.file_size - LONGEST_HEADER for file in files) > MOST_BYTES:

@@ -1,7 +1,7 @@
-"""Every run of a tuning, kept at once: an interrupted tuning goes on without making it again.
+"""The runs of a tuning, stored as they are made, so that an interrupted tuning can be resumed.
 
-The search does the same again as long as it measures the same. So a tuning that is resumed asks for
-the very runs that were made, in the same order, and is given them from the file.
+A search that measures the same takes the same steps. So a resumed tuning requests the runs that
+were made in the same order, and is given them from the file.
 """
 
 import json
@@ -19,9 +19,9 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import MixPertError, ProgramError, one_line
+from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.worker import Result
 from mixpert_py.machine import machine
-from mixpert_py.runs.run import Run, Values
-from mixpert_py.runs.worker import Result
 from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
 
 TRIAL = "trial"  # the purpose of a run that may fail
@@ -36,7 +36,7 @@ def beside(plan: Path) -> Path | None:
 
 
 def latest(plan: Path) -> dict[str, Any] | None:
-    """What was recorded of the tuning that wrote a plan file last; None if nothing was.
+    """The record of the tuning that wrote a plan file last; None if there is none.
 
     Raises MixPertError, in one line, if the file beside the plan is no trials file of this version,
     or cannot be read.
@@ -55,9 +55,9 @@ def latest(plan: Path) -> dict[str, Any] | None:
 class Trials:
     """The runs of one tuning. Several threads may take and keep runs.
 
-    path: of the file; None: nothing is kept. resume: take over the runs of the newest unfinished
-    tuning of the same subject. say: told, in a line, what became of that, and once if nothing more
-    can be kept: that does not harm the tuning.
+    path: of the file; None: nothing is kept. resume: whether to take over the runs of the newest
+    unfinished tuning of the same subject. say: called with a line about what became of that, and
+    with one if no more runs can be kept, which does not end the tuning.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Trials:
         return self._tuning is not None
 
     def begin(self, subject: Mapping[str, Any]) -> None:
-        """Begin, or resume, the tuning of a subject: all that its runs depend on.
+        """Begin or resume the tuning of a subject, which is everything that its runs depend on.
 
         Raises MixPertError if there is a file which is not ours to write.
         """
         self._subject = json.dumps(subject, sort_keys=True)
         self._machine = json.dumps({"host": platform.node(), **machine()})
-        # The file is made with the first run: a program that does not run leaves none.
+        # The file is created with the first run, so that a program that fails leaves none.
         if self._path is not None and self._path.exists():
             try:
                 with closing(Store(self._path)) as store:
@@ -111,12 +111,12 @@ class Trials:
             raise ProgramError(row.problem)
         try:
             return self._run(row)
-        except Exception:  # whatever a damaged file makes of it: the run is made again
+        except Exception:  # of any type if the file is damaged: the run is made again
             return None
 
     def keep(self, purpose: str, plan: Mapping[str, str], run: Run) -> None:
-        """Keep a run that was made, on disk before this returns."""
-        # A larger one is made again.
+        """Store a run on disk before this returns."""
+        # The values of a larger run are not stored: it is made again.
         fits = sum(array.nbytes for array in run.values.values()) <= MOST_BYTES
         row = Row(
             purpose,
@@ -131,16 +131,16 @@ class Trials:
         self._add(row, run.values if fits else {})
 
     def keep_failure(self, purpose: str, plan: Mapping[str, str], problem: str) -> None:
-        """Keep that a run failed. Only of a trial is that a result; others are made again."""
+        """Store the failure of a run, which is a result of a trial; other runs are made again."""
         if self._tuning is not None:
             row = Row(purpose, _text_of(plan), problem=_valid(problem), again=purpose != TRIAL)
             self._add(row, {})
 
     def end(self, record: Mapping[str, Any], finished: bool) -> None:
-        """Keep what the plan that was written came from. A finished tuning is not resumed."""
+        """Store the record of the plan that was written. A finished tuning is not resumed."""
         if (tuning := self._tuning) is not None:
             text = json.dumps(record)
-            if len(text) > LONGEST_TEXT:  # most of it are the plans that were tried
+            if len(text) > LONGEST_TEXT:  # most of it is the list of trials
                 text = json.dumps({**record, "trials": []})
             self._write(lambda store: store.end(tuning, text, finished))
 
@@ -172,7 +172,7 @@ class Trials:
         self._write(step)
 
     def _write(self, step: Callable[[Store], None]) -> None:
-        """Take a step in the file; once one has failed, the others are left out."""
+        """Write to the file; once that has failed, nothing more is written."""
         with self._writing:
             if self._path is None:
                 return
@@ -192,6 +192,6 @@ def _text_of(plan: Mapping[str, str]) -> str:
     return json.dumps(plan, sort_keys=True)
 
 
-def _valid(said: str) -> str:
-    """What SQLite takes: file names need not be valid Unicode."""
-    return said.encode(errors="backslashreplace").decode()
+def _valid(text: str) -> str:
+    """A text that SQLite can store: file names need not be valid Unicode."""
+    return text.encode(errors="backslashreplace").decode()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mixpert_py import __main__, config
+from mixpert_py.execution import process
 from mixpert_py.interrupts import SIGNALS, Interrupt, held
-from mixpert_py.runs import process
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runs import gpu_cluster
+from mixpert_py.execution import gpus
 from tests.mixpert_py.command import IMPORTABLE, ROOT
 from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, WATCHED
 
@@ -114,7 +114,7 @@ RUNNING = {
     "eval": {"mixpert_py/notebook.py"},
     "marshal.loads": {
         "mixpert_py/sources/in_memory.py",  # of the cache
-        "mixpert_py/runs/worker.py",  # of a run's folder
+        "mixpert_py/execution/worker.py",  # of a run's folder
     },
     "pickle.loads": {"runtime/tracing/remote_trace.py"},  # of Dask's workers
     "pickle.load": set(),
@@ -174,9 +174,9 @@ def test_a_cluster_listens_on_this_machine_only() -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
     code = (
         "import psutil, distributed\n"
-        "from mixpert_py.runs import gpu_cluster\n"
+        "from mixpert_py.execution import gpus\n"
         "if __name__ == '__main__':\n"
-        "    with gpu_cluster.start(['0']) as cluster, distributed.Client(cluster) as client:\n"
+        "    with gpus.start_cluster(['0']) as cluster, distributed.Client(cluster) as client:\n"
         "        client.wait_for_workers(1)\n"
         "        here = psutil.Process()\n"
         "        for process in [here, *here.children(recursive=True)]:\n"
@@ -193,4 +193,4 @@ def test_a_cluster_listens_on_this_machine_only() -> None:
     )
     addresses = re.findall(r"LISTENS (\S+)", done.stdout)
     assert len(addresses) > 2, done.stderr
-    assert set(addresses) == {gpu_cluster.HOST}
+    assert set(addresses) == {gpus.HOST}

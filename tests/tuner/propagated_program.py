@@ -5,8 +5,7 @@ from math import sqrt
 
 import numpy as np
 
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner.records import Measurement, Operator
 
 RUNGS = ("native", "x8", "x6", "x3", "x1")
 LADDER = tuple((rung,) for rung in RUNGS)

@@ -1,11 +1,36 @@
 """A program that is two tables: the tuner's `measure` without a program."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
+from mixpert_py.tuner import tune as tuner
+from mixpert_py.tuner.records import (
+    Ladder,
+    Measure,
+    Measurement,
+    Operator,
+    Outcome,
+    Problem,
+    Rung,
+)
 
 Table = Mapping[str, Mapping[str, float]]
+
+
+def tune(
+    measure: Measure,
+    operators: Iterable[Operator],
+    edges: Iterable[tuple[str, str]],
+    rungs: tuple[Rung, ...],
+    budget: float,
+    *,
+    noise: float | Mapping[str, float],
+    start: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Outcome:
+    """The tuner on a problem of these parts; options: as for `mixpert_py.tuner.tune.tune`."""
+    parts = tuple(operators), frozenset(edges), Ladder(rungs), budget, noise, start or {}
+    return tuner.tune(measure, Problem(*parts), **options)
 
 
 class TableProgram:

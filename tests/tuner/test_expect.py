@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.records import Measurement, Outcome
 from tests.tuner.propagated_program import LADDER, PropagatedProgram
+from tests.tuner.table_program import tune
 
 Plan = Mapping[str, str]
 OPERATORS = {"predictive": 8, "greedy": 4, "exhaustive": 4, "random": 4}

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.tuner.outcome import Outcome, Verdict
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.search import tune
-from tests.tuner.table_program import Table, TableProgram
+from mixpert_py.tuner.records import Outcome, Reason, Verdict
+from tests.tuner.table_program import Table, TableProgram, tune
 
 CPU = (("native",), ("float32",))
 STEPS = (("native",), ("x8",), ("x6",), ("x3",))

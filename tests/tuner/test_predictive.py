@@ -1,4 +1,4 @@
-"""The predictive search: nearly the best plan in few runs, and what it does when it is wrong."""
+"""The predictive search, its error model, and the operators that it probes together."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,17 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixpert_py.tuner.knapsack import choose
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.predictive import PATIENCE
-from mixpert_py.tuner.propagation import Propagation
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.search import tune
+from mixpert_py.tuner.prediction import ErrorModel, choose
+from mixpert_py.tuner.predictive import PATIENCE, probe_groups
+from mixpert_py.tuner.records import Measurement, Operator, Outcome, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
-from tests.tuner.table_program import InterruptedProgram, TableProgram
+from tests.tuner.table_program import InterruptedProgram, TableProgram, tune
 
 KINDS = ["rss", "sum", "max"]
 
@@ -262,7 +257,7 @@ def test_a_choice_too_large_to_enumerate_fits_and_is_good(
 
 def test_sensitivities_are_learned_from_runs() -> None:
     operators = [Operator(s, local_errors={"low": 1e-6, "bad": nan}) for s in "ab"]
-    propagation = Propagation(operators, 1e-9)
+    propagation = ErrorModel(operators, 1e-9)
     native = {"a": "native", "b": "native"}
     assert propagation.error(native) == pytest.approx(1e-9)
     assert propagation.error({**native, "a": "low"}) == pytest.approx(1e-6, rel=1e-3)
@@ -276,7 +271,7 @@ def test_sensitivities_are_learned_from_runs() -> None:
 
 @pytest.mark.parametrize("error", [1e-200, 1e200])
 def test_an_error_whose_square_is_no_float_says_nothing(error: float) -> None:
-    propagation = Propagation([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
+    propagation = ErrorModel([Operator("a", local_errors={"low": 1e-6, "huge": 1e200})], 1e-9)
     propagation.learn({"a": "low"}, error)
     assert propagation.error({"a": "low"}) == pytest.approx(1e-6, rel=1e-3)
     assert propagation.error({"a": "huge"}) == inf
@@ -295,3 +290,27 @@ def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
     shares = tune(share, operators, [], LADDER, 1.0, noise=0.0)
     assert [trial.plan for trial in shares.trials] == [trial.plan for trial in own.trials]
     assert shares.plan == own.plan
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        pytest.param({}, [], id="none"),
+        pytest.param({"a": 60.0, "b": 40.0}, [("a",), ("b",)], id="long-ones-alone"),
+        pytest.param({"b": 40.0, "a": 60.0}, [("a",), ("b",)], id="the-longest-first"),
+        pytest.param({"a": 60.0, "b": 4.0}, [("a",)], id="not-worth-a-probe"),
+        pytest.param(
+            {"a": 60.0, "b": 7.0, "c": 6.0},
+            [("a",), ("b", "c"), ("b",), ("c",)],
+            id="short-ones-together-and-then-halves",
+        ),
+        pytest.param(
+            {"a": 4.0, "b": 4.0, "c": 4.0, "d": 3.0},
+            [("a", "b", "c", "d"), ("a", "b"), ("c", "d")],
+            id="no-half-that-is-not-worth-it",
+        ),
+        pytest.param({"a": 60.0, "b": 3.0, "c": 3.0}, [("a",), ("b", "c")], id="the-rest"),
+    ],
+)
+def test_groups(times: dict[str, float], expected: list[tuple[str, ...]]) -> None:
+    assert list(probe_groups(times, 100.0)) == expected

@@ -10,13 +10,11 @@ import pytest
 from rich.console import Console
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.tuner.outcome import Outcome, Verdict
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.record import read, record
 from mixpert_py.tuner.report.table import Report, headline
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
-from mixpert_py.tuner.search import tune
-from tests.tuner.table_program import TableProgram
+from tests.tuner.table_program import TableProgram, tune
 
 CPU = (("native",), ("float32",))
 FACTOR, SOLVE, SHORT = (

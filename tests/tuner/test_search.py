@@ -9,15 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixpert_py.errors import BudgetError, PlanError, ProgramError
-from mixpert_py.tuner import search
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.operator import Operator
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuner.search import SEARCHES
-from mixpert_py.tuner.trial import Trial
+from mixpert_py.tuner.records import Measurement, Operator, Reason, Trial
+from mixpert_py.tuner.tune import SEARCHES
+from tests.tuner import table_program
 from tests.tuner.table_program import InterruptedProgram, TableProgram
 
-tune = partial(search.tune, search="greedy")
+tune = partial(table_program.tune, search="greedy")
 
 LADDER = (("native",), ("II", "III"), ("I",))
 SCHEMES = ("native", "II", "III", "I")
@@ -217,7 +214,7 @@ def test_less_is_lowered_until_the_plan_holds_elsewhere(kind: str) -> None:
         asked.append(plan)
         return 1.2 if "I" in plan.values() else 0.3
 
-    outcome = search.tune(
+    outcome = table_program.tune(
         program, program.operators(), [], LADDER, 7, noise=0.0, search=kind, excess=excess
     )
     assert set(asked[0].values()) == {"I"}
@@ -237,7 +234,7 @@ def test_less_is_lowered_until_the_plan_holds_elsewhere(kind: str) -> None:
 @pytest.mark.parametrize("beyond", [1.1, 3.0, inf, nan])
 def test_the_start_stays_where_nothing_holds_elsewhere(beyond: float) -> None:
     program = predecessor_program(TableProgram)
-    outcome = search.tune(
+    outcome = table_program.tune(
         program, program.operators(), [], LADDER, 6, noise=0.0, excess=lambda plan: beyond
     )
     assert not outcome.lowered

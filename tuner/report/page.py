@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.bars import bars
 from mixpert_py.tuner.report.html import EMPTY, Html, el, join

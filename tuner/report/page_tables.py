@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import operands
 from mixpert_py.tuner.report.html import EMPTY, Html, el, join
 from mixpert_py.tuner.report.record import Record, TrialEntry

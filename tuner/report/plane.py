@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.html import EMPTY, Html, el
 from mixpert_py.tuner.report.record import Record, TrialEntry
 from mixpert_py.tuner.report.scale import LogScale, tick_text

@@ -10,8 +10,7 @@ import msgspec
 
 from mixpert_py.errors import MixPertError, one_line
 from mixpert_py.plan import Provenance
-from mixpert_py.tuner.outcome import Outcome, Verdict
-from mixpert_py.tuner.trial import Trial
+from mixpert_py.tuner.records import Outcome, Trial, Verdict
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import inf
 from statistics import median
 
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import OperatorEntry, Record, TrialEntry, ValueEntry
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 

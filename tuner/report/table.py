@@ -9,8 +9,7 @@ from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from mixpert_py.tuner.outcome import Outcome, Verdict
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.summary import brief
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 

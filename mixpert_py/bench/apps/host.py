@@ -12,7 +12,7 @@ from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, site_records
 from mixpert_py.runtime.in_force import use
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 
 ROUNDS = 3
 LONG = 12.0  # seconds of rounds after which there are no more

@@ -18,7 +18,7 @@ from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.call import is_single
 from mixpert_py.runtime.in_force import InForce, emulates, use
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.outcome import Outcome
+from mixpert_py.tuner.records import Outcome
 
 ROUNDS = 5
 LONG = 12.0  # seconds of rounds after which there are no more than LEAST

@@ -15,7 +15,7 @@ from mixpert_py.bench.apps.measure import Place, Record, measure
 from mixpert_py.bench.apps.rehearsal import rehearse
 from mixpert_py.bench.apps.timer import DeviceTimer, on_host
 from mixpert_py.bench.parent import end_with_parent
-from mixpert_py.runs import process as child
+from mixpert_py.execution import process as child
 
 LIMIT, HOST_LIMIT = 200.0, 480.0  # seconds that one may take
 

@@ -20,8 +20,8 @@ from mixpert_py.bench.apps.measure import Record
 from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, place
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
+from mixpert_py.execution import process
 from mixpert_py.interrupts import held
-from mixpert_py.runs import process
 
 NAME = "apps.json"
 REHEARSED = 6  # applications at a time: of 12, all that is on the device has room there

@@ -11,7 +11,7 @@ from mixpert_py.bench.apps.modes import NATIVE
 from mixpert_py.bench.apps.program import Problem
 from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.arrays import Array
-from mixpert_py.runs.worker import SiteResult, site_result
+from mixpert_py.execution.worker import SiteResult, site_result
 from mixpert_py.runtime.in_force import InForce, use
 
 BAND = 1 << 26  # bytes

@@ -8,15 +8,13 @@ from time import perf_counter
 from mixpert_py.bench.apps import modes
 from mixpert_py.bench.apps.runs import Runs
 from mixpert_py.errors import MixPertError
-from mixpert_py.runs.worker import SiteResult
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.runtime.in_force import InForce, emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.tuner.measurement import Measurement
-from mixpert_py.tuner.outcome import Outcome
-from mixpert_py.tuner.search import tune
-from mixpert_py.tuning.clock import Clock, int8_products
-from mixpert_py.tuning.profiled_operator import profiled_operator, seen_edges
+from mixpert_py.tuner.records import Ladder, Measurement, Outcome, Problem
+from mixpert_py.tuner.tune import tune
+from mixpert_py.tuning.baseline import Clock, int8_products, profiled_edges, profiled_operator
 
 LADDER = "int8"
 MOST_ACCURATE = "int8x10"
@@ -103,7 +101,7 @@ def search(
     least = SHARE * sum(seconds.values())
     operators = [
         profiled_operator(
-            sample.sites[site], trace, clock, levels(), seconds.get(site, 0.0) < least, 1.0
+            sample.sites[site], trace, clock, levels(), locked=seconds.get(site, 0.0) < least
         )
         for site, trace in found.items()
         if site in sample.sites
@@ -114,12 +112,7 @@ def search(
             return clock.native
         return clock(trials(plan), plan)
 
-    outcome = tune(
-        measure,
-        operators,
-        sample.edges | seen_edges(found),
-        ladder(LADDER),
-        budget,
-        noise=clock.noise,
-    )
+    edges = frozenset(sample.edges | profiled_edges(found))
+    problem = Problem(tuple(operators), edges, Ladder(ladder(LADDER)), budget, clock.noise)
+    outcome = tune(measure, problem)
     return outcome, trials.count - before

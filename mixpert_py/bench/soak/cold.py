@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 
 from mixpert_py.bench.soak import own_home
 from mixpert_py.bench.soak.verdict import Verdict
-from mixpert_py.runs import process
+from mixpert_py.execution import process
 from mixpert_py.runtime.code_cache import DIGEST
 
 LAST = 60.0  # seconds of a process that compiles nothing

@@ -18,9 +18,9 @@ from mixpert_py import config
 from mixpert_py import plan as plan_file
 from mixpert_py.bench.soak.mutation import MOST_BYTES, json_text, other_bytes, toml
 from mixpert_py.errors import ProgramError
+from mixpert_py.execution.executor import Run
+from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.graph import graph, run_profile
-from mixpert_py.runs.run import Run
-from mixpert_py.runs.worker import Result, SiteResult
 from mixpert_py.runtime.model import model_file
 from mixpert_py.sources import project, pyproject, source_files
 from mixpert_py.sources.notebook_cells import code_cells

@@ -8,7 +8,7 @@ from pathlib import Path
 from mixpert_py.bench.soak import own_home
 from mixpert_py.bench.soak.verdict import Verdict
 from mixpert_py.errors import ProgramError
-from mixpert_py.runs import process
+from mixpert_py.execution import process
 
 PATIENCE = 120.0  # seconds
 

@@ -26,7 +26,7 @@ from mixpert_py.bench.apps.timer import DeviceTimer, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.in_force import current, use
-from mixpert_py.tuner.measurement import Measurement
+from mixpert_py.tuner.records import Measurement
 from tests.mixpert_py.command import ROOT, Mixpert
 from tests.runtime.cuda.fake import FakeGpu, pays_from, wrapped
 

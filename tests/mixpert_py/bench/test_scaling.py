@@ -7,7 +7,7 @@ import pytest
 
 from mixpert_py.bench import scaling
 from mixpert_py.errors import DeviceError
-from mixpert_py.runs import gpu_cluster, gpu_use
+from mixpert_py.execution import gpus
 from mixpert_py.runtime.in_force import InForce, use
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import Mixpert
@@ -30,7 +30,7 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(scaling, "BLOCKS", 2)
     clusters: list[Any] = []
-    start = gpu_cluster.start
+    start = gpus.start_cluster
 
     def started(names: Any, **given: Any) -> Any:
         clusters.append(start(names, **given))
@@ -47,7 +47,7 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
         placed.append({key: tuple(where) for key, where in client.who_has(futures[0]).items()})
         return done
 
-    monkeypatch.setattr(gpu_cluster, "start", started)
+    monkeypatch.setattr(gpus, "start_cluster", started)
     monkeypatch.setattr("distributed.wait", waited)
     trace = Trace()
     with use(InForce(trace=trace)):
@@ -97,7 +97,7 @@ def test_too_few_gpus() -> None:
 
 
 def test_a_machine_without_a_gpu(mixpert: Mixpert) -> None:
-    if gpu_use.names(None):
+    if gpus.names(None):
         pytest.skip("there is a GPU here")
     for command in (("cluster",), ("bench", "scaling")):
         said = mixpert(*command)
@@ -112,12 +112,12 @@ def test_every_gpu_has_a_worker_that_multiplies_on_it() -> None:
 
     from mixpert_py.runtime.dispatch import matmul
 
-    names = gpu_use.names("cuda")
+    names = gpus.names("cuda")
     if len(names) < 2:
         pytest.skip(f"needs two GPUs, and there is {len(names)}")
     x = np.random.default_rng(0).standard_normal((2048, 1024)).astype("f")
     trace = Trace()
-    with gpu_cluster.start(names) as cluster, Client(cluster) as client:
+    with gpus.start_cluster(names) as cluster, Client(cluster) as client:
         assert sorted(client.run(seen).values()) == sorted(names)
         a = da.from_array(x, chunks=(256, 1024))
         with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):

@@ -7,9 +7,8 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import dependencies
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.preparation import prepare
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import prepare
 from tests.mixpert_py.command import Mixpert
 
 # The second product reads the first one's result where nobody can know it from the source; the
@@ -40,17 +39,17 @@ def script(tmp_path: Path) -> Path:
 
 def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
     program = launcher.script(str(script))
-    prepared = prepare(program, Wish(Limits(Limit(1e-3)), backend="reference"))
+    prepared = prepare(program, TuningOptions(Limits(Limit(1e-3)), backend="reference"))
     assert prepared is not None
-    name = {operator.id: operator.expression for operator in prepared.operators}
-    edges = {(name[before], name[after]) for before, after in prepared.edges}
+    name = {operator.id: operator.expression for operator in prepared.problem.operators}
+    edges = {(name[before], name[after]) for before, after in prepared.problem.edges}
     known = dependencies(program.source, "m").edges
-    assert known < prepared.edges
-    assert {(name[p], name[s]) for p, s in prepared.edges - known} == {
+    assert known < prepared.problem.edges
+    assert {(name[p], name[s]) for p, s in prepared.problem.edges - known} == {
         ("(a * wide) @ a.T", "hidden.T[1:] @ a")
     }
     assert ("a @ a.T", "np.dot(e, a @ a.T)") in edges
-    found = {operator.expression: operator for operator in prepared.operators}
+    found = {operator.expression: operator for operator in prepared.problem.operators}
     loop, fed = found["np.dot(e, a @ a.T)"], found["a @ a.T"].id
     assert (loop.calls, loop.sampled) == (200, 11)
     assert loop.fed_by == {fed: 200}
@@ -59,7 +58,7 @@ def test_edges_that_only_the_run_shows_are_used(script: Path) -> None:
     assert found["mixed @ (a / wide).T"].int8_loss > 10
     assert found["np.abs(a) @ np.abs(a.T)"].cancellation == 1
     assert found["(a * wide) @ a.T"].cancellation > 1
-    assert {operator.transfer for operator in prepared.operators} == {0}
+    assert {operator.transfer for operator in prepared.problem.operators} == {0}
 
 
 def test_the_record_and_the_report_say_it(script: Path, tmp_path: Path, mixpert: Mixpert) -> None:

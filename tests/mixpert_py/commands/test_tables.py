@@ -3,7 +3,7 @@
 import pytest
 
 from mixpert_py.commands.tables import whole_program
-from mixpert_py.tuning.verification import Verification
+from mixpert_py.tuning.verify import Verification
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,15 @@ import pytest
 
 from mixpert_py import config, plan
 from mixpert_py.errors import MixPertError
+from mixpert_py.execution import fork_server, gpus
 from mixpert_py.launch import launcher
-from mixpert_py.runs import fork_server, gpu_use
-from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
 from tests.every_check import some
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
-from tests.mixpert_py.runs.test_process import alive
-from tests.mixpert_py.runs.test_workers import FAULTS, PROGRAM
+from tests.mixpert_py.execution.test_executor import FAULTS, PROGRAM
+from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
 pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="reads processes from /proc")
@@ -56,8 +55,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def tuned(wish: Wish, trials: Trials | None = None) -> Tuned:
-    return tuned_program(launcher.script("s.py"), wish, trials=trials)
+def tuned(options: TuningOptions, trials: Trials | None = None) -> TuningResult:
+    return tuned_program(launcher.script("s.py"), options, trials=trials)
 
 
 def seen(folder: Path) -> list[list[str]]:
@@ -71,10 +70,10 @@ def seen(folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("search", ["predictive", "greedy"])
 def test_it_finds_what_it_finds_alone(search: str, folder: Path) -> None:
     (folder / "s.py").write_text(CHAIN)
-    wish = Wish(Limits(Limit(1e-4)), backend="reference", search=search)
-    alone = tuned(wish)
+    options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search=search)
+    alone = tuned(options)
     assert all(others == ["1", "2"] for others in seen(folder))
-    together = tuned(replace(wish, workers=2))
+    together = tuned(replace(options, workers=2))
     assert together.plan.schemes() == alone.plan.schemes()
     assert together.outcome.trials == alone.outcome.trials
     runs = seen(folder)
@@ -85,8 +84,8 @@ def test_it_finds_what_it_finds_alone(search: str, folder: Path) -> None:
 
 def test_what_was_made_ahead_is_kept(folder: Path) -> None:
     (folder / "s.py").write_text(CHAIN)
-    wish = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=3)
-    found = tuned(wish, Trials(folder / "t.db"))
+    options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=3)
+    found = tuned(options, Trials(folder / "t.db"))
     with closing(sqlite3.connect(folder / "t.db")) as connection:
         rows = connection.execute("SELECT plan FROM run WHERE purpose = 'trial'").fetchall()
     kept = [json.loads(row[0]) for row in rows]
@@ -94,7 +93,7 @@ def test_what_was_made_ahead_is_kept(folder: Path) -> None:
     assert len(kept) == len({json.dumps(plan) for plan in kept}) > len(found.outcome.trials) - 1
     seen(folder)
     # Of a tuning that goes on only the runs are made that were not finished when it ended.
-    again = tuned(wish, Trials(folder / "t.db", resume=True))
+    again = tuned(options, Trials(folder / "t.db", resume=True))
     assert again.outcome.trials == found.outcome.trials
     assert len(seen(folder)) <= 3
 
@@ -104,8 +103,10 @@ def test_a_fault_rejects_its_plan_only(fault: str, folder: Path) -> None:
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
     limit = 3.0 if word and "3 s" in word else 60.0
-    wish = Wish(Limits(Limit(1e-4)), ("c",), time_limit=limit, search="exhaustive", workers=2)
-    found = tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
+    options = TuningOptions(
+        Limits(Limit(1e-4)), ("c",), time_limit=limit, search="exhaustive", workers=2
+    )
+    found = tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in found.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     problems = [trial.measurement.problem or "" for trial in found.outcome.trials]
@@ -117,11 +118,11 @@ def test_a_fault_rejects_its_plan_only(fault: str, folder: Path) -> None:
 def test_a_program_that_writes_where_it_runs_and_is_not_copied_runs_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mixpert_py.runs.work_folder.MOST_BYTES", 10)
+    monkeypatch.setattr("mixpert_py.execution.work_folder.MOST_BYTES", 10)
     (folder / "s.py").write_text(CHAIN.replace("0.2", "0.02"))
-    wish = Wish(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=2)
+    options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=2)
     with pytest.warns(UserWarning, match="writes where it runs"):
-        tuned(wish)
+        tuned(options)
     assert {others for others, _ in seen(folder)} == {"1"}
 
 
@@ -136,10 +137,10 @@ def test_times_are_not_measured_beside_other_runs(mixpert: Mixpert, folder: Path
 def test_a_gpu_that_the_program_does_not_use_makes_no_times_sound(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_use, "names", lambda backend: ("0", "1"))
+    monkeypatch.setattr(gpus, "names", lambda backend: ("0", "1"))
     (folder / "s.py").write_text(CHAIN)
     with pytest.raises(MixPertError, match="--workers 2: runs at the same time"):
-        tuned(Wish(Limits(Limit(1.0)), workers=None))
+        tuned(TuningOptions(Limits(Limit(1.0)), workers=None))
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "two", "1.5", ""])

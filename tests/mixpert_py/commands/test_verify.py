@@ -8,9 +8,8 @@ import pytest
 
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Provenance, Site, save
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.verdict import Question, Verdict
-from mixpert_py.tuning.verification import Verification
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.verify import PlanVerdict, Verification
 from tests.mixpert_py.command import Mixpert
 
 CHAIN = """\
@@ -230,7 +229,7 @@ def test_a_program_that_fails_natively(tmp_path: Path, mixpert: Mixpert) -> None
 
 def test_no_longer_faster_holds_and_says_so() -> None:
     found = Verification(1e-6, "c", 2.0, 2.0, 0.1, native_lowered=1.0, lowered=0.99)
-    judged = Verdict(Question(Limits(Limit(1e-5))), found, lowers=True)
+    judged = PlanVerdict(TuningOptions(Limits(Limit(1e-5))), found, lowers=True)
     assert judged.holds
     assert judged.faster is False
     assert replace(judged, verification=replace(found, lowered=0.5)).faster is True

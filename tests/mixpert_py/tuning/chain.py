@@ -6,10 +6,9 @@ import pytest
 
 from mixpert_py.launch import launcher
 from mixpert_py.plan import Plan
-from mixpert_py.tuning.clock import Cost
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.baseline import Cost
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 
 CHAIN = """\
@@ -21,9 +20,14 @@ c = b.dot(a)
 """
 
 
-def tuned(path: Path, budget: float, cost: Cost | None, existing: Plan | None = None) -> Tuned:
+def tuned(
+    path: Path, budget: float, cost: Cost | None, existing: Plan | None = None
+) -> TuningResult:
     return tuned_program(
-        launcher.script(str(path)), Wish(Limits(Limit(budget))), existing=existing, cost=cost
+        launcher.script(str(path)),
+        TuningOptions(Limits(Limit(budget))),
+        existing=existing,
+        cost=cost,
     )
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runs.worker import Result, SiteResult
-from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
 from tests.mixpert_py.tuning.tuned_program import tuned_program
 
 # Counts its runs, so that one that is made twice is seen: beside itself, for it runs in copies of
@@ -58,6 +57,6 @@ def table(program: Path, query: str) -> list[tuple[object, ...]]:
 
 def tuned(
     trials: Trials, on_run: Callable[[str], None] = lambda purpose: None, budget: float = 1e-5
-) -> Tuned:
-    wish = Wish(Limits(Limit(budget)), backend="reference")
-    return tuned_program(launcher.script("s.py"), wish, on_run=on_run, trials=trials)
+) -> TuningResult:
+    options = TuningOptions(Limits(Limit(budget)), backend="reference")
+    return tuned_program(launcher.script("s.py"), options, on_run=on_run, trials=trials)

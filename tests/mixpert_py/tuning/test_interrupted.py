@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from mixpert_py.plan import Criterion, Plan, save
 from mixpert_py.tuning.trials import Trials, beside
-from mixpert_py.runs.run import Run
+from mixpert_py.execution.executor import Run
 from tests.mixpert_py.tuning.counted import RESULT
 codes, path, name = [], Path("s.mixpert.toml"), ""
 for number in range(16):

@@ -10,12 +10,11 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.errors import BudgetError, ProgramError
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning.limits import Limit, Limits
+from mixpert_py.tuner.records import Reason
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.record import criteria
+from mixpert_py.tuning.search import TuningResult
 from mixpert_py.tuning.trials import Trials
-from mixpert_py.tuning.tuned_plan import criteria
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
@@ -38,19 +37,19 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def tuned(limits: Limits, *compare: str, **more: object) -> Tuned:
+def tuned(limits: Limits, *compare: str, **more: object) -> TuningResult:
     # Greedy: it tries every product by itself, whatever is predicted.
-    wish = Wish(limits, compare, search="greedy", **more)  # type: ignore[arg-type]
-    return tuned_program(launcher.script("s.py"), wish, cost=float32_is_faster)
+    options = TuningOptions(limits, compare, search="greedy", **more)  # type: ignore[arg-type]
+    return tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)
 
 
-def schemes(found: Tuned) -> dict[str, str]:
+def schemes(found: TuningResult) -> dict[str, str]:
     """Kind of product → scheme."""
     sites = found.plan.schemes().items()
     return {site.partition("/")[2].partition("~")[0]: scheme for site, scheme in sites}
 
 
-def achieved(found: Tuned) -> dict[str, float]:
+def achieved(found: TuningResult) -> dict[str, float]:
     return {value.name: value.achieved for value in found.plan.criterion}
 
 
@@ -295,12 +294,12 @@ class Resumed:
     def __init__(self, limits: Limits, runs: int) -> None:
         self.said: list[str] = []
         self.left = runs
-        self.found: Tuned | None = None
+        self.found: TuningResult | None = None
         trials = Trials(Path("t.db"), resume=True, say=self.said.append)
-        program, wish = launcher.script("s.py"), Wish(limits, search="greedy")
+        program, options = launcher.script("s.py"), TuningOptions(limits, search="greedy")
         with suppress(KeyboardInterrupt):
             self.found = tuned_program(
-                program, wish, None, self.on_run, float32_is_faster, trials=trials
+                program, options, None, self.on_run, float32_is_faster, trials=trials
             )
 
     def on_run(self, purpose: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
-from mixpert_py.runs.run import Run
+from mixpert_py.execution.executor import Run
 from mixpert_py.tuner.report import record as report_record
 from mixpert_py.tuning import trial_store
 from mixpert_py.tuning.trial_store import MOST_TUNINGS, SCHEMA, Store

@@ -8,18 +8,15 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.errors import BudgetError, ProgramError
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan
-from mixpert_py.runs.worker import SiteResult
-from mixpert_py.tuner import search
-from mixpert_py.tuner.reason import Reason
-from mixpert_py.tuning.comparison import Comparison
+from mixpert_py.tuner import tune
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.limits import Limit, Limits
-from mixpert_py.tuning.tuning import Tuned
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.tuning.chain import CHAIN, tuned
 from tests.mixpert_py.tuning.chain import chain as chain
@@ -32,21 +29,21 @@ def float32_is_slower(site: str, trace: SiteResult, scheme: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def lowered(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
     """The chain, tuned to a wide budget."""
     path = tmp_path_factory.mktemp("lowered") / "chain.py"
     path.write_text(CHAIN)
     return tuned(path, 1e-4, float32_is_faster)
 
 
-def schemes(found: Tuned) -> list[str]:
+def schemes(found: TuningResult) -> list[str]:
     """Schemes in the order of the source."""
     lines = {verdict.operator.id: verdict.operator.line for verdict in found.outcome.verdicts}
     chosen = found.plan.schemes()
     return [chosen[site] for site in sorted(chosen, key=lines.__getitem__)]
 
 
-def test_everything_is_lowered_within_a_wide_budget(chain: Path, lowered: Tuned) -> None:
+def test_everything_is_lowered_within_a_wide_budget(chain: Path, lowered: TuningResult) -> None:
     found = lowered
     assert schemes(found) == ["float32", "float32"]
     assert 0 < found.verification.error <= 1e-4
@@ -71,7 +68,7 @@ def test_what_is_slower_stays_native(chain: Path) -> None:
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_FASTER}
 
 
-def test_a_locked_site_keeps_its_scheme(chain: Path, lowered: Tuned) -> None:
+def test_a_locked_site_keeps_its_scheme(chain: Path, lowered: TuningResult) -> None:
     first = lowered.plan.site[0]
     locked = plan.loads(
         plan.dumps(Plan(site=[plan.Site(id=first.id, scheme="native", locked=True)]))
@@ -103,7 +100,7 @@ def test_locks_and_other_modules_entries_survive(chain: Path) -> None:
 
 
 def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
-    chain: Path, lowered: Tuned
+    chain: Path, lowered: TuningResult
 ) -> None:
     plan.save(lowered.plan, chain.with_name("chain.mixpert.toml"))
     again = tuned(chain, 1e-15, float32_is_faster)
@@ -114,7 +111,7 @@ def test_a_plan_beside_the_script_does_not_leak_into_native_runs(
 
 def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
     found = tuned_program(
-        launcher.script(str(chain)), Wish(Limits(Limit(1e-5)), backend="reference")
+        launcher.script(str(chain)), TuningOptions(Limits(Limit(1e-5)), backend="reference")
     )
     assert found.predicted
     assert set(schemes(found)) <= {"int8x6", "faithful", "int8x10"}
@@ -124,8 +121,8 @@ def test_the_emulated_ladder_goes_by_slice_products(chain: Path) -> None:
 
 
 def test_the_searches_are_the_tuners() -> None:
-    assert tuple(search.SEARCHES) == SEARCHES
-    assert next(iter(search.SEARCHES)) == search.DEFAULT
+    assert tuple(tune.SEARCHES) == SEARCHES
+    assert next(iter(tune.SEARCHES)) == tune.DEFAULT
 
 
 def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None:
@@ -137,8 +134,8 @@ def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None
         if trials == 2:
             raise KeyboardInterrupt
 
-    wish = Wish(Limits(Limit(1e-4)), search="greedy", hold_out=())
-    found = tuned_program(launcher.script(str(chain)), wish, None, on_run, float32_is_faster)
+    options = TuningOptions(Limits(Limit(1e-4)), search="greedy", hold_out=())
+    found = tuned_program(launcher.script(str(chain)), options, None, on_run, float32_is_faster)
     assert found.outcome.interrupted
     assert found.outcome.lowered
     assert found.hold_out is None
@@ -224,8 +221,7 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
     assert (raised, successor) in flow.edges
     others = sites.keys() - {raised, successor}
 
-    comparison = Comparison(Judge(Limits(Limit(1.0))), names=flow.names)
-    experiment = Experiment(program, comparison)
+    experiment = Experiment(program, TuningOptions(Limits(Limit(1.0))), flow)
     reference = experiment.native().values
     one = max(experiment.measure({s: "float32"}, reference).error for s in (raised, successor))
     both = experiment.measure({raised: "float32", successor: "float32"}, reference).error
@@ -237,14 +233,14 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
         return times.get(site, {}).get(scheme, 0.0)
 
     existing = Plan(site=[plan.Site(id=site, scheme="native", locked=True) for site in others])
-    wish = Wish(Limits(Limit((one + both) / 2)), search="greedy")
-    found = tuned_program(program, wish, existing, cost=cost)
+    options = TuningOptions(Limits(Limit((one + both) / 2)), search="greedy")
+    found = tuned_program(program, options, existing, cost=cost)
     reasons = {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
     assert reasons[raised] is Reason.RAISED
     assert found.plan.schemes()[raised] == "native"
     assert found.plan.schemes()[successor] == "float32"
-    assert found.verification.error <= wish.limits.budget
+    assert found.verification.error <= options.limits.budget
 
-    wide = tuned_program(program, Wish(Limits(Limit(1e-5))), existing, cost=cost)
+    wide = tuned_program(program, TuningOptions(Limits(Limit(1e-5))), existing, cost=cost)
     assert wide.plan.schemes()[raised] == wide.plan.schemes()[successor] == "float32"
     assert wide.verification.error <= 1e-5

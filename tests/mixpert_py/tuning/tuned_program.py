@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch.launcher import Program
-from mixpert_py.runs.worker import SiteResult
-from mixpert_py.tuning.preparation import prepare
-from mixpert_py.tuning.tuning import Tuned, tune_program
-from mixpert_py.tuning.wish import Wish
+from mixpert_py.tuning.options import TuningOptions
+from mixpert_py.tuning.prepare import prepare
+from mixpert_py.tuning.search import TuningResult, tune_program
 
 
 def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
@@ -14,8 +14,10 @@ def float32_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
     return 1.0 if scheme == "float32" else 2.0
 
 
-def tuned_program(program: Program, wish: Wish, *rest: Any, **more: Any) -> Tuned:
+def tuned_program(
+    program: Program, options: TuningOptions, *rest: Any, **more: Any
+) -> TuningResult:
     """The rest as for `prepare`; the program has a product to tune."""
-    prepared = prepare(program, wish, *rest, **more)
+    prepared = prepare(program, options, *rest, **more)
     assert prepared is not None
     return tune_program(prepared)

@@ -4,8 +4,7 @@ from math import inf
 from typing import Any
 
 from mixpert_py.tuner.report.record import Record, record
-from mixpert_py.tuner.search import tune
-from tests.tuner.table_program import TableProgram
+from tests.tuner.table_program import TableProgram, tune
 
 LADDER = (("native",), ("int8x6",), ("int8x3",))
 A, B, C = "m:f/matmul~a1#0", "m:f/matmul~b2#0", "m:g/dot~c3#0"

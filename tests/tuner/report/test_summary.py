@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from mixpert_py.tuner.reason import Reason
+from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Record, ValueEntry, VerificationEntry
 from mixpert_py.tuner.report.summary import (
     COLORS,

@@ -1,0 +1,120 @@
+"""The folder that a program runs in: whether a run changed it, and copies that runs may change.
+
+`__pycache__` and the folders of runs are left out: Python and we write them. Hidden folders and
+virtual environments are assumed to be only read: copies have links to them.
+"""
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+
+from mixpert_py import files
+
+MOST_BYTES = 1 << 28  # that are copied for a run
+MOST_ENTRIES = 20_000  # files and folders that are looked at
+
+State = dict[str, tuple[int, int]]
+
+
+class WorkFolder:
+    """The current folder, in which a program runs until it turns out to write there.
+
+    program: its name in messages. is_apart: whether no run writes where another works.
+    """
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._here = os.getcwd()
+        self._copied = False
+        self.is_apart = True
+
+    def copy_from_now_on(self) -> None:
+        """Give later runs copies, or warn once that the folder is too large for that."""
+        if is_small(self._here):
+            self._copied = True
+        else:
+            self._runs_in_place(f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files")
+
+    def for_run(self, folder: str) -> str:
+        """The folder that a run works in: the current one, or a copy in the folder of that run."""
+        if self._copied:
+            place = os.path.join(folder, "work")
+            try:
+                copy(self._here, place)
+            except OSError as error:
+                self._runs_in_place(error.strerror or str(error))
+            else:
+                return place
+        return self._here
+
+    def _runs_in_place(self, reason: str) -> None:
+        self._copied = self.is_apart = False
+        warnings.warn(
+            f"{self._program} writes where it runs, and each run does so in your own folder: it "
+            f"is not copied: {reason}",
+            stacklevel=2,
+        )
+
+
+def state(folder: str) -> State | None:
+    """Path → time of change and size, of everything in a folder; None: more than MOST_ENTRIES."""
+    found: State = {}
+    for entry in _entries(folder):
+        if len(found) == MOST_ENTRIES:
+            return None
+        with suppress(FileNotFoundError):  # gone since it was listed
+            status = entry.stat(follow_symlinks=False)
+            # A folder's own date also changes with entries that are left out here.
+            is_folder = entry.is_dir(follow_symlinks=False)
+            found[entry.path] = (0, 0) if is_folder else (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def is_small(folder: str) -> bool:
+    """Whether a folder may be copied for every run."""
+    found = state(folder)
+    return found is not None and sum(size for _, size in found.values()) <= MOST_BYTES
+
+
+def copy(folder: str, target: str) -> None:
+    """Copy a folder for one run. Links into it lead into the copy, others keep their targets.
+
+    Sockets, pipes and unreadable files are left out. Raises OSError where there is no room.
+    """
+    os.mkdir(target)
+    for entry in _entries(folder):
+        place = os.path.join(target, os.path.relpath(entry.path, folder))
+        if entry.is_symlink():
+            os.symlink(_destination(entry.path, folder, target), place)
+        elif _is_shared(entry):
+            os.symlink(entry.path, place)
+        elif entry.is_dir():
+            os.mkdir(place)
+        elif entry.is_file():
+            with suppress(FileNotFoundError, PermissionError):
+                shutil.copy2(entry.path, place)
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    """All entries of a folder and its subfolders, parents first; links are not followed."""
+    with suppress(OSError), os.scandir(folder) as listing:
+        for entry in listing:
+            if entry.name == "__pycache__" or entry.name.startswith(files.RUN_PREFIX):
+                continue
+            yield entry
+            if entry.is_dir(follow_symlinks=False) and not _is_shared(entry):
+                yield from _entries(entry.path)
+
+
+def _is_shared(entry: os.DirEntry[str]) -> bool:
+    hidden = entry.name.startswith(".")
+    is_environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+    return entry.is_dir(follow_symlinks=False) and (hidden or is_environment)
+
+
+def _destination(link: str, folder: str, target: str) -> str:
+    led_to = os.path.realpath(link)
+    inside = os.path.relpath(led_to, os.path.realpath(folder))
+    return led_to if inside.startswith("..") else os.path.join(target, inside)

@@ -1,0 +1,287 @@
+"""The process that runs a user's program for the tuner: one run of one job.
+
+The parent rewrote and compiled the program. This process executes it under the job's schemes, then
+writes `result.json` and one `.npy` a compared value into the job's folder. A crash, `os._exit` or a
+hang leaves no result, which the parent takes for a failure.
+"""
+
+import json
+import marshal
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from mixpert_py import config
+from mixpert_py.execution import outputs
+from mixpert_py.files import hold
+from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.observation import observed
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host
+from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
+
+Array = np.ndarray[Any, Any]
+
+Product = tuple[str, int, int, int, str]
+"""Scheme, m, k, n, dtype."""
+
+SINKS = "sinks"  # stands for the last results of products that feed no other product
+WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
+GPU_LIBRARIES = frozenset({"cupy", "torch"})
+EDGE = 384  # of the matrices that warm up
+FIRST_PRODUCTS: tuple[Product, ...] = tuple(
+    (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
+)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run: the program, its schemes, and the values that are to be reported.
+
+    folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
+    that of every product. levels: schemes whose local errors are measured; with any, the run is a
+    profile. names: variables of the main module that are compared if they hold floats. required:
+    variables that the user named, which must exist. sinks: call sites whose last result is
+    compared, where there is nothing else or `with_sinks`. directory: where the program runs.
+    stdout: whether what it prints is saved in the folder. products: made on a GPU before the
+    program's clock runs; moved: whether of NumPy arrays, else of CuPy's.
+    """
+
+    folder: str
+    filename: str
+    argv: tuple[str, ...]
+    module: str
+    path: str
+    plan: Plan | None = None
+    scheme: str | None = None
+    backend: str | None = None
+    levels: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    with_sinks: bool = False
+    directory: str = "."
+    stdout: bool = False
+    products: tuple[Product, ...] = ()
+    moved: bool = False
+
+
+class SiteResult(msgspec.Struct, frozen=True):
+    """One call site's trace as plain data; see `SiteTrace`."""
+
+    calls: int
+    seconds: float
+    shapes: list[tuple[int, int, int, int]]  # m, k, n, calls
+    schemes: dict[str, int]
+    reasons: dict[str, int]
+    dtypes: dict[str, int]
+    errors: dict[str, float | None]  # None: not a number
+    transfer: float = 0.0
+    sampled: int = 0
+    spread: float = 0.0
+    int8_loss: float = 0.0
+    cancellation: float = 1.0
+    fed_by: dict[str, int] = {}
+    outliers: float = 0.0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The result of one run, which trials files keep as JSON.
+
+    values: name → file in the job's folder. missing: names of values that the user asked for and
+    that do not exist. modules: those that a later run may find imported. wrote: whether the run
+    changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
+    GPU; true as well where `Job.products` were made.
+    """
+
+    seconds: float
+    sites: dict[str, SiteResult]
+    values: dict[str, str]
+    missing: list[str]
+    modules: tuple[str, ...] = ()
+    wrote: bool = False
+    on_gpu: bool = False
+
+
+def main(job_file: str, imported: float = 0.0) -> None:
+    """Run the job and write its result. A program that raises ends as under `python`.
+
+    imported: seconds of imports that were made for the program before; they count as its own.
+    """
+    job = msgspec.convert(json.loads(Path(job_file).read_bytes()), Job)
+    process = os.getpid()
+    folder = Path(job.folder)
+    hold(folder)  # to the end of this process, which may come after the parent's
+    rewritten = marshal.loads((folder / "code.marshal").read_bytes())
+    program = launcher.Program(b"", job.filename, job.argv, job.module, job.path)
+    trace = Trace(job.levels or None, job.sinks)
+    settings = config.import_settings()
+    os.chdir(job.directory)
+    warm_up_host()
+    if job.products:
+        warm_up_gpu(job.products, moved=job.moved)
+    captured = outputs.capture_stdout() if job.stdout else None
+    start = perf_counter() - imported
+    code: Any = 0
+    namespace: dict[str, Any] = {}
+    try:
+        limit = config.workspace_limit(job.filename)
+        force = InForce(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
+        namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
+    except SystemExit as stop:
+        code = stop.code
+        namespace = sys.modules["__main__"].__dict__
+    except BaseException as error:
+        sys.exit(tracebacks.report(error))
+    launcher.wait_for_threads()
+    seconds = perf_counter() - start
+    # A child that the program forked comes by here too; it is not the program.
+    if code in (0, None) and os.getpid() == process:
+        values, missing = _values(job, namespace, trace)
+        files = _saved(values, folder)
+        if captured is not None:
+            captured.save(folder)
+        sites = {site: site_result(record) for site, record in trace.sites.items()}
+        modules = _imported() if config.import_settings() == settings else ()
+        on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
+        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
+        (folder / "result.json").write_bytes(msgspec.json.encode(result))
+    sys.exit(code)
+
+
+def warm_up_host() -> None:
+    """Start the BLAS threads and load its code, so that no call site pays for that."""
+    for dtype in (np.float64, np.float32):
+        square = np.ones((EDGE, EDGE), dtype)
+        np.matmul(square, square)
+
+
+def warm_up_gpu(products: Iterable[Product], *, moved: bool) -> None:
+    """Make each product on the GPU, if there is one, so that no call site pays for its first call.
+
+    The first call begins CUDA, loads the kernels of its scheme, shape and dtype, and allocates
+    memory that CuPy's pool then keeps: the driver takes longer for that than many a product.
+    moved: whether of NumPy arrays, else of CuPy's.
+    """
+    from mixpert_py.runtime.cuda import device
+
+    if not device.may_be_here() or isinstance(device.find(), device.Absent):
+        return
+    import cupy
+
+    for product in products:
+        _make_once(*product, moved=moved)
+    cupy.cuda.get_current_stream().synchronize()
+
+
+@cache
+def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) -> None:
+    """A product that fails here fails, or falls back, in the program as well."""
+    import cupy
+
+    from mixpert_py.runtime.call import PRECISION
+    from mixpert_py.runtime.dispatch import matmul
+
+    xp: Any = np if moved else cupy
+    draw = xp.random.default_rng(0)
+    with suppress(Exception):
+        real = PRECISION.get(dtype, dtype)
+        a, b = (
+            draw.standard_normal(shape, dtype=real).astype(dtype, copy=False)
+            for shape in ((m, k), (k, n))
+        )
+        matmul(a, b, scheme=scheme, backend="cuda")
+
+
+def _imported() -> tuple[str, ...]:
+    """The imported modules, in order, of the packages whose import does nothing else."""
+    home = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
+    return tuple(
+        name
+        for name, module in list(sys.modules.items())  # threads may import
+        if name.partition(".")[0] in WITHOUT_EFFECT
+        and str(getattr(module, "__file__", None)).startswith(home)
+    )
+
+
+def _values(
+    job: Job, namespace: dict[str, Any], trace: Trace
+) -> tuple[dict[str, Array], list[str]]:
+    """The values that the program is judged by, and the names of those asked for and missing.
+
+    These are what it observed and what the user named, results of the sinks included; else the
+    module's variables that hold floats; else the last results of the sinks.
+    """
+    values, missing = {}, []
+    required = [(name, namespace.get(name)) for name in job.required]
+    for name, value in [*observed().items(), *required]:
+        array = _numeric(value, "biufc")
+        if array is None:
+            missing.append(name)
+        else:
+            values[name] = array
+    if job.with_sinks:
+        results = _floats(trace.results)
+        values |= results
+        missing += [] if results else [SINKS]
+    if values or missing:
+        return values, missing
+    for source in ({name: namespace.get(name) for name in job.names}, trace.results):
+        values = _floats(source)
+        if values:
+            break
+    return values, []
+
+
+def _floats(source: Mapping[str, Any]) -> dict[str, Array]:
+    """Integers are left out here: a label computed from a product is no measure of its error."""
+    found = {name: _numeric(value, "fc") for name, value in source.items()}
+    return {name: array for name, array in found.items() if array is not None}
+
+
+def _numeric(value: Any, kinds: str) -> Array | None:
+    """A value as an array, if it has one of these dtype kinds."""
+    if value is None or isinstance(value, (str, bytes, type)) or callable(value):
+        return None
+    try:
+        array = np.asarray(on_host(value) if may_be_on_device(type(value)) else value)
+    except (Exception, SystemExit):  # raised by a user's own __array__: the value is no number
+        return None
+    return array if array.dtype.kind in kinds else None
+
+
+def _saved(values: dict[str, Array], folder: Path) -> dict[str, str]:
+    """Save the values; returns name → file."""
+    files = {}
+    for number, (name, array) in enumerate(values.items()):
+        files[name] = f"value-{number}.npy"
+        np.save(folder / files[name], array, allow_pickle=False)
+    return files
+
+
+def site_result(record: SiteTrace) -> SiteResult:
+    """A call site's trace as plain data."""
+    return SiteResult(
+        record.calls,
+        record.seconds,
+        [(*shape, count) for shape, count in record.shapes.most_common()],
+        dict(record.schemes),
+        {str(reason): count for reason, count in record.reasons.items()},
+        dict(record.dtypes),
+        {scheme: e if np.isfinite(e) else None for scheme, e in record.errors.items()},
+        record.transfer,
+        record.sampled,
+        record.spread,
+        record.int8_loss,
+        record.cancellation,
+        dict(record.fed_by),
+        record.outliers,
+    )

@@ -1,0 +1,193 @@
+"""The options of a tuning, and the limits on the errors of observed values among them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan
+from typing import Any
+
+from mixpert_py.errors import MixPertError, ProgramError
+from mixpert_py.tuner.tune import DEFAULT as DEFAULT_SEARCH
+
+AUTO = "auto"  # the ladder of the machine that runs, or is emulated
+FLOAT64, NATIVE = "float64", "native"  # the runs that errors may be measured against
+DEFAULT_CRITERION = "frobenius"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A budget, and the criterion that errors are measured by: its name or `module:function`."""
+
+    budget: float
+    metric: str = DEFAULT_CRITERION
+
+    def __post_init__(self) -> None:
+        if not self.budget >= 0:
+            raise MixPertError(f"a budget is a number of at least 0, not {self.budget}")
+
+    def share(self, error: float) -> float:
+        """The part of the budget that an error takes: at most 1 within it; NaN for NaN."""
+        if error <= self.budget:
+            return error / self.budget if 0 < self.budget < inf else 0.0
+        return error / self.budget if self.budget else error * inf
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits by value.
+
+    common: the limit of all values that are not in `named`; None: those are not judged. Where all
+    values have the same limit, the number that a search goes by is the largest error, in the user's
+    own unit. Else it is the largest share of a budget, and 1 is allowed.
+    """
+
+    common: Limit | None
+    named: Mapping[str, Limit] = field(default_factory=dict)
+
+    @property
+    def only(self) -> Limit | None:
+        """The limit of all values, where they have the same."""
+        different = set(self._all())
+        return different.pop() if len(different) == 1 else None
+
+    @property
+    def budget(self) -> float:
+        """The largest number that a search may accept."""
+        return self.only.budget if self.only else 1.0
+
+    @property
+    def metric(self) -> str | None:
+        """The criterion behind that number; None where it is a share of budgets."""
+        return self.only.metric if self.only else None
+
+    @property
+    def metrics(self) -> set[str]:
+        """Every criterion in use."""
+        return {limit.metric for limit in self._all()}
+
+    @property
+    def scale(self) -> float:
+        """The number of a search for an error of 1 in the value with the smallest budget."""
+        if self.only:
+            return 1.0
+        budgets = (limit.budget for limit in self._all() if 0 < limit.budget < inf)
+        return 1 / min(budgets, default=1.0)
+
+    def of(self, name: str) -> Limit:
+        """The limit of a value that is judged."""
+        limit = self.named.get(name, self.common)
+        assert limit is not None
+        return limit
+
+    def number(self, name: str, error: float) -> float:
+        """The number of a search for the error of a value."""
+        return error if self.only else self.of(name).share(error)
+
+    def worst(self, errors: Mapping[str, float]) -> tuple[float, str]:
+        """The largest number of several values, and the name of its value; a NaN is the largest."""
+        numbers = {name: self.number(name, error) for name, error in errors.items()}
+        name = max(numbers, key=lambda name: (isnan(numbers[name]), numbers[name]))
+        return numbers[name], name
+
+    def judged(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that have a limit.
+
+        Raises ProgramError, which lists the known values, if a named one is missing.
+        """
+        missing = [name for name in self.named if name not in values]
+        if values and missing:
+            raise ProgramError(
+                f"no value {missing[0]!r} to judge; the program shows {_listed(values)}"
+            )
+        return {name: x for name, x in values.items() if self.common or name in self.named}
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for JSON, on which errors and numbers depend."""
+        common = self.common and [self.common.budget, self.common.metric]
+        named = {name: [limit.budget, limit.metric] for name, limit in self.named.items()}
+        return {"common": common, "named": named}
+
+    def _all(self) -> list[Limit]:
+        return [*self.named.values(), *([self.common] if self.common else [])]
+
+
+def _listed(names: Iterable[str], most: int = 20) -> str:
+    """Names of values in a line."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None, str]) -> Limits:
+    """Limits from budgets and criteria by value; those under None are for all other values.
+
+    Raises MixPertError for a budget below 0 or NaN, or a criterion of a value without a budget.
+    """
+    other, metric = budgets.get(None), metrics.get(None, DEFAULT_CRITERION)
+    named = {}
+    for name in dict.fromkeys((*budgets, *metrics)):
+        if name is None:
+            continue
+        budget = budgets.get(name, other)
+        if budget is None:
+            raise MixPertError(f"{name!r} has a criterion and no budget (--error {name}=BUDGET)")
+        named[name] = Limit(budget, metrics.get(name, metric))
+    return Limits(None if other is None else Limit(other, metric), named)
+
+
+def parse_named(option: str, texts: Sequence[str]) -> dict[str | None, str]:
+    """The values of texts `NAME=VALUE` by name, and of `VALUE` under None, each name once.
+
+    Raises MixPertError, naming the option, for a value that is empty or given twice.
+    """
+    found: dict[str | None, str] = {}
+    for text in texts:
+        before, equals, value = text.rpartition("=")
+        name = before if equals else None
+        if not value or name == "":
+            raise MixPertError(f"{option} {text}: it takes VALUE, or NAME=VALUE")
+        if name in found:
+            raise MixPertError(f"{option} {text}: {name or 'a value for all'!r} stands twice")
+        found[name] = value
+    return found
+
+
+def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
+    """The same for budgets. Raises MixPertError for a text that is no number of at least 0."""
+    budgets: dict[str | None, float] = {}
+    for name, text in parse_named(option, texts).items():
+        try:
+            budgets[name] = float(text)
+        except ValueError:
+            raise MixPertError(f"{option}: {text!r} is not a number") from None
+        if not budgets[name] >= 0:
+            raise MixPertError(f"{option} is a number of at least 0, not {text}")
+    return budgets
+
+
+@dataclass(frozen=True, slots=True)
+class TuningOptions:
+    """What the user of `mixpert tune` or `mixpert verify` asked for, from the command line on.
+
+    compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
+    time_limit: seconds that a run may take; None: a multiple of the native runs. reference:
+    FLOAT64 or NATIVE. hold_out: other arguments, under which the plan must be within
+    hold_out_limits (None: `limits`) too.
+
+    Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
+    one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
+    device: the GPU for which times are predicted. dask: the address of a cluster that runs trials.
+    """
+
+    limits: Limits
+    compare: tuple[str, ...] = ()
+    backend: str | None = None
+    time_limit: float | None = None
+    search: str = DEFAULT_SEARCH
+    command: str = ""
+    hold_out: tuple[str, ...] | None = None
+    hold_out_limits: Limits | None = None
+    reference: str = FLOAT64
+    ladder: str = AUTO
+    workers: int | None = 1
+    device: str | None = None
+    dask: str | None = None

@@ -1,0 +1,305 @@
+"""From a program to a search: native runs, profile, ladder, and where its runs are made."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mixpert_py import config
+from mixpert_py.errors import DeviceError, MixPertError, named
+from mixpert_py.execution import gpus
+from mixpert_py.execution.dask import DaskCluster
+from mixpert_py.execution.executor import Executor
+from mixpert_py.execution.outputs import FILE_ENDINGS
+from mixpert_py.launch.launcher import Program
+from mixpert_py.machine import machine
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime.in_force import emulates
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tuner.records import Ladder, Measurement, Problem, Rung
+from mixpert_py.tuning.baseline import (
+    Baseline,
+    Clock,
+    Cost,
+    DeviceCost,
+    establish,
+    int8_products,
+    profiled_edges,
+    profiled_operator,
+)
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import AUTO, TuningOptions
+from mixpert_py.tuning.record import provenance
+from mixpert_py.tuning.trials import Trials
+from mixpert_py.tuning.verify import HoldOut
+
+HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
+UNSOUND = (
+    "runs at the same time would disturb each other's times; give each a GPU of its own, or let "
+    "times be predicted (--backend reference), or leave --workers out"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A program that is ready for the search, and the facts that its plan file is made with.
+
+    sites: the call sites of the program by id. existing: an earlier plan, where there is one;
+    earlier: its entries for these sites, by the ids of today. runs: that may be made at a time;
+    threads: of BLAS in each.
+    """
+
+    program: Program
+    options: TuningOptions
+    sites: Mapping[str, CallSite]
+    existing: Plan | None
+    earlier: Mapping[str, Site]
+    experiment: Experiment
+    baseline: Baseline
+    clock: Clock
+    problem: Problem
+    hold_out: HoldOut | None
+    runs: int
+    threads: int
+
+    def measure(self, plan: Mapping[str, str]) -> Measurement:
+        """One trial, with the times that the search goes by."""
+        if set(plan.values()) == {"native"}:
+            return self.clock.native
+        return self.clock(self.experiment.measure(plan, self.baseline.reference), plan)
+
+
+def prepare(
+    program: Program,
+    options: TuningOptions,
+    existing: Plan | None = None,
+    on_run: Callable[[str], None] = lambda purpose: None,
+    cost: Cost | None = None,
+    trials: Trials | None = None,
+) -> Prepared | None:
+    """Run a program natively and for its profile; None if it has no product, or calls none.
+
+    existing: an earlier plan, whose locked sites keep their schemes. on_run: called with the
+    purpose of each run before it starts. cost: predicts times; None: the cost on the options'
+    device, else INT8 products where their backend emulates, else times are measured. trials: keeps
+    the runs, and gives back those of a resumed tuning; the caller ends them once the plan is
+    written.
+    Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
+    budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
+    """
+    with named(program.argv[0], program.module):
+        found = analyze(program.source, program.module)
+        flow = dependencies(program.source, program.module)
+    sites = {site.id: site for site in found if site.reason is None}
+    if not sites:
+        return None
+    earlier = _earlier(existing, sites)
+    locked = {site: entry for site, entry in earlier.items() if entry.locked}
+    cost = cost or _cost(options)
+    require_gpu_for_ladder(options)
+    resources = Resources.of(options, program, predicted=cost is not None)
+    trials = trials or Trials()
+    trials.begin(_subject(program, options, locked, resources.threads, cost is not None))
+    experiment = Experiment(
+        program,
+        options,
+        flow,
+        blocks={site: entry.block for site, entry in locked.items()},
+        on_run=on_run,
+        trials=trials,
+        executor=resources.executor(),
+    )
+
+    def levels() -> list[str]:
+        """The lower schemes of the ladder, known once the native runs have shown where they ran."""
+        resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
+        rungs = rungs_for(options, experiment.on_gpu)
+        return [name for rung in rungs for name in rung if name != "native"]
+
+    baseline = establish(experiment, levels, options.reference)
+    if baseline is None:
+        return None
+    clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
+    operators = tuple(
+        profiled_operator(
+            sites[site],
+            trace,
+            clock,
+            levels(),
+            locked=site in locked,
+            sensitivity=options.limits.scale,
+        )
+        for site, trace in baseline.profile.items()
+        if site in sites
+    )
+    if not operators:
+        return None
+    problem = Problem(
+        operators,
+        flow.edges | profiled_edges(baseline.profile),
+        Ladder(rungs_for(options, experiment.on_gpu)),
+        options.limits.budget,
+        clock.noise,
+        {
+            operator.id: locked[operator.id].scheme if operator.id in locked else "native"
+            for operator in operators
+        },
+    )
+    return Prepared(
+        program,
+        options,
+        sites,
+        existing,
+        earlier,
+        experiment,
+        baseline,
+        clock,
+        problem,
+        _hold_out(experiment, options, flow, on_run, trials),
+        resources.runs,
+        resources.threads,
+    )
+
+
+def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
+    """The entries of an earlier plan for these call sites, by the sites' ids of today."""
+    found = {site: existing.find(site) for site in sites} if existing else {}
+    return {site: entry for site, entry in found.items() if entry is not None}
+
+
+def _cost(options: TuningOptions) -> Cost | None:
+    """Predicts times; None: they are measured. Raises DeviceError for an unknown device."""
+    if options.device is not None:
+        return DeviceCost.of(options.device)
+    return int8_products if emulates(options.backend) else None
+
+
+def _hold_out(
+    experiment: Experiment,
+    options: TuningOptions,
+    flow: Dependencies,
+    on_run: Callable[[str], None],
+    trials: Trials,
+) -> HoldOut | None:
+    """The same program with the hold-out's arguments, where there are such."""
+    if options.hold_out is None:
+        return None
+    program = experiment.program
+    other = Experiment(
+        replace(program, argv=(program.argv[0], *options.hold_out)),
+        replace(options, limits=options.hold_out_limits or options.limits),
+        flow,
+        blocks=experiment.blocks,
+        on_run=on_run,
+        trials=trials,
+        executor=experiment.executor,
+    )
+    return HoldOut(other, options.reference)
+
+
+def rungs_for(options: TuningOptions, on_gpu: bool) -> tuple[Rung, ...]:
+    """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products.
+
+    Native float64 comes before schemes of float32's grade; for float32 products these are as good
+    as native ones, and only faster.
+    """
+    automatic = "int8" if on_gpu or emulates(options.backend) else "cpu"
+    return ladder(automatic if options.ladder == AUTO else options.ladder)
+
+
+def require_gpu_for_ladder(options: TuningOptions) -> None:
+    """Raise DeviceError where nothing could run under the ladder's schemes."""
+    needs_gpu = options.ladder not in HOST_LADDERS and options.backend is None
+    if needs_gpu and gpus.usable(options.backend) is None:
+        raise DeviceError(
+            f"--ladder {options.ladder}: there is no GPU that could run it; --backend reference "
+            "emulates one"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Where the runs of a tuning are made.
+
+    runs: at a time. threads: of BLAS in every run. gpus: one for each run; none: all see all.
+    cluster: runs the trials instead.
+    """
+
+    runs: int
+    threads: int
+    gpus: tuple[str, ...] = ()
+    cluster: DaskCluster | None = None
+
+    @classmethod
+    def of(cls, options: TuningOptions, program: Program, *, predicted: bool) -> "Resources":
+        """The resources that the options ask for. predicted: whether times are predicted.
+
+        Raises DeviceError if there are no GPUs for it, MixPertError where times would not be sound,
+        or a cluster is of no use.
+        """
+        if options.dask is not None:
+            if not predicted:
+                raise MixPertError(
+                    "--dask: times that are measured there say nothing here; let them be predicted "
+                    "(--backend reference)"
+                )
+            if any(name.endswith(FILE_ENDINGS) for name in options.compare):
+                raise MixPertError(
+                    "--dask: files that a program writes stay there; compare variables"
+                )
+            cluster = DaskCluster(options.dask, program.path)
+            return cls(cluster.runs, cluster.threads, cluster=cluster)
+        names = gpus.names(options.backend)
+        if options.workers is None and not names:
+            raise DeviceError("--workers gpus: there is no GPU that runs could use")
+        runs = options.workers or len(names)
+        each = names[:runs] if 1 < runs <= len(names) else ()
+        found = cls(runs, config.blas_threads(runs), each)
+        found.require_sound(on_gpu=True, predicted=predicted)  # whether it is used is not known yet
+        return found
+
+    def executor(self) -> Executor:
+        return Executor(self.runs, self.threads, self.gpus, self.cluster)
+
+    def require_sound(self, *, on_gpu: bool, predicted: bool) -> None:
+        """Raise MixPertError where runs that share the cores would be timed."""
+        if self.runs > 1 and not predicted and not (on_gpu and self.gpus):
+            raise MixPertError(f"--workers {self.runs}: {UNSOUND}")
+
+
+def _subject(
+    program: Program,
+    options: TuningOptions,
+    locked: Mapping[str, Site],
+    threads: int,
+    predicted: bool,
+) -> dict[str, Any]:
+    """Everything that the runs of a tuning and their order depend on.
+
+    Other modules of the program and the data that it reads are not among it: a verification shows
+    whether they have changed.
+    """
+    origin = provenance(program, options.backend, options.command, threads)
+    gpu = gpus.usable(options.backend)
+    there = options.hold_out_limits
+    return {
+        "source": origin.sha256,
+        "module": program.module,
+        "arguments": program.argv[1:],
+        "limits": options.limits.record(),
+        "reference": options.reference,
+        "compare": options.compare,
+        "backend": origin.backend,
+        "search": options.search,
+        "hold_out": [options.hold_out, there and there.record()],
+        "ladder": options.ladder,
+        "gpu": None if gpu is None else gpu.name,
+        "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},
+        "predicted": predicted,
+        "device": options.device,
+        "versions": origin.versions,
+        "cpu": machine()["cpu"],
+        "blas_threads": origin.blas_threads,
+    }

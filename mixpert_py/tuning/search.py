@@ -1,0 +1,228 @@
+"""`mixpert tune` from a prepared program to its plan: search, verification, and the plan's entries.
+
+While the search waits for a run, `Speculation` makes runs that it may ask for next.
+"""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from mixpert_py.execution import process
+from mixpert_py.interrupts import held
+from mixpert_py.plan import Plan, Site
+from mixpert_py.tuner.records import (
+    SMALLEST_GAIN,
+    Measure,
+    Measurement,
+    Outcome,
+    PlanKey,
+    plan_key,
+)
+from mixpert_py.tuner.records import Plan as Schemes
+from mixpert_py.tuner.tune import tune
+from mixpert_py.tuning import record
+from mixpert_py.tuning.options import Limits
+from mixpert_py.tuning.prepare import Prepared
+from mixpert_py.tuning.verify import PAIRS, Verification, summary, verify
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """What a tuning ended with.
+
+    limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
+    that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
+    so `plan` is the start of the search. hold_out: the plan's error under the hold-out's arguments;
+    None where there were none.
+    """
+
+    outcome: Outcome
+    plan: Plan
+    limits: Limits
+    verification: Verification
+    predicted: bool
+    reverted: bool = False
+    hold_out: float | None = None
+    device: str = ""
+
+    @property
+    def worth_writing(self) -> bool:
+        """Whether the plan is better than none: not that of a search that had just begun."""
+        return self.outcome.lowered or not self.outcome.interrupted
+
+
+def tune_program(prepared: Prepared) -> TuningResult:
+    """Search, and verify what is found. Raises BudgetError if a fresh process does not confirm it,
+    ProgramError if the program fails there.
+    """
+    options, clock = prepared.options, prepared.clock
+    outcome = search(prepared, options.limits.budget, options.search)
+    outcome, verification = _verified(prepared, outcome)
+    complete = outcome.lowered and not outcome.interrupted
+    reverted = (
+        complete
+        and not clock.predicts
+        and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
+    )
+    # An interrupted search has asked the hold-out about another plan, or about none.
+    hold_out = prepared.hold_out if complete and not reverted else None
+    if reverted:
+        schemes, errors = prepared.problem.start, outcome.start.errors
+    else:
+        schemes = outcome.plan
+        errors = outcome.best.errors if outcome.interrupted else verification.errors
+    plan = Plan(
+        provenance=record.provenance(
+            prepared.program, options.backend, options.command, prepared.threads
+        ),
+        criterion=record.criteria(
+            options.limits, options.reference, errors, hold_out.errors if hold_out else None
+        ),
+        site=[
+            *record.sites(outcome, schemes, prepared.experiment.blocks, predicted=clock.predicts),
+            *_foreign_entries(prepared),
+        ],
+    )
+    error = hold_out.error if hold_out else None
+    return TuningResult(
+        outcome,
+        plan,
+        options.limits,
+        verification,
+        clock.predicts,
+        reverted,
+        error,
+        clock.device,
+    )
+
+
+def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:
+    """One of `tuner.tune.SEARCHES`. measure: None for `prepared.measure`."""
+    runs = prepared.runs if prepared.experiment.runs_apart else 1
+    with Speculation(measure or prepared.measure, runs) as speculation:
+        outcome = tune(
+            speculation,
+            replace(prepared.problem, budget=budget),
+            search=kind,
+            excess=prepared.hold_out.excess if prepared.hold_out else None,
+            expect=speculation.expect if runs > 1 else None,
+        )
+    return replace(outcome, interrupted=True) if speculation.interrupted else outcome
+
+
+def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verification]:
+    """The outcome, interrupted if its verification was, and the verification."""
+    experiment, baseline = prepared.experiment, prepared.baseline
+    if outcome.lowered and not outcome.interrupted:
+        try:
+            pairs = 1 if prepared.clock.predicts else PAIRS
+            return outcome, verify(experiment, baseline.reference, outcome.plan, pairs)
+        except KeyboardInterrupt:
+            outcome = replace(outcome, interrupted=True)
+    return outcome, summary(baseline.natives, baseline.natives)
+
+
+def _foreign_entries(prepared: Prepared) -> list[Site]:
+    """Entries of the earlier plan that are not this program's to rewrite: those of other modules,
+    and locked ones whose site is gone."""
+    modules = {site.partition(":")[0] for site in prepared.sites}
+    known = {entry.id for entry in prepared.earlier.values()} | prepared.sites.keys()
+    return [
+        entry
+        for entry in (prepared.existing.site if prepared.existing else [])
+        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
+    ]
+
+
+class Speculation:
+    """Measures the requested plan in the calling thread, and expected ones in other threads.
+
+    measure: makes one run, in several threads at a time. runs: how many are made at a time, the
+    requested one among them. An exception of a thread is raised where its plan is requested. Used
+    in a `with`, at whose end the threads are stopped. interrupted: whether Ctrl-C came just then.
+    """
+
+    def __init__(self, measure: Measure, runs: int) -> None:
+        self._measure = measure
+        self._begun: dict[PlanKey, Future[Measurement]] = {}
+        self._expected: list[Schemes] = []
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self.interrupted = False
+        self._may_begin = runs - 1  # of the threads; one run is left to the caller
+        count = runs if runs > 1 else 0
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
+
+    def __enter__(self) -> "Speculation":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with held() as interrupt:  # a second Ctrl-C must not leave processes behind
+            self._stop.set()
+            with self._changed:
+                self._changed.notify_all()
+            for thread in self._threads:
+                thread.join()
+            try:
+                interrupt.check()
+            except KeyboardInterrupt:
+                self.interrupted = True
+
+    def __call__(self, plan: Schemes) -> Measurement:
+        """The run that was made speculatively, or one made now. Ctrl-C raises KeyboardInterrupt."""
+        with self._changed:
+            found = self._begun.pop(plan_key(plan), None)
+            self._expected = [other for other in self._expected if other != plan]
+        if found is None:
+            return self._measure(plan)
+        self._let_begin(1)
+        try:
+            with held() as interrupt, interrupt.let_through():
+                return found.result()
+        finally:
+            self._let_begin(-1)
+
+    def expect(self, plans: Sequence[Schemes]) -> None:
+        """Make these next, if there is time, and no others that have not been begun."""
+        with self._changed:
+            # The first is requested at once, and made by the caller.
+            self._expected = [plan for plan in plans[1:] if plan_key(plan) not in self._begun]
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        process.stop.set(self._stop)
+        while (begun := self._next()) is not None:
+            plan, future = begun
+            try:
+                future.set_result(self._measure(plan))
+            except BaseException as error:
+                future.set_exception(error)
+            self._let_begin(1)
+
+    def _let_begin(self, more: int) -> None:
+        with self._changed:
+            self._may_begin += more
+            self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        return self._stop.is_set() or (self._may_begin > 0 and bool(self._expected))
+
+    def _next(self) -> tuple[Schemes, Future[Measurement]] | None:
+        """The next expected plan, once there is one; None at the end."""
+        with self._changed:
+            self._changed.wait_for(self._is_due)
+            if self._stop.is_set():
+                return None
+            self._may_begin -= 1
+            plan = self._expected.pop(0)
+            future = self._begun[plan_key(plan)] = Future()
+            return plan, future

@@ -1,0 +1,260 @@
+"""Whether a plan holds: fresh processes run the program natively and under the plan, in turn.
+
+`verify` follows a search, `HoldOut` asks for other arguments during one, and `check_plan` is the
+command `mixpert verify`, for a plan file and a program as it is today.
+"""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import isnan, nan
+from statistics import median
+
+from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
+from mixpert_py.execution.executor import Run, Values
+from mixpert_py.launch.launcher import Program
+from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.plan import Criterion, Plan, Site
+from mixpert_py.runtime.in_force import emulates
+from mixpert_py.tuner.records import SMALLEST_GAIN, largest_of_each
+from mixpert_py.tuning.baseline import establish, reference_of
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import TuningOptions
+from mixpert_py.tuning.record import criteria
+
+PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The errors and times of native and planned runs; times are medians, in seconds.
+
+    error: the largest error of the planned runs against the reference, or the largest share of a
+    budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
+    native_seconds, seconds: wall-clock time of the program; spread: between the slowest and the
+    fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
+    that the plan lowers.
+    """
+
+    error: float
+    worst: str
+    native_seconds: float
+    seconds: float
+    spread: float
+    native_lowered: float
+    lowered: float
+    errors: Mapping[str, float] = field(default_factory=dict)
+
+
+def verify(
+    experiment: Experiment,
+    reference: Values,
+    plan: Mapping[str, str],
+    pairs: int = PAIRS,
+) -> Verification:
+    """Run a plan as often as the program without it, in turn.
+
+    Raises BudgetError if it is over a budget, ProgramError if it fails.
+    """
+    natives, planned = _run_in_turn(experiment, reference, plan, pairs)
+    found = summary(natives, planned, _lowered_by(plan))
+    limits = experiment.comparison.judge.limits
+    if not found.error <= limits.budget:
+        raise BudgetError(
+            f"{experiment.program.argv[0]}: the plan that was found has an error of "
+            f"{found.errors[found.worst]:.2g} in {found.worst!r} in a fresh process, over the "
+            f"budget of {limits.of(found.worst).budget:g}; nothing was written"
+        )
+    return found
+
+
+def _run_in_turn(
+    experiment: Experiment, reference: Values, plan: Mapping[str, str], pairs: int
+) -> tuple[list[Run], list[Run]]:
+    """Native and planned runs, judged. Raises ProgramError or ShapeError if one fails."""
+    natives, planned = [], []
+    for _ in range(pairs):
+        natives.append(experiment.native("verification, native", reference))
+        planned.append(experiment.planned(plan, reference, "verification, planned"))
+    return natives, planned
+
+
+def _lowered_by(plan: Mapping[str, str]) -> list[str]:
+    """The sites that a plan does not leave native."""
+    return [site for site, scheme in plan.items() if scheme != "native"]
+
+
+def summary(
+    natives: Sequence[Run], planned: Sequence[Run], lowered: Sequence[str] = ()
+) -> Verification:
+    """The verification of runs that were made; the planned ones are judged."""
+
+    def time_in(runs: Sequence[Run]) -> float:
+        return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
+
+    def spread(runs: Sequence[Run]) -> float:
+        seconds = [run.seconds for run in runs]
+        return max(seconds) - min(seconds)
+
+    # A NaN is the worst of all, and cannot be compared with the others.
+    worst = max(planned, key=lambda run: (isnan(run.error), run.error))
+    return Verification(
+        worst.error,
+        worst.worst,
+        native_seconds=median(run.seconds for run in natives),
+        seconds=median(run.seconds for run in planned),
+        spread=max(spread(natives), spread(planned)),
+        native_lowered=time_in(natives),
+        lowered=time_in(planned),
+        errors=largest_of_each(run.errors for run in planned),
+    )
+
+
+class HoldOut:
+    """The program with the hold-out's arguments, on which no plan is tuned.
+
+    experiment: of that program, with the limits that hold there. errors: value → its error under
+    the last plan; none where the program failed. Raises ProgramError if it fails natively.
+    """
+
+    def __init__(self, experiment: Experiment, reference: str) -> None:
+        self._experiment = experiment
+        self._limits = experiment.comparison.judge.limits
+        native = experiment.native("hold-out, native run")
+        self._reference = reference_of(experiment, native, reference)
+        self.errors: Mapping[str, float] = {}
+
+    @property
+    def error(self) -> float:
+        """The error that takes the largest share of its budget; NaN where the program failed."""
+        return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
+
+    def excess(self, plan: Mapping[str, str]) -> float:
+        """The error under a plan, in budgets and at least 1; NaN if the program fails there."""
+        try:
+            run = self._experiment.planned(plan, self._reference, "hold-out")
+        except (ProgramError, ShapeError):
+            self.errors = {}
+            return nan
+        self.errors = run.errors
+        return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVerdict:
+    """What fresh processes showed of a plan file.
+
+    problem: why there is no verification: the program fails under the plan, or has none of the
+    plan's products. stale: sites of the plan that the program lacks; silent: those that it has and
+    did not call; fallbacks: site → reason → calls that did not take the planned scheme. lowers:
+    whether the plan lowers a product. emulated: whether the times are those of an emulation, and
+    without meaning.
+    """
+
+    options: TuningOptions
+    verification: Verification | None = None
+    problem: str = ""
+    stale: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    fallbacks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    lowers: bool = False
+    emulated: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether every error is within its budget and no site is stale."""
+        found = self.verification
+        return found is not None and found.error <= self.options.limits.budget and not self.stale
+
+    @property
+    def values(self) -> list[Criterion]:
+        """Every value with its limit and error, as a plan lists them; none without a run."""
+        errors = self.verification.errors if self.verification else {}
+        return criteria(self.options.limits, self.options.reference, errors)
+
+    @property
+    def faster(self) -> bool | None:
+        """Whether the products that the plan lowers gain by it; None where that was not timed."""
+        found = self.verification
+        if found is None or self.emulated or not self.lowers:
+            return None
+        return found.lowered <= (1 - SMALLEST_GAIN) * found.native_lowered
+
+
+def check_plan(
+    program: Program,
+    plan: Plan,
+    options: TuningOptions,
+    on_run: Callable[[str], None] = lambda purpose: None,
+) -> PlanVerdict:
+    """Run a program natively and under a plan, in turn, and judge the plan.
+
+    options: with nothing to compare, that is what the plan's own command named. Entries of other
+    modules are ignored: the program's imports run as they are. on_run: called with the purpose of
+    each run before it starts. Raises ProgramError if the program fails natively, or lacks a value
+    that has a limit of its own, BudgetError if it is too noisy for its limit.
+    """
+    with named(program.argv[0], program.module):
+        found = analyze(program.source, program.module)
+        flow = dependencies(program.source, program.module)
+    entries = {
+        site.id: entry
+        for site in found
+        if site.reason is None and (entry := plan.find(site.id)) is not None
+    }
+    stale = _stale(plan, entries, program.module)
+    if not entries:
+        return PlanVerdict(options, problem="it has none of the plan's call sites", stale=stale)
+    compare = options.compare or _compared(plan.provenance.command)
+    experiment = Experiment(
+        program,
+        replace(options, compare=compare),
+        flow,
+        blocks={site: entry.block for site, entry in entries.items()},
+        on_run=on_run,
+    )
+    baseline = establish(experiment, tuple, options.reference)
+    if baseline is None:
+        return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
+    schemes = {site: entry.scheme for site, entry in entries.items()}
+    emulated = emulates(options.backend)
+    pairs = 1 if emulated else PAIRS
+    try:
+        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, pairs)
+    except (ProgramError, ShapeError) as failure:
+        return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
+    traces = planned[-1].result.sites
+    lowered = _lowered_by(schemes)
+    return PlanVerdict(
+        options,
+        summary(natives, planned, lowered),
+        stale=stale,
+        silent=tuple(site for site in entries if site not in traces),
+        fallbacks={
+            site: traces[site].reasons
+            for site in entries
+            if site in traces and traces[site].reasons
+        },
+        lowers=bool(lowered),
+        emulated=emulated,
+    )
+
+
+def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, ...]:
+    """The plan's sites of this module that the program lacks."""
+    known = {entry.id for entry in entries.values()}
+    return tuple(
+        site.id for site in plan.site if site.id not in known and site.id.startswith(f"{module}:")
+    )
+
+
+def _compared(command: str) -> tuple[str, ...]:
+    """The values that the command which made a plan was told to compare."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a person may have written it
+        return ()
+    apart = [value for word, value in pairwise(words) if word == "--compare"]
+    joined = [word.removeprefix("--compare=") for word in words if word.startswith("--compare=")]
+    return (*apart, *joined)

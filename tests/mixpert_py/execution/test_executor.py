@@ -1,0 +1,229 @@
+"""Runs of programs that break: each breaks that run only, forked or in a process of its own."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mixpert_py.execution import fork_server
+from mixpert_py.launch import launcher
+from mixpert_py.tuner.records import Reason
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from tests.every_check import some
+from tests.mixpert_py.execution.test_process import alive
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
+
+pytestmark = pytest.mark.skipif(not fork_server.AVAILABLE, reason="forks")
+
+# Breaks where the second product has lost digits. `exact` is made without a product.
+PROGRAM = """\
+import ctypes, os, resource, signal, subprocess, sys, threading, time
+import numpy as np
+a = np.random.default_rng(0).standard_normal((160, 160))
+b = a @ a
+c = a.dot(b)
+exact = (a[:, :, None] * b).sum(1)
+if abs(c - exact).max() > 1e-9:
+    {fault}
+"""
+
+SLEEPERS = """\
+children = [subprocess.Popen(["sleep", "600"]) for _ in range(8)]
+    with open(os.path.join(os.path.dirname(__file__), "pids"), "w") as file:
+        print(*(child.pid for child in children), file=file)
+    sys.exit(1)"""
+
+FAULTS = {
+    "segfault": ("ctypes.string_at(0)", "killed by signal 11"),
+    "leaves": ("os._exit(0)", "left before its end"),
+    "leaves with a code": ("os._exit(3)", "ended with exit code 3"),
+    "exits with a text": ("sys.exit('enough')", "ended with exit code 1"),
+    "never ends": ("while True: pass", "still running after 3 s"),
+    "a thread never ends": (
+        "threading.Thread(target=time.sleep, args=(600,)).start()",
+        "still running after 3 s",
+    ),
+    "leaves children": (SLEEPERS, "ended with exit code 1"),
+    "asks for too much memory": ("np.ones(1 << 45)", "ended with exit code 1"),
+    "runs out of memory": (
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 31,) * 2); x = [b'']\n"
+        "    while True: x.append(bytes(1 << 24))",
+        "ended with exit code 1",
+    ),
+    "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", "killed by signal 9"),
+    "is told to end": ("os.kill(os.getpid(), signal.SIGTERM)", "killed by signal 15"),
+    "kills its group": ("os.killpg(0, signal.SIGTERM)", "killed by signal 15"),
+    "not a number": ("c[0, 0] = np.nan", None),
+    "leaves no result": ("del c", "has no numeric value for c"),
+    "another shape": ("c = c[1:]", "c: shape"),
+    "floods": (
+        "for _ in range(300): os.write(1, bytes(1 << 20))\n    sys.exit(1)",
+        "ended with exit code 1",
+    ),
+    "reads": ("input()", "ended with exit code 1"),
+    "says a lot": ("raise ValueError('x' * 10_000_000)", "ended with exit code 1"),
+}
+
+
+@pytest.fixture(params=["forked", "new"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How trials are run."""
+    way: str = request.param
+    if way == "new":
+        monkeypatch.setattr(fork_server, "AVAILABLE", False)
+    return way
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# New processes are slower, and differ less from what a program is used to.
+CASES = [*((fault, "forked") for fault in FAULTS), *((fault, "new") for fault in some(FAULTS))]
+
+
+@pytest.mark.parametrize(("fault", "way"), CASES, indirect=["way"])
+def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> None:
+    statement, word = FAULTS[fault]
+    (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
+    limit = 3.0 if word and "3 s" in word else 60.0
+    options = TuningOptions(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
+    tuned = tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)
+    schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
+    assert schemes == {"mat": "float32", "dot": "native"}
+    broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]
+    assert broken
+    for trial in broken:
+        if word is None:
+            assert trial.reason is Reason.OVER_BUDGET
+        else:
+            assert trial.reason is Reason.FAILED
+            assert word in (trial.measurement.problem or "")
+    pids = (folder / "pids").read_text().split() if fault == "leaves children" else []
+    assert len(pids) == (8 if fault == "leaves children" else 0)
+    assert not any(alive(int(pid)) for pid in pids)
+
+
+def experiment(text: str) -> Experiment:
+    """Of a program that compares what it observes."""
+    Path("s.py").write_text(text)
+    return Experiment(launcher.script("s.py", ("x",)), TuningOptions(Limits(Limit(1.0, "max"))))
+
+
+FACTS = """\
+import gc, json, os, resource, signal, sys, threading
+import numpy as np
+facts = {
+    "arguments": sys.argv,
+    "name": [__name__, __file__, sys.modules["__main__"].__dict__ is globals()],
+    "names": sorted(globals()),
+    "path": sys.path,
+    "flags": list(sys.flags),
+    "environment": {k: v for k, v in os.environ.items()},
+    "folder": os.getcwd(),
+    "input": sys.stdin.read(),
+    "files": sorted(os.listdir("/proc/self/fd")),
+    "group": os.getpgrp() == os.getpid(),
+    "threads": [threading.active_count(), len(os.listdir("/proc/self/task"))],
+    "main thread": threading.current_thread() is threading.main_thread(),
+    "signals": [str(signal.getsignal(n)) for n in range(1, 30)],
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "limits": resource.getrlimit(resource.RLIMIT_AS),
+    "mask": os.umask(0o22),
+    "collector": gc.get_threshold(),
+    "errors": np.geterr(),
+    "output": [sys.stdout.encoding, sys.stdout.isatty(), sys.stdout.write_through],
+}
+np.seterr(all="ignore")
+os.environ["LEFT"] = "behind"
+with open(f"{os.path.dirname(__file__)}/facts", "w") as file:
+    json.dump({"parent": os.getppid(), "facts": facts}, file)
+import mixpert_py
+mixpert_py.observe("x", 1.0)
+"""
+
+
+def told() -> tuple[int, dict[str, Any]]:
+    """The parent of the run before, and what it saw."""
+    found = json.loads(Path("facts").read_text())
+    return found["parent"], found["facts"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_fork_sees_what_a_new_process_sees() -> None:
+    made = experiment(FACTS)
+    reference = made.native().values
+    parent, facts = told()
+    assert parent == os.getpid()
+    servers = set()
+    for _ in range(2):  # and the second one nothing of the first
+        assert made.measure({}, reference).problem is None
+        server, in_fork = told()
+        servers.add(server)
+        # The first run showed that the program writes where it runs.
+        assert in_fork.pop("folder") != facts["folder"]
+        assert in_fork == {name: fact for name, fact in facts.items() if name != "folder"}
+    (server,) = servers
+    assert server != parent
+    assert made.profile(()).result.sites == {}
+    assert told()[0] == server
+    made.planned({}, reference, "verification, planned")
+    assert told()[0] == parent
+
+    del made
+    assert not alive(server)
+
+
+RANDOM = """\
+import os, random, mixpert_py, numpy as np
+from numpy.random import rand
+with open(os.path.join(os.path.dirname(__file__), "drawn"), "a") as file:
+    print(random.random(), rand(), np.random.default_rng().random(), file=file)
+mixpert_py.observe("x", 1.0)
+"""
+
+
+def test_forks_are_seeded_apart(folder: Path) -> None:
+    made = experiment(RANDOM)
+    reference = made.native().values
+    for _ in range(3):
+        made.measure({}, reference)
+    drawn = [line.split() for line in (folder / "drawn").read_text().splitlines()]
+    assert [len(set(column)) for column in zip(*drawn, strict=True)] == [4, 4, 4]
+
+
+KILLS_ITS_PARENT = """\
+import os, signal, time, mixpert_py
+mixpert_py.observe("x", 1.0)
+with open(f"/proc/{os.getppid()}/cmdline") as file:
+    if "fork_server" in file.read():
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_job_is_run_again_if_its_server_is_lost() -> None:
+    made = experiment(KILLS_ITS_PARENT)
+    reference = made.native().values
+    start = time.monotonic()
+    assert [made.measure({}, reference).error for _ in range(2)] == [0, 0]
+    assert time.monotonic() - start < 50
+
+
+SETS = "import os; os.environ['OMP_NUM_THREADS'] = '1'\n"
+
+
+@pytest.mark.parametrize(("first", "kept"), [("", True), (SETS, False)], ids=["plain", "sets"])
+def test_what_was_imported_is_told(first: str, kept: bool, folder: Path) -> None:
+    (folder / "numpy_mine.py").write_text("")
+    text = f"{first}import numpy.random, numpy_mine, mixpert_py\nmixpert_py.observe('x', 1.0)\n"
+    modules = experiment(text).native().result.modules
+    assert ("numpy.random" in modules) == kept
+    assert all(name.split(".")[0] == "numpy" for name in modules)

@@ -1,0 +1,93 @@
+"""Which ladder a program gets, and what a GPU would take of it."""
+
+import pytest
+
+from mixpert_py import config
+from mixpert_py.commands.tune import LADDERS
+from mixpert_py.errors import DeviceError
+from mixpert_py.execution import gpus
+from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.runtime import schemes
+from mixpert_py.runtime.cuda.device import Device
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.prepare import require_gpu_for_ladder, rungs_for
+
+GPU = Device(0, "NVIDIA H200", 90)
+
+
+def result(edge: int, dtype: str = "float32", on_gpu: bool = False) -> Result:
+    shapes = [(edge, edge, edge, 3), (7, 0, 7, 1), *((edge, edge, n, 1) for n in range(1, 9))]
+    site = SiteResult(12, 1.0, shapes, {"native": 12}, {}, {dtype: 12}, {})
+    return Result(1.0, {"s:f/matmul~0a#0": site}, {}, [], on_gpu=on_gpu)
+
+
+@pytest.mark.parametrize(
+    ("seen", "backend", "takes"),
+    [
+        (result(8192), None, True),
+        (result(64), None, False),
+        (result(8192, "int64"), None, False),
+        (result(64), "cuda", True),
+        (result(64, on_gpu=True), None, True),
+    ],
+)
+def test_what_a_gpu_takes(seen: Result, backend: str | None, takes: bool) -> None:
+    assert gpus.would_run(seen, GPU, backend) is takes
+
+
+def test_products_to_begin_with() -> None:
+    (site,) = result(64).sites.values()
+    assert gpus.warm_up_products(site) == [
+        (64, 64, 64, "float32"), *((64, 64, n, "float32") for n in (1, 2, 3))
+    ]  # fmt: skip
+    assert gpus.warm_up_products(next(iter(result(64, "int64").sites.values()))) == []
+
+
+def options(backend: str | None = None, name: str = "auto") -> TuningOptions:
+    return TuningOptions(Limits(Limit(1.0)), backend=backend, ladder=name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "on_gpu", "name"),
+    [
+        (options(), False, "cpu"),
+        (options(), True, "int8"),
+        (options("reference"), False, "int8"),
+        (options("reference", "mixpert"), False, "mixpert"),
+        (options(None, "cpu"), True, "cpu"),
+        (options("cuda", "fp16"), True, "fp16"),
+    ],
+)
+def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
+    assert rungs_for(asked, on_gpu) == ladder(name)
+
+
+def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "usable", lambda backend: None)
+    for name in ("int8", "mixpert", "fp16"):
+        with pytest.raises(DeviceError, match=f"--ladder {name}: there is no GPU"):
+            require_gpu_for_ladder(options(name=name))
+        require_gpu_for_ladder(options("reference", name))
+    require_gpu_for_ladder(options(name="cpu"))
+    require_gpu_for_ladder(options())
+
+
+def test_the_ladders_of_the_command_line() -> None:
+    assert set(LADDERS) == {"auto", *schemes.LADDERS}
+
+
+@pytest.mark.parametrize(
+    ("seen", "count", "names"),
+    [(None, 2, ("0", "1")), ("", 2, ("0", "1")), ("3, GPU-5a", 2, ("3", "GPU-5a"))],
+)
+def test_names_of_gpus(
+    seen: str | None, count: int, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if seen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    assert config.gpu_names(count) == names
+    environment = config.child_environment(3, names[-1])
+    assert environment["CUDA_VISIBLE_DEVICES"] == names[-1]
+    assert environment["OPENBLAS_NUM_THREADS"] == "3"

@@ -1,0 +1,99 @@
+"""Numbers in what a program prints, and the line that varies."""
+
+import subprocess
+from math import inf, nan
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mixpert_py import config
+from mixpert_py.errors import ProgramError
+from mixpert_py.execution import process
+from mixpert_py.execution.outputs import (
+    MOST_BYTES,
+    STDOUT,
+    largest_difference,
+    printed_numbers,
+    printed_text,
+)
+
+NUMBERS = [
+    ("1 -2 +3", [1, -2, 3]),
+    ("0.5 .5 5. -.5e3 1E-05 6.02e+23", [0.5, 0.5, 5, -500, 1e-5, 6.02e23]),
+    ("loss=1.25, took 3s (12%)", [1.25, 3, 12]),
+    ("[[1. 2.]\n [3. 4.]]", [1, 2, 3, 4]),
+    ("(1-2j) 3e-4j", [1, -2, 3e-4]),
+    ("nan -inf Infinity NaN", [nan, -inf, inf, nan]),
+    ("float32 x86_64 v1.2 int8x6 info nano", []),
+    ("<object at 0x7f81> 3.11.7", [0, 3.11]),
+    ("1.06× 2.5µs −", [1.06, 2.5]),
+    ("a-1 b:2 c/3", [-1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), NUMBERS, ids=[row[0] for row in NUMBERS])
+def test_numbers(text: str, expected: list[float]) -> None:
+    if expected:
+        np.testing.assert_array_equal(printed_numbers(text), expected)
+    else:
+        with pytest.raises(ProgramError, match="prints no number"):
+            printed_numbers(text)
+
+
+DIFFERENCES = [
+    ("1\n2\n", "1\n2\n", ""),
+    ("a\nb 2", "z\nb 2", ""),
+    ("1.0\nt 5 s\n", "1.1\nt 9 s\n", "line 2: 't 5 s', then 't 9 s'"),
+    ("1\n2 3", "1.5\n2", "line 2: '2 3', then '2'"),
+    ("1\n", "1\n7", "line 2: '', then '7'"),
+    ("nan\n1", "0\n1", "line 1: 'nan', then '0'"),
+    ("1e3\nnan", "1e3\nnan", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "other", "expected"), DIFFERENCES)
+def test_the_line_whose_numbers_differ_most(text: str, other: str, expected: str) -> None:
+    assert largest_difference(text, other) == expected
+
+
+def test_more_than_is_kept(tmp_path: Path) -> None:
+    (tmp_path / STDOUT).write_bytes(b"1" * MOST_BYTES)
+    assert len(printed_text(tmp_path)) == MOST_BYTES
+    (tmp_path / STDOUT).write_bytes(b"1" * (MOST_BYTES + 1))
+    with pytest.raises(ProgramError, match="more than 4 MiB"):
+        printed_text(tmp_path)
+
+
+FACTS = """\
+import sys
+from mixpert_py.execution import outputs
+
+def facts():
+    out = sys.stdout
+    return [out.encoding, out.errors, out.isatty(), out.write_through, out.line_buffering,
+            out.fileno(), out.newlines, out is sys.__stdout__, out.writable(), out.name, out.mode]
+
+def main(folder):
+    before = facts()
+    captured = outputs.capture_stdout()
+    assert facts() == before, (facts(), before)
+    print("x \\u00d7 1.5")
+    sys.stdout.buffer.write(b"2.5\\n")
+    print("9" * 3_000_000)
+    sys.stdout.write("8" * 3_000_000)
+    from pathlib import Path
+    captured.save(Path(folder))
+"""
+
+
+def test_listening_changes_nothing_that_a_program_sees(tmp_path: Path) -> None:
+    (tmp_path / "facts.py").write_text(FACTS)
+    environment = {**config.child_environment(), "PYTHONPATH": str(tmp_path)}
+    command = process.python("facts", str(tmp_path))
+    done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()[-500:]
+    kept = (tmp_path / STDOUT).read_bytes()
+    assert kept == done.stdout[: MOST_BYTES + 1]
+    assert kept.startswith("x × 1.5\n2.5\n999".encode())
+    assert len(done.stdout) > 6_000_000

@@ -1,0 +1,135 @@
+"""Programs that write where they run: their trials leave the user's folder alone."""
+
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.execution import work_folder
+from mixpert_py.execution.work_folder import copy, state
+from mixpert_py.launch import launcher
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.judge import Comparison
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+
+WRITES = """\
+import numpy as np
+np.save("x.npy", np.ones(3))
+with open("runs", "a") as file:
+    file.write(".")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def experiment(text: str) -> Experiment:
+    Path("s.py").write_text(text)
+    options = TuningOptions(Limits(Limit(1.0, "max")), compare=("x.npy",))
+    return Experiment(launcher.script("s.py"), options)
+
+
+def test_only_the_first_run_writes_in_the_users_folder(folder: Path) -> None:
+    made = experiment(WRITES)
+    reference = made.native().values
+    before = state(str(folder))
+    assert made.measure({}, reference).error == 0
+    assert made.native("verification", reference).error == 0
+    assert state(str(folder)) == before
+    assert (folder / "runs").read_text() == "."
+
+
+def test_a_run_that_writes_no_file_to_compare_fails(folder: Path) -> None:
+    made = experiment(WRITES.replace("np.save", "len(open('runs').read()) > 1 or np.save"))
+    (folder / "runs").write_text(".")
+    reference = made.native().values
+    assert "x.npy: not written" in (made.measure({}, reference).problem or "")
+
+
+def test_a_large_folder_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_folder, "MOST_BYTES", 100)
+    made = experiment(WRITES)
+    with pytest.warns(UserWarning, match="s.py writes where it runs"):
+        reference = made.native().values
+    with warnings.catch_warnings(action="error"):
+        made.measure({}, reference)
+    assert (folder / "runs").read_text() == ".."
+
+
+def test_no_room_for_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    made = experiment(WRITES)
+    reference = made.native().values
+    monkeypatch.setattr(work_folder.shutil, "copy2", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        assert made.measure({}, reference).problem is None
+    assert (folder / "runs").read_text() == ".."
+
+
+CHANGES = {
+    "a new file": ("open('new', 'w')", True),
+    "a new folder": ("os.mkdir('new')", True),
+    "a file in a folder": ("open('sub/new', 'w')", True),
+    "a longer file": ("open('old', 'a').write('x')", True),
+    "a file less": ("os.remove('old')", True),
+    "nothing": ("open('old').read()", False),
+    "what Python leaves": ("os.mkdir('__pycache__')", False),
+    "a hidden folder's": ("open('.cache/new', 'w')", False),
+    "elsewhere": ("open('../new', 'w')", False),
+}
+
+
+@pytest.mark.parametrize(("statement", "wrote"), CHANGES.values(), ids=CHANGES)
+def test_what_counts_as_writing(statement: str, wrote: bool, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / ".cache").mkdir()
+    (folder / "old").write_text("old")
+    made = experiment(f"import os\n{statement}\nimport mixpert_py\nmixpert_py.observe('x', 1.0)\n")
+    made.comparison = Comparison(made.comparison.judge)
+    assert made.native().result.wrote == wrote
+
+
+def test_links_do_not_lead_back_into_the_folder(folder: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("outside")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "file").write_text("inside")
+    for name, target in {
+        "relative": "sub/file",
+        "absolute": folder / "sub" / "file",
+        "to a folder": "sub",
+        "out": "../outside",
+        "to itself": ".",
+        "to nothing": "none",
+    }.items():
+        (folder / name).symlink_to(target)
+    made = tmp_path / "copy"
+    copy(str(folder), str(made))
+    for name in ("relative", "absolute", "to a folder/file"):
+        (made / name).write_text("changed")
+        assert (made / "sub" / "file").read_text() == "changed"
+        (made / "sub" / "file").write_text("inside")
+    assert (folder / "sub" / "file").read_text() == "inside"
+    assert (made / "out").read_text() == "outside"
+    assert (made / "to itself").resolve() == made.resolve()
+    assert not (made / "to nothing").exists()
+
+
+def test_what_is_copied(folder: Path, tmp_path: Path) -> None:
+    for name in (".git", "venv", "__pycache__", "mixpert-run-1", "plain"):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text("x")
+    (folder / "venv" / "pyvenv.cfg").write_text("")
+    os.mkfifo(folder / "pipe")
+    copy(str(folder), str(tmp_path / "copy"))
+    made = {path.name: path.is_symlink() for path in (tmp_path / "copy").iterdir()}
+    assert made == {".git": True, "venv": True, "plain": False}
+    assert (tmp_path / "copy" / ".git" / "file").read_text() == "x"

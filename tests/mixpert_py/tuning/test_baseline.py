@@ -1,0 +1,70 @@
+"""Predicted costs of call sites, in seconds of a device that is not here."""
+
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.tuning.baseline import DeviceCost, int8_products
+
+H200 = DeviceCost.of("h200")
+
+
+def site(*shapes: tuple[int, int, int, int], dtype: str = "float32") -> SiteResult:
+    calls = sum(shape[3] for shape in shapes)
+    return SiteResult(calls, 1.0, list(shapes), {"native": calls}, {}, {dtype: calls}, {})
+
+
+def cost(scheme: str, *shapes: tuple[int, int, int, int], dtype: str = "float32") -> float:
+    return H200("s", site(*shapes, dtype=dtype), scheme)
+
+
+def test_lower_levels_cost_less_where_products_are_large() -> None:
+    large = (8192, 8192, 8192, 1)
+    levels = [cost(s, large) for s in ("native", "faithful", "int8x3", "int8x1")]
+    assert levels == sorted(levels, reverse=True)
+    assert levels[0] / levels[1] > 3
+    assert len(set(levels)) == 4
+
+
+def test_small_products_stay_native_and_cost_that() -> None:
+    small = (64, 64, 64, 10)
+    assert cost("int8x6", small) == cost("native", small) > 0
+
+
+def test_calls_and_shapes_add_up() -> None:
+    one, two = (2048, 2048, 2048, 1), (4096, 1024, 4096, 3)
+    assert cost("int8x6", one, two) == pytest.approx(cost("int8x6", one) + cost("int8x6", two))
+    assert cost("int8x6", two) == pytest.approx(3 * cost("int8x6", (*two[:3], 1)))
+
+
+def test_a_cast_costs_a_float32_product() -> None:
+    shape = (4096, 4096, 4096, 1)
+    assert cost("float32", shape, dtype="float64") == cost("native", shape)
+    assert cost("float32", shape, dtype="float64") != cost("native", shape, dtype="float64")
+
+
+def test_a_complex_product_costs_four_and_what_joins_them() -> None:
+    shape = (4096, 4096, 4096, 1)
+    for scheme in ("native", "int8x6"):
+        ratio = cost(scheme, shape, dtype="complex64") / cost(scheme, shape)
+        assert 3.8 < ratio < 4.4
+    assert cost("native", shape, dtype="complex128") < cost("native", shape, dtype="complex64")
+    a_little = (512, 512, 512, 1)  # pays the device, and not the host that launches so much
+    assert cost("int8x6", a_little, dtype="complex64") == cost(
+        "native", a_little, dtype="complex64"
+    )
+    counted = int8_products("s", site(shape, dtype="complex64"), "int8x6")
+    assert counted == 4 * int8_products("s", site(shape), "int8x6")
+
+
+def test_empty_products_cost_nothing() -> None:
+    assert cost("native", (0, 5, 5, 4)) == cost("int8x6", (5, 0, 5, 4)) == 0
+
+
+def test_a_device_that_is_not_known_or_has_no_kernels_is_named() -> None:
+    with pytest.raises(
+        DeviceError, match=r"no device model is known for 'z9000'; choose from: .*h200"
+    ):
+        DeviceCost.of("z9000")
+    with pytest.raises(DeviceError, match=r"Tesla T4 has compute capability 7\.5"):
+        DeviceCost.of("t4")

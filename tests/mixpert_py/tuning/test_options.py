@@ -1,0 +1,117 @@
+"""Budgets by value: what they may look like, and the number that they make of several errors."""
+
+from math import inf, isnan, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixpert_py.budget import limits_of
+from mixpert_py.errors import MixPertError, PlanError, ProgramError
+from mixpert_py.plan import Criterion, Plan
+from mixpert_py.tuning.options import Limit, Limits, limits_from, parse_budgets, parse_named
+
+SEVERAL = Limits(Limit(1e-4), {"loss": Limit(1e-6, "max")})
+
+
+def test_one_limit_leaves_errors_as_they_are() -> None:
+    limits = Limits(Limit(1e-4, "mred"))
+    assert (limits.budget, limits.metric, limits.scale) == (1e-4, "mred", 1.0)
+    assert limits.worst({"a": 3e-5, "b": 9e-5}) == (9e-5, "b")
+    same = Limits(Limit(1e-4), {"loss": Limit(1e-4)})
+    assert same.worst({"loss": 9e-5}) == (9e-5, "loss")
+
+
+def test_of_several_limits_the_largest_share_counts() -> None:
+    assert (SEVERAL.budget, SEVERAL.metric) == (1.0, None)
+    assert SEVERAL.worst({"a": 5e-5, "loss": 4e-7}) == (pytest.approx(0.5), "a")
+    assert SEVERAL.worst({"a": 5e-5, "loss": 6e-7}) == (pytest.approx(0.6), "loss")
+    assert SEVERAL.scale == pytest.approx(1e6)
+    assert Limits(Limit(0.0), {"a": Limit(inf)}).scale == 1.0
+
+
+@pytest.mark.parametrize("limits", [Limits(Limit(1e-4)), SEVERAL], ids=["one", "several"])
+def test_nan_in_any_value_is_the_worst(limits: Limits) -> None:
+    number, name = limits.worst({"a": inf, "loss": nan, "c": 0.0})
+    assert isnan(number)
+    assert name == "loss"
+
+
+SIZES = st.floats(0, allow_infinity=True, allow_subnormal=False)
+
+
+@given(SIZES, SIZES)
+def test_a_share_is_at_most_1_exactly_within_the_budget(error: float, budget: float) -> None:
+    assert (Limit(budget).share(error) <= 1) == (error <= budget)
+    assert isnan(Limit(budget).share(nan))
+
+
+def test_only_named_values_are_judged_where_no_other_budget_is() -> None:
+    values = {"logits": 1, "loss": 2}
+    assert Limits(None, {"loss": Limit(1.0)}).judged(values) == {"loss": 2}
+    assert SEVERAL.judged(values) == values
+    assert SEVERAL.judged({}) == {}
+    with pytest.raises(ProgramError, match=r"no value 'loss' to judge; the program shows a, b$"):
+        SEVERAL.judged({"a": 1, "b": 2})
+    with pytest.raises(ProgramError, match=r"v18, v19 and 80 more$"):
+        SEVERAL.judged({f"v{i}": 1 for i in range(100)})
+
+
+def test_budgets_and_criteria_by_value() -> None:
+    budgets = parse_budgets("--error", ("1e-4", "loss=1e-6", "a=b=2"))
+    metrics = parse_named("--criterion", ("logits=max", "mred", "loss=my:own"))
+    assert limits_from(budgets, metrics) == Limits(
+        Limit(1e-4, "mred"),
+        {"loss": Limit(1e-6, "my:own"), "a=b": Limit(2.0, "mred"), "logits": Limit(1e-4, "max")},
+    )
+    assert limits_from({None: 1.0}, {}) == Limits(Limit(1.0, "frobenius"))
+    assert limits_from({"x": 1.0}, {}).common is None
+
+
+def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
+    different = [SEVERAL, Limits(Limit(1e-4)), Limits(None, SEVERAL.named), Limits(Limit(1e-6))]
+    different += [Limits(Limit(1e-4, "max")), Limits(Limit(1e-4), {"loss": Limit(1e-6)})]
+    records = [limits.record() for limits in different]
+    assert all(records.count(record) == 1 for record in records)
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        (("x",), "--error: 'x' is not a number"),
+        (("a=",), "VALUE, or NAME=VALUE"),
+        (("=1",), "VALUE, or NAME=VALUE"),
+        (("",), "VALUE, or NAME=VALUE"),
+        (("1", "2"), "stands twice"),
+        (("a=1", "a=2"), "'a' stands twice"),
+        (("-1",), "--error is a number of at least 0, not -1"),
+        (("a=nan",), "--error is a number of at least 0, not nan"),
+    ],
+)
+def test_what_is_no_budget(texts: tuple[str, ...], word: str) -> None:
+    with pytest.raises(MixPertError) as caught:
+        parse_budgets("--error", texts)
+    assert word in str(caught.value)
+
+
+def test_a_criterion_without_a_budget_is_refused() -> None:
+    with pytest.raises(MixPertError, match=r"'loss' has a criterion and no budget \(--error loss="):
+        limits_from({"logits": 1.0}, {"loss": "max"})
+    with pytest.raises(MixPertError, match="at least 0"):
+        Limit(nan)
+
+
+def test_what_a_plan_says_is_the_default() -> None:
+    mixed = Plan(criterion=[Criterion("a", "mred", 1e-3), Criterion("b", "max", 1.0)])
+    alike = Plan(criterion=[Criterion("a", "max", 1.0), Criterion("b", "max", 1.0)])
+    by_name = {"a": Limit(1e-3, "mred"), "b": Limit(1.0, "max")}
+    assert limits_of(mixed, {}, {}) == Limits(None, by_name)
+    assert limits_of(alike, {}, {}) == Limits(Limit(1.0, "max"))
+    assert limits_of(alike, {}, {}, named=True).named.keys() == {"a", "b"}
+    assert limits_of(mixed, {}, {None: "max"}) == Limits(Limit(1.0, "max"))
+    assert limits_of(mixed, {"a": 2.0}, {}) == Limits(None, {"a": Limit(2.0, "mred")})
+    assert limits_of(mixed, {"a": 2.0}, {None: "max"}) == Limits(None, {"a": Limit(2.0, "max")})
+    assert limits_of(alike, {None: 2.0}, {}) == Limits(Limit(2.0, "max"))
+    assert limits_of(mixed, {None: 2.0}, {}) == Limits(Limit(2.0))
+    with pytest.raises(PlanError, match="no budget by frobenius; give one"):
+        limits_of(mixed, {}, {None: "frobenius"})

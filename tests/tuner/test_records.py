@@ -1,0 +1,70 @@
+"""The ladder; the median and the spread of repeated runs."""
+
+from math import inf, isnan, nan
+
+import pytest
+
+from mixpert_py.errors import PlanError
+from mixpert_py.tuner.records import Ladder, Measurement, median_of, time_noise
+
+LADDER = Ladder((("native",), ("II", "III"), ("I",)))
+
+
+def test_below_and_above() -> None:
+    assert LADDER.top == "native"
+    assert LADDER.below("s", "native") == (("II", "III"), ("I",))
+    assert LADDER.below("s", "III") == (("I",),)
+    assert LADDER.below("s", "I") == ()
+    assert LADDER.above("s", "I") == ("II", "III")
+    assert LADDER.above("s", "II") == ("native",)
+    assert LADDER.above("s", "native") == ()
+
+
+def test_a_scheme_that_is_not_on_it() -> None:
+    with pytest.raises(PlanError, match=r"^s: scheme 'fp16' is not on the ladder native, II, III"):
+        LADDER.below("s", "fp16")
+
+
+def run(seconds: float, error: float = 0.0) -> Measurement:
+    return Measurement(seconds, error, {"a": seconds / 2})
+
+
+def test_middle_is_the_median_time_and_the_largest_error() -> None:
+    runs = [run(3.0, 1e-6), run(9.0, 3e-6), run(1.0, 2e-6)]
+    assert median_of(runs) == Measurement(3.0, 3e-6, {"a": 1.5})
+
+
+def test_a_nan_is_the_largest_error() -> None:
+    assert isnan(median_of([run(1.0, 1.0), run(1.0, nan), run(1.0, inf)]).error)
+
+
+def test_a_failed_run_fails_all() -> None:
+    failed = Measurement(0.0, nan, {}, problem="killed")
+    assert median_of([run(1.0), failed, run(1.0)]) is failed
+
+
+def test_a_site_that_ran_in_some_runs_only() -> None:
+    runs = [run(1.0), run(1.0), Measurement(1.0, 0.0, {})]
+    assert median_of(runs).site_seconds == {"a": 0.5}
+
+
+def test_not_taken_is_what_no_run_took() -> None:
+    def not_taken(site_seconds: dict[str, float], *sites: str) -> Measurement:
+        return Measurement(1.0, 0.0, site_seconds, not_taken=frozenset(sites))
+
+    both = {"a": 0.5, "b": 0.5}
+    assert median_of([not_taken(both, "a", "b"), not_taken(both, "a")]).not_taken == {"a"}
+    # A run in which the site was not called says nothing.
+    assert median_of([not_taken(both, "b"), not_taken({"a": 0.5})]).not_taken == {"b"}
+    assert median_of([not_taken(both)]).not_taken == frozenset()
+
+
+def test_one_slow_run_does_not_hide_gains() -> None:
+    assert time_noise([run(2.0), run(2.0), run(9.0)]) == {"a": pytest.approx(0.02)}
+
+
+def test_noise_grows_with_the_spread() -> None:
+    narrow = time_noise([run(1.8), run(2.0), run(2.2)])["a"]
+    wide = time_noise([run(1.6), run(2.0), run(2.4)])["a"]
+    assert narrow == pytest.approx(3 * 1.4826 * 0.1)
+    assert wide == pytest.approx(2 * narrow)

@@ -1,0 +1,190 @@
+"""Predictions of a program's error and of its operators' times, and the plan chosen by them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import product
+from math import exp, inf, isfinite, log, prod, sqrt
+from statistics import median
+
+import numpy as np
+
+from mixpert_py.tuner.records import Measurement, Operator, Plan
+from mixpert_py.tuner.search import SearchState
+
+STEPS = 100  # of the fit of sensitivities; it has nearly converged after twenty
+SAVED_BY_A_RUNG = 1 / 3  # of an operator's time, where nothing better is known
+# Outliers from which a rung may take longer than the one above it, in which they may stay. What
+# leaves the slices is multiplied by itself: 5 % of a Cholesky factor's rows in int8x8 made products
+# of NumPy arrays, with K = 24576, take an H200 1.7 times as long.
+OUTLIERS = 0.01
+ENUMERATED = 20_000  # combinations up to which all are compared
+BISECTIONS = 100
+LEAST, MOST = log(1e-60), log(1e60)  # logarithms of Lagrange multipliers
+
+Rows = Sequence[Sequence[float]]
+
+
+class ErrorModel:
+    """error(plan)² ≈ floor² + Σ (sensitivity · local error)² over the operators.
+
+    Rounding errors of different products add up like independent random ones, and each reaches what
+    is observed linearly as long as it is small. Where several values are judged, the error is the
+    largest share of a budget, which is at most what one such sum for each value adds up to.
+    Sensitivities are the operators' own until runs are learned. They are fitted to the measured
+    errors by Richardson and Lucy's multiplicative steps: the error of a run is shared out among its
+    operators in proportion to the previous estimate, and no sensitivity turns negative.
+
+    floor: the program's error before anything is lowered.
+    """
+
+    def __init__(self, operators: Iterable[Operator], floor: float) -> None:
+        self._operators = list(operators)
+        priors = [squared(operator.sensitivity) for operator in self._operators]
+        self._before = np.array([*priors, squared(floor)])  # the floor is the last
+        self._squares = self._before
+        self._rows: list[np.ndarray] = []
+
+    def learn(self, plan: Plan, error: float) -> None:
+        """Take in the plan and the error of one run; failed and exact runs have no effect."""
+        square = squared(error)
+        if not (isfinite(square) and square > 0):
+            return
+        # Relative to what was measured, so that runs with small errors count as much.
+        row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / square
+        if not np.isfinite(row).all():
+            return
+        self._rows = [*self._rows, row]  # a copy of this object keeps its own
+        rows = np.array(self._rows)
+        squares = self._before.copy()
+        for _ in range(STEPS):
+            found = rows @ squares
+            if not (found > 0).all():
+                return
+            total = rows.sum(axis=0)
+            share = (rows / found[:, None]).sum(axis=0)
+            squares *= np.divide(share, total, out=np.ones_like(total), where=total > 0)
+        self._squares = squares
+
+    def weight(self, operator: Operator, scheme: str) -> float:
+        """The local error squared; Inf where the profile shows that the scheme fails."""
+        error = operator.local_errors.get(scheme, 0.0)
+        return squared(error) if isfinite(error) else inf
+
+    def square(self, operator: Operator, scheme: str) -> float:
+        """What an operator adds to the square of the program's error."""
+        weight = self.weight(operator, scheme)
+        return float(self._squares[self._operators.index(operator)]) * weight if weight else 0.0
+
+    @property
+    def floor(self) -> float:
+        """The part of the squared error that no plan removes."""
+        return float(self._squares[-1])
+
+    def error(self, plan: Plan) -> float:
+        """The predicted error of the program under a plan."""
+        return sqrt(self.floor + sum(self.square(x, plan[x.id]) for x in self._operators))
+
+
+def squared(x: float) -> float:
+    """x², Inf where that is too large for a float; `x**2` raises OverflowError there."""
+    return x * x
+
+
+class TimeModel:
+    """Seconds by operator and scheme: the median of those measured, else a prediction."""
+
+    def __init__(self, state: SearchState) -> None:
+        self._state = state
+        self._measured: dict[tuple[str, str], list[float]] = defaultdict(list)
+        self._outlying: set[tuple[str, str]] = set()
+
+    def learn(self, plan: Plan, measured: Measurement) -> None:
+        """Take in the times of one run."""
+        for site, seconds in measured.site_seconds.items():
+            if site in self._state.operators:
+                self._measured[site, plan[site]].append(seconds)
+                if measured.outliers.get(site, 0.0) > OUTLIERS:
+                    self._outlying.add((site, plan[site]))
+
+    def seconds(self, operator: Operator, scheme: str) -> float:
+        """An operator's time under a scheme."""
+        if found := self._measured.get((operator.id, scheme)):
+            return median(found)
+        if scheme in operator.predicted:
+            return operator.predicted[scheme]
+        state, site = self._state, operator.id
+        before = state.start.plan[site]
+        if scheme == before:
+            return operator.seconds
+        if (below := self._outlying_below(site, scheme)) is not None:
+            return (1 - SAVED_BY_A_RUNG) * self.seconds(operator, below)
+        rungs = state.ladder.level(site, scheme) - state.ladder.level(site, before)
+        start = state.start.measurement.site_seconds.get(site, 0.0)
+        return start * (1 - SAVED_BY_A_RUNG) ** max(rungs, 0)
+
+    def _outlying_below(self, site: str, scheme: str) -> str | None:
+        """A scheme of the next rung under which a run has had outliers."""
+        below = self._state.ladder.below(site, scheme)[:1]
+        return next((x for rung in below for x in rung if (site, x) in self._outlying), None)
+
+
+def choose(values: Rows, weights: Rows, capacity: float) -> tuple[int, ...] | None:
+    """One option of each kind with the least values whose weights are within the capacity.
+
+    values, weights: kind → option → number ≥ 0. Returns the options' numbers, None if nothing fits.
+    Where the combinations are few the choice is the best one; else it is that of a Lagrange
+    multiplier, with the remaining capacity filled one option at a time.
+    """
+    if prod(len(row) for row in values) <= ENUMERATED:
+        fitting = (
+            (_total(values, chosen), chosen)
+            for chosen in product(*(range(len(row)) for row in values))
+            if _total(weights, chosen) <= capacity
+        )
+        return min(fitting, default=(0.0, None))[1]
+    return _relaxed(values, weights, capacity)
+
+
+def _relaxed(values: Rows, weights: Rows, capacity: float) -> tuple[int, ...] | None:
+    def at(multiplier: float) -> tuple[int, ...]:
+        return tuple(
+            min(range(len(row)), key=lambda i: row[i] + (multiplier * its[i] if its[i] else 0.0))
+            for row, its in zip(values, weights, strict=True)
+        )
+
+    if _total(weights, at(0.0)) <= capacity:
+        return at(0.0)
+    best = tuple(min(range(len(row)), key=row.__getitem__) for row in weights)
+    if _total(weights, best) > capacity:
+        return None
+    low, high = LEAST, MOST
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        chosen = at(exp(middle))
+        if _total(weights, chosen) <= capacity:
+            best, high = chosen, middle
+        else:
+            low = middle
+    return _filled(values, weights, capacity, best)
+
+
+def _filled(
+    values: Rows, weights: Rows, capacity: float, chosen: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The choice improved one option at a time, as long as one fits."""
+    while True:
+        room = capacity - _total(weights, chosen)
+        better = [
+            (row[i] - row[chosen[kind]], kind, i)
+            for kind, row in enumerate(values)
+            for i in range(len(row))
+            if row[i] < row[chosen[kind]] and weights[kind][i] - weights[kind][chosen[kind]] <= room
+        ]
+        if not better:
+            return chosen
+        _, kind, i = min(better)
+        chosen = (*chosen[:kind], i, *chosen[kind + 1 :])
+
+
+def _total(rows: Rows, chosen: Sequence[int]) -> float:
+    return sum(row[i] for row, i in zip(rows, chosen, strict=True))
