@@ -204,8 +204,9 @@ def test_what_is_packed_lies_in_one_allocation(
     for (start, size), (following, _) in itertools.pairwise([*places, ((1 << 20) + sizes[0], 0)]):
         assert start % 256 == 0
         assert start + size <= following
-    ((grid, threads, signature, (*words, gate), shared, stream),) = launches
-    assert len(signature.offsets) == len(words) + 1
+    ((grid, threads, signature, values, shared, stream),) = launches
+    words, gate = values[:-1], values[-1]
+    assert len(signature.offsets) == len(values)
     assert gate == 0
     assert (grid, threads, shared, stream) == (*(wanted.grid, wanted.threads, wanted.shared, 7),)
     for x, one, at in zip(operands, packed, (0, 13), strict=False):
