@@ -13,10 +13,10 @@ from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.bench.products import examine as product_examine
-from mixpert_py.bench.products import examine_pair, pair
-from mixpert_py.bench.products.case import NAMES, draw
 from mixpert_py.runtime.cuda.event_clock import EventClock
+from tests.soak.random_products import examine as product_examine
+from tests.soak.random_products import examine_pair, pair
+from tests.soak.random_products.case import NAMES, draw
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
