@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
-from mixpert_py.tuner.report.html import EMPTY, Html, el
 from mixpert_py.tuner.report.scale import LogScale, tick_text
 from samples.papers.exhibit import Bars, Column, Lines, Row
+from samples.papers.html import EMPTY, Html, el
 
 WIDTH, HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 64, 540, 36, 312

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.tuner.report.html import EMPTY, Html, el, join
 from samples.papers import chart
 from samples.papers.exhibit import (
     NOT_TRANSCRIBED,
@@ -20,6 +19,7 @@ from samples.papers.exhibit import (
     Published,
     Row,
 )
+from samples.papers.html import EMPTY, Html, el, join
 
 Record = Mapping[str, Any]
 

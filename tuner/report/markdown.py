@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from mixpert_py.tuner.report import operands
-from mixpert_py.tuner.report.html import visible
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import (
     Program,
@@ -24,6 +23,7 @@ from mixpert_py.tuner.report.summary import (
     times,
     trial_error,
     verdict,
+    visible,
     why,
 )
 from mixpert_py.tuner.report.unit import Unit, error_text

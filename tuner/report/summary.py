@@ -233,3 +233,12 @@ def _value(entry: ValueEntry) -> str:
 
 def counted(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
+
+
+def visible(text: str) -> str:
+    """A text in which what cannot be seen, or would turn it around, stands as an escape does."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )

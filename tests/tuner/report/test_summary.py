@@ -21,6 +21,7 @@ from mixpert_py.tuner.report.summary import (
     speedup,
     times,
     verdict,
+    visible,
     why,
 )
 from tests.tuner.report.records import A, B, C, many, not_finite, small
@@ -124,3 +125,17 @@ def test_errors_of_several_budgets_are_shares() -> None:
         "z: mred error – of any allowed",
     ]
     assert "Error measure" not in dict(made(several))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\udc80", r"\udc80"),
+        ("\tü\n", "\tü\n"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    visible(text).encode()

@@ -3,6 +3,8 @@
 from html import escape
 from typing import Final
 
+from mixpert_py.tuner.report.summary import visible
+
 VOID: Final = {"br", "img", "meta"}
 
 
@@ -31,15 +33,6 @@ def join(*children: str) -> Html:
     """Children one behind the other."""
     return Html(
         "".join(child if isinstance(child, Html) else escape(visible(child)) for child in children)
-    )
-
-
-def visible(text: str) -> str:
-    """A text in which what cannot be seen, or would turn it around, stands as an escape does."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
     )
 
 
