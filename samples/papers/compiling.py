@@ -8,8 +8,8 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from mixpert_py.bench.apps.process import end_with_parent
 from mixpert_py.bench.gemm.sizes import said
-from mixpert_py.bench.parent import end_with_parent
 from samples.papers import markidis, tiles
 from samples.papers.place import SCHEMES, SKEWED, SQUARES, Place
 

@@ -6,8 +6,8 @@ from functools import partial
 import numpy as np
 
 from mixpert_py.bench.arrays import Numbers, narrow
-from mixpert_py.bench.device_clock import timing
 from mixpert_py.bench.gemm.sizes import said
+from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.cuda.event_clock import Call, in_turn
 from samples.papers.columns import (
     MAX,

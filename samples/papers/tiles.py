@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from statistics import geometric_mean
 
-from mixpert_py.bench.device_clock import timing
+from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.cuda.event_clock import Call, in_turn
 from mixpert_py.runtime.cuda.tile import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of

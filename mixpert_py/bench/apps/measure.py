@@ -12,8 +12,7 @@ from typing import Any
 from mixpert_py.bench.apps import modes, tuned
 from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.program import Sample
-from mixpert_py.bench.apps.runs import Runs, Values, site_records
-from mixpert_py.bench.apps.timer import Timer, Times
+from mixpert_py.bench.apps.runs import Runs, Timer, Times, Values, site_records
 from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.call import is_single
 from mixpert_py.runtime.in_force import InForce, emulates, use

@@ -1,21 +1,52 @@
 """One application in a process of its own, so that a crash costs no other its result."""
 
 import json
+import os
 import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
 
 from mixpert_py import config
 from mixpert_py.bench import machine
-from mixpert_py.bench.apps.app import APPS
+from mixpert_py.bench.apps import modes, tuned
+from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
 from mixpert_py.bench.apps.measure import Place, Record, measure
-from mixpert_py.bench.apps.rehearsal import rehearse
-from mixpert_py.bench.apps.timer import DeviceTimer, on_host
-from mixpert_py.bench.parent import end_with_parent
+from mixpert_py.bench.apps.program import Sample
+from mixpert_py.bench.apps.runs import DeviceTimer, Runs, on_host
 from mixpert_py.runs import process as child
+from mixpert_py.runtime.in_force import use
+
+
+def rehearse(app: App, arguments: tuple[str, ...], samples: Path, place: Place, first: int) -> None:
+    """Run all that `measure` will; what fails here says so there.
+
+    first: the level to begin with. Of applications that are rehearsed at once each begins with
+    another, so that they compile for one another. The float64 run needs most memory: it comes last.
+    """
+    with use(modes.NATIVE):
+        problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
+    runs = Runs(app, problem, place.timer, ())
+    levels = tuned.levels()
+    at = first % len(levels)
+    for level in (*levels[at:], *levels[:at]):
+        with suppress(Exception):
+            runs.once(modes.under(dict.fromkeys(problem.sample.sites, level), place.backend))
+    with suppress(Exception):
+        tuned.profile(runs, place.backend, levels)
+    with suppress(Exception), modes.tensor_float(place.xp):
+        runs.once(modes.NATIVE)
+    with suppress(Exception):
+        judged = Runs.of(app, problem, place.timer)
+        values, _ = judged.once(modes.NATIVE)
+        judged.error(values)
+        judged.figure(values)
+
 
 LIMIT, HOST_LIMIT = 200.0, 480.0  # seconds that one may take
 
@@ -67,3 +98,18 @@ def main(wish: str, output: str) -> None:
     end_with_parent()
     record = made(json.loads(wish))
     Path(output).write_text(json.dumps(record), "utf-8")
+
+
+LOOK = 0.5  # seconds between two looks
+
+
+def end_with_parent() -> None:
+    """End this process, without a word, once its parent has gone."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(LOOK)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with parent", daemon=True).start()

@@ -1,18 +1,61 @@
-"""Runs of one problem: its values, how far off they are, and what its products did."""
+"""Runs of one problem: their times and values, how far off they are, what their products did."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import hypot, nan
+from time import perf_counter
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.modes import NATIVE
 from mixpert_py.bench.apps.program import Problem
-from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.arrays import Array
 from mixpert_py.runs.worker import SiteResult, site_result
 from mixpert_py.runtime.in_force import InForce, use
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds: between two events on the device, and until the host saw the second."""
+
+    device: float
+    wall: float
+
+
+class Timer(Protocol):
+    """What times one call; whatever the call raises, it raises."""
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]: ...
+
+
+class DeviceTimer:
+    """The current device and stream, through CuPy. A call may wait for the device in between."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._event = cupy.cuda.Event
+        self._elapsed = cupy.cuda.get_elapsed_time
+        self._stream = cupy.cuda.get_current_stream()
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]:
+        start, stop = self._event(), self._event()
+        self._stream.synchronize()
+        begin = perf_counter()
+        start.record()
+        value = call()
+        stop.record()
+        self._stream.synchronize()
+        wall = perf_counter() - begin
+        return value, Times(self._elapsed(start, stop) / 1e3, wall)
+
+
+def on_host(call: Callable[[], Any], /) -> tuple[Any, Times]:
+    """Of NumPy arrays there is one clock."""
+    begin = perf_counter()
+    value = call()
+    wall = perf_counter() - begin
+    return value, Times(wall, wall)
+
 
 BAND = 1 << 26  # bytes
 

@@ -9,7 +9,7 @@ from mixpert_py.bench.contract import Errors, Sums, errors
 from mixpert_py.bench.gemm import ours
 from mixpert_py.bench.gemm.plane import Sections
 from mixpert_py.bench.gemm.sizes import BASE, Bench, Section, plain, said
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, in_json
 
 KIND = "families"  # what the names of such sections begin with

@@ -9,7 +9,7 @@ from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.families import rows_of, worst
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}
 MADE = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from mixpert_py import files
 from mixpert_py.bench.gemm.sizes import Section, said
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.errors import MixPertError
 
 

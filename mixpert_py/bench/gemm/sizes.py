@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, Numbers, narrow
-from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.families import EVERYDAY, FAMILIES, Family
 from mixpert_py.bench.gemm import ours, vendor
 from mixpert_py.bench.gemm.contender import Contender, calls
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, judge
+from mixpert_py.bench.timing import ratio, timing
 from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
 
 Shape = tuple[int, int, int]  # m, k, n

@@ -19,10 +19,9 @@ from mixpert_py.bench.apps import runs as runs_module
 from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
 from mixpert_py.bench.apps.measure import Place, measure
+from mixpert_py.bench.apps.process import rehearse
 from mixpert_py.bench.apps.program import Sample
-from mixpert_py.bench.apps.rehearsal import rehearse
-from mixpert_py.bench.apps.runs import Runs
-from mixpert_py.bench.apps.timer import DeviceTimer, Times, on_host
+from mixpert_py.bench.apps.runs import DeviceTimer, Runs, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.in_force import current, use

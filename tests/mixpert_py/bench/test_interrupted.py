@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX s
 SECONDS = 60.0  # to wait at most
 STARTED = """
 import sys, time
-from mixpert_py.bench.parent import end_with_parent
+from mixpert_py.bench.apps.process import end_with_parent
 end_with_parent()
 print("ready", flush=True)
 time.sleep(60)

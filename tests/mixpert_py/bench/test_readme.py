@@ -15,7 +15,7 @@ from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import readme as gemm_readme
 from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
-from mixpert_py.bench.gemm.target import Target, once
+from mixpert_py.bench.gemm.targets import Target, once
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 
