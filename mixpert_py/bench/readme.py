@@ -61,7 +61,7 @@ def filled(text: str, made: Mapping[str, str]) -> str:
     )
 
 
-def kept(name: str, folder: Path = machine.RESULTS) -> Record | None:
+def saved(name: str, folder: Path = machine.RESULTS) -> Record | None:
     """A kept result; None where there is none."""
     path = folder / f"{name}.json"
     if not path.exists():
@@ -72,7 +72,7 @@ def kept(name: str, folder: Path = machine.RESULTS) -> Record | None:
 
 def written_table(name: str, folder: Path = machine.RESULTS) -> str | None:
     """The table that the script which measured a result has put into it."""
-    found = kept(name, folder)
+    found = saved(name, folder)
     if found is None:
         return None
     table = found["table"]
@@ -82,7 +82,7 @@ def written_table(name: str, folder: Path = machine.RESULTS) -> str | None:
 def without_gpu(folder: Path = machine.RESULTS) -> str | None:
     """The table of what is measured on a processor: a tuned program, a call, the emulation."""
     program, calls, emulated = (
-        kept(name, folder) for name in ("cholesky", "dispatch", "reference")
+        saved(name, folder) for name in ("cholesky", "dispatch", "reference")
     )
     if program is None or calls is None or emulated is None:
         return None
@@ -132,7 +132,7 @@ def _reference_row(emulated: Record) -> list[str]:
 
 def gates(folder: Path = machine.RESULTS) -> str | None:
     """The table of the gates that a release has to pass, as `tests/soak` keeps their verdicts."""
-    found = kept("soak", folder)
+    found = saved("soak", folder)
     return None if found is None else gates_markdown(found)
 
 

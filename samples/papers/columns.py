@@ -41,7 +41,7 @@ def errors(names: Sequence[str], ranges: Collection[str], squares: Iterable[int]
     return partial(_errors, names, ranges, tuple(squares))
 
 
-def kept(name: str) -> dict[str, Any] | None:
+def saved(name: str) -> dict[str, Any] | None:
     """A result that another benchmark keeps beside the code."""
     path = machine.RESULTS / f"{name}.json"
     if not path.exists():

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from mixpert_py.bench.apps.process import end_with_parent
-from mixpert_py.bench.gemm.sizes import said
+from mixpert_py.bench.gemm.sizes import error_line
 from samples.papers import markidis, tiles
 from samples.papers.place import SCHEMES, SKEWED, SQUARES, Place
 
@@ -52,7 +52,7 @@ def _one_by_one(cases: list[Case]) -> list[str]:
         try:
             case()
         except Exception as error:
-            failed.append(said(error))
+            failed.append(error_line(error))
     return failed
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from mixpert_py.bench.arrays import Numbers, narrow
-from mixpert_py.bench.gemm.sizes import said
+from mixpert_py.bench.gemm.sizes import error_line
 from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.cuda.event_clock import Call, in_turn
 from samples.papers.columns import (
@@ -67,7 +67,7 @@ def batched(place: Place) -> Found:
                 call()
                 calls[name] = call
             except Exception as error:  # the others are measured all the same
-                failed[name] = said(error)
+                failed[name] = error_line(error)
         samples = in_turn(place.clock, calls, place.rounds)
         seconds = {name: timing(taken)["median"] for name, taken in samples.items()}
         for name, spent in seconds.items():

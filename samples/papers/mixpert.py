@@ -14,8 +14,8 @@ from samples.papers.columns import (
     TFLOPS,
     TIMES,
     errors,
-    kept,
     mean,
+    saved,
     where,
 )
 from samples.papers.exhibit import (
@@ -56,7 +56,7 @@ def levels(place: Place) -> Found:
 
 def search(place: Place) -> Found | Missing:
     """What every search saves where all plans have been run, and in how many runs."""
-    found = kept("search")
+    found = saved("search")
     if found is None:
         return Missing("`python -m tests.measure.search --save` makes these rows")
     full = {

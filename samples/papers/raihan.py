@@ -7,7 +7,7 @@ from statistics import correlation as pearson
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.model.device_model import DeviceModel
 from mixpert_py.runtime.model.known_devices import find, model_of
-from samples.papers.columns import kept, where
+from samples.papers.columns import saved, where
 from samples.papers.exhibit import (
     Column,
     Exhibit,
@@ -70,7 +70,7 @@ def chained(rows: Sequence[Row]) -> str:
 
 def correlation(place: Place) -> Found | Missing:
     """Predicted and measured times of products: `bench model`."""
-    found = kept("model")
+    found = saved("model")
     if found is None:
         return Missing("`python -m tests.measure.model --save` makes these rows")
     told = ("m", "k", "n", "batch", "measured", "predicted")

@@ -11,7 +11,7 @@ import click
 from mixpert_py import files
 from mixpert_py.bench.gemm import tables
 from mixpert_py.bench.gemm.result import rounded
-from mixpert_py.bench.gemm.sizes import said
+from mixpert_py.bench.gemm.sizes import error_line
 from mixpert_py.errors import MixPertError, PlanError
 from samples.papers import egemm, legemm, markidis, mixpert, raihan
 from samples.papers import page as pages
@@ -127,7 +127,7 @@ def one(exhibit: Exhibit, place: Place, late: bool = False) -> Record:
     try:
         found = exhibit.measure(place)
     except Exception as error:  # the exhibits after it are measured all the same
-        return {"failed": said(error)}
+        return {"failed": error_line(error)}
     if isinstance(found, Missing):
         return {"missing": found.why}
     told = {"where": found.where or place.where, "note": found.note, "rows": found.rows}

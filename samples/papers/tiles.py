@@ -11,7 +11,7 @@ from mixpert_py.runtime.cuda.tile import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from samples.papers.columns import kept, where
+from samples.papers.columns import saved, where
 from samples.papers.exhibit import Column, Found, Missing, Row
 from samples.papers.place import RANGES, Place
 
@@ -33,7 +33,7 @@ GAIN = Column("times", "× one stage", ".3f")
 
 def tiles(place: Place) -> Found | Missing:
     """Kernels by the model's tile, beside one tile for all and the quickest: `bench model`."""
-    found = kept("model")
+    found = saved("model")
     if found is None:
         return Missing("`python -m tests.measure.model --save` makes these rows")
     rows = []

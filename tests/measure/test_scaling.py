@@ -94,7 +94,7 @@ def test_what_is_printed() -> None:
 
 
 def test_the_kept_table_is_that_of_the_kept_rows() -> None:
-    kept = readme.kept("scaling")
+    kept = readme.saved("scaling")
     assert kept is not None
     assert kept["table"] == scaling.table(kept)
 

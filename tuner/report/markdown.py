@@ -12,7 +12,6 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     error_name,
-    made,
     number,
     quantity,
     reached,
@@ -22,6 +21,7 @@ from mixpert_py.tuner.report.summary import (
     time_unit,
     times,
     trial_error,
+    tuning_facts,
     verdict,
     visible,
     why,
@@ -48,14 +48,14 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield ""
     yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
-    yield from (f"- {name}: {_code(value)}" for name, value in made(record))
+    yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     yield "\n## Operators\n"
     yield from _operators(found, unit)
-    if looked := operands.looked_into(found):
+    if looked := operands.sampled_rows(found):
         yield "\n## Operands\n"
         yield from _operands(looked)
-        yield f"\n{operands.SAID}"
+        yield f"\n{operands.EXPLANATION}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
 

@@ -56,7 +56,7 @@ def page(record: Record, program: Program) -> str:
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=plane(record),
         bars=bars(record, found),
-        looked=operands.looked_into(found),
+        sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
         graph=Markup(program.graph),
         numbers_of=lambda trial: " ".join(
@@ -81,7 +81,14 @@ def _template() -> "Template":
         undefined=StrictUndefined,
     )
     words: Sequence[Any] = (
-        *(summary.allowed, summary.brief, counted, summary.error_name, error_text, summary.made),
+        *(
+            summary.allowed,
+            summary.brief,
+            counted,
+            summary.error_name,
+            error_text,
+            summary.tuning_facts,
+        ),
         *(summary.number, summary.quantity, summary.size, summary.trial_error, summary.verdict),
         *(summary.why, calls_text),
     )

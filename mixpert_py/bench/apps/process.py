@@ -51,11 +51,14 @@ def rehearse(app: App, arguments: tuple[str, ...], samples: Path, place: Place, 
 LIMIT, HOST_LIMIT = 200.0, 480.0  # seconds that one may take
 
 
-def apart(wish: dict[str, Any], limit: float) -> Record:
-    """The record of one application. wish: as `made` takes it, ready for JSON. limit: seconds."""
+def apart(options: dict[str, Any], limit: float) -> Record:
+    """The record of one application, measured by a child process within `limit` seconds.
+
+    options: as `made` takes them, ready for JSON.
+    """
     with tempfile.TemporaryDirectory(prefix="mixpert-") as folder:
         output = Path(folder) / "record.json"
-        command = child.python("mixpert_py.bench.apps.process", json.dumps(wish), str(output))
+        command = child.python("mixpert_py.bench.apps.process", json.dumps(options), str(output))
         ended = child.run(command, config.child_environment(), limit)
         if output.exists():
             record: Record = json.loads(output.read_text("utf-8"))
@@ -64,23 +67,23 @@ def apart(wish: dict[str, Any], limit: float) -> Record:
     how = late if ended.code is None else f"exit code {ended.code}"
     last = ended.last_lines(1)
     return {
-        "name": wish["app"],
-        "budget": wish["budget"],
+        "name": options["app"],
+        "budget": options["budget"],
         "failed": f"{how}: {last}" if last else how,
         "traceback": ended.tail,
     }
 
 
-def made(wish: dict[str, Any]) -> Record:
-    """Measures in this process. wish: app, size, samples, budget, backend, and
+def made(options: dict[str, Any]) -> Record:
+    """Measures in this process. options: app, size, samples, budget, backend, and
     host: whether it is the NumPy program; first: the level to begin with, of a rehearsal."""
-    app, samples = APPS[wish["app"]], Path(wish["samples"])
-    size, budget, backend = wish["size"], wish["budget"], wish["backend"]
-    if wish["host"]:
+    app, samples = APPS[options["app"]], Path(options["samples"])
+    size, budget, backend = options["size"], options["budget"], options["backend"]
+    if options["host"]:
         arguments = app.host_arguments(size)
         return measure_host(app, arguments, samples, budget, Place(np, on_host, backend))
-    if wish.get("first") is not None:
-        rehearse(app, app.arguments(size), samples, place(backend), wish["first"])
+    if options.get("first") is not None:
+        rehearse(app, app.arguments(size), samples, place(backend), options["first"])
         return {"name": app.name}
     return measure(app, app.arguments(size), samples, budget, place(backend))
 
@@ -93,10 +96,10 @@ def place(backend: str | None) -> Place:
     return Place(cupy, DeviceTimer(cupy), None)
 
 
-def main(wish: str, output: str) -> None:
+def main(options: str, output: str) -> None:
     """The process: measure, write the record."""
     end_with_parent()
-    record = made(json.loads(wish))
+    record = made(json.loads(options))
     Path(output).write_text(json.dumps(record), "utf-8")
 
 

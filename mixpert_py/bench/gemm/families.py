@@ -8,7 +8,7 @@ from statistics import median
 from mixpert_py.bench.contract import Errors, Sums, errors
 from mixpert_py.bench.gemm import ours
 from mixpert_py.bench.gemm.plane import Sections
-from mixpert_py.bench.gemm.sizes import BASE, Bench, Section, plain, said
+from mixpert_py.bench.gemm.sizes import BASE, Bench, Section, error_line, plain
 from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, in_json
 
@@ -50,7 +50,7 @@ def section(bench: Bench, family: str, m: int, k: int, n: int, draws: int = DRAW
                 if one.kind == "scheme":
                     ran[one.name][ours.ran(a, b, one.name)] = None
             except Exception as error:  # whatever one of them meets, the others are judged
-                failed[one.name] = said(error)
+                failed[one.name] = error_line(error)
     middle = Sums(median(one.terms for one in sums), median(one.floor for one in sums))
     rows = []
     for one in judged:

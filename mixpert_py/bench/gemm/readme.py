@@ -26,7 +26,7 @@ JUDGED = (
 )
 
 
-def kept(suite: str, folder: Path = machine.RESULTS) -> Record | None:
+def saved(suite: str, folder: Path = machine.RESULTS) -> Record | None:
     """The result of a suite; None where none is kept."""
     path = folder / FILES[suite]
     return read(path) if path.exists() else None
@@ -34,25 +34,25 @@ def kept(suite: str, folder: Path = machine.RESULTS) -> Record | None:
 
 def sizes_part(docs: str) -> str | None:
     """Speeds over sizes and their pictures, of the kept result. docs: the pictures' folder."""
-    found = kept("sizes")
+    found = saved("sizes")
     return sizes_markdown(found, docs) if found and sizes(found["sections"]) else None
 
 
 def families_part() -> str | None:
     """The default beside the vendor's FP32 product on every family, of the kept result."""
-    found = kept("sizes")
+    found = saved("sizes")
     return families_markdown(found) if found and rows_of(found["sections"]) else None
 
 
 def targets_part() -> str | None:
     """The targets and what was measured of them, of the kept result."""
-    found = kept("targets")
+    found = saved("targets")
     return targets_markdown(found) if found else None
 
 
 def draw(folder: Path) -> None:
     """The pictures of the kept result, into a folder."""
-    found = kept("sizes")
+    found = saved("sizes")
     if found and sizes(found["sections"]):
         pictures.draw(found["sections"], found["machine"]["device"], folder)
 

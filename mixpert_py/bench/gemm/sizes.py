@@ -73,7 +73,7 @@ def speed(bench: Bench, m: int, k: int, n: int) -> list[Record]:
             parts[contender.name] = ready = contender.prepare(a, b)
             ready.whole()
         except Exception as error:  # whatever one of them meets, the others are measured
-            failed[contender.name] = said(error)
+            failed[contender.name] = error_line(error)
             parts.pop(contender.name, None)
     samples = in_turn(bench.clock, calls(parts), bench.rounds)
     rows = []
@@ -109,13 +109,13 @@ def accuracy(bench: Bench, family: str, m: int, k: int, n: int) -> list[Record]:
             if contender.kind == "scheme":
                 row["ran"] = ours.ran(a, b, contender.name)
         except Exception as error:  # as above
-            row["failed"] = said(error)
+            row["failed"] = error_line(error)
         rows.append(row)
     return rows
 
 
-def said(error: Exception) -> str:
-    """An error in one line."""
+def error_line(error: Exception) -> str:
+    """The type and the first line of an error, which is what a result keeps of it."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from mixpert_py.bench.arrays import Array
 from mixpert_py.bench.gemm import first_call, ours, vendor
 from mixpert_py.bench.gemm.contender import calls
-from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, said, text
+from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, error_line, text
 from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.bench.timing import ratio, summary, timing
@@ -260,7 +260,7 @@ def _race(bench: Bench, target: Target, pair: tuple[str, str], a: Array, b: Arra
         parts = {name: bench.contenders[name].prepare(a, b) for name in pair}
         samples = in_turn(bench.clock, calls(parts), bench.rounds)
     except Exception as error:  # one scheme that fails leaves the others of its section
-        return target.missing(said(error))
+        return target.missing(error_line(error))
     first, second = pair
     times = {name: 1e3 * timing(taken)["median"] for name, taken in samples.items()}
     detail = ", ".join(f"{name} {time:.3f} ms" for name, time in times.items())

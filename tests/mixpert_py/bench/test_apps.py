@@ -375,8 +375,8 @@ class TestCommand:
         )
 
     def test_a_process_that_dies(self) -> None:
-        wish = {"app": "knn", "size": "small", "samples": str(SAMPLES), "budget": 1e-4}
-        record = process.apart({**wish, "backend": "reference", "host": False}, 0.05)
+        options = {"app": "knn", "size": "small", "samples": str(SAMPLES), "budget": 1e-4}
+        record = process.apart({**options, "backend": "reference", "host": False}, 0.05)
         assert record["name"] == "knn"
         assert record["failed"].startswith("still running after 0.05 s")
 
@@ -397,16 +397,16 @@ def test_several_are_rehearsed_on_a_gpu(
     asked: list[str] = []
     begun: list[int] = []
 
-    def apart(wish: dict[str, Any], limit: float) -> dict[str, Any]:
-        asked.append(wish["app"])
-        if "first" in wish:
-            begun.append(wish["first"])
-        return {"name": wish["app"], "budget": 1.0, "failed": f"{len(asked)}", "traceback": ""}
+    def apart(options: dict[str, Any], limit: float) -> dict[str, Any]:
+        asked.append(options["app"])
+        if "first" in options:
+            begun.append(options["first"])
+        return {"name": options["app"], "budget": 1.0, "failed": f"{len(asked)}", "traceback": ""}
 
     monkeypatch.setattr(run, "apart", apart)
     monkeypatch.setattr(run, "place", lambda backend: SimpleNamespace(xp=None))
     monkeypatch.setattr(machine, "device", lambda xp: {"device": "a GPU"})
-    assert run.run(run.Wish("small", 1.0, "samples", backend), only, None) == 1
+    assert run.run(run.Options("small", 1.0, "samples", backend), only, None) == 1
     assert sorted(asked) == sorted(only * times)
     assert asked[-len(only) :] == list(only)  # what counts comes last, one after the other
     assert sorted(begun) == list(range(len(asked) - len(only)))  # each with another level
@@ -415,10 +415,10 @@ def test_several_are_rehearsed_on_a_gpu(
 def apart_in(seconds: float) -> Callable[[dict[str, Any], float], dict[str, Any]]:
     """Takes so long for each; what has less time is cut off."""
 
-    def apart(wish: dict[str, Any], limit: float) -> dict[str, Any]:
+    def apart(options: dict[str, Any], limit: float) -> dict[str, Any]:
         time.sleep(min(seconds, limit))
         late = {"failed": "late"} if limit < seconds else {}
-        return {"name": wish["app"], "budget": 1.0, "modes": [], "alike_below": 0.0, **late}
+        return {"name": options["app"], "budget": 1.0, "modes": [], "alike_below": 0.0, **late}
 
     return apart
 
@@ -427,9 +427,9 @@ def test_what_there_is_no_time_for_is_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "apart", apart_in(0.2))
-    wish = run.Wish("small", 1.0, "samples", "reference")
+    options = run.Options("small", 1.0, "samples", "reference")
     begin = time.perf_counter()
-    assert run.run(wish, ("knn", "mlp", "gp", "bert"), tmp_path / "apps.json", seconds=0.5) == 1
+    assert run.run(options, ("knn", "mlp", "gp", "bert"), tmp_path / "apps.json", seconds=0.5) == 1
     assert time.perf_counter() - begin < 0.9
     kept = run.read(tmp_path / "apps.json")
     assert kept is not None

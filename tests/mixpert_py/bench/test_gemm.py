@@ -325,7 +325,7 @@ class TestRun:
         monkeypatch.setattr(gemm, "standard", lambda *asked: (made, missing))
 
         def call(suite: str, path: Path | None, *only: str, resume: bool = False) -> int:
-            return gemm_run.run(gemm_run.Wish(suite, error_size=8), path, only, resume)
+            return gemm_run.run(gemm_run.Options(suite, error_size=8), path, only, resume)
 
         return call
 

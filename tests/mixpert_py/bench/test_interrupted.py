@@ -38,7 +38,7 @@ def python(module, *arguments):
     return [sys.executable, "-c", "import time; time.sleep(60)"]
 run.process.python = python
 print("ready", flush=True)
-run._rehearse(run.chosen([]), run.Wish("small", 1e-4, "samples", "reference"), inf)
+run._rehearse(run.chosen([]), run.Options("small", 1e-4, "samples", "reference"), inf)
 """
 
 

@@ -107,8 +107,8 @@ def test_random_pairs_of_families() -> None:
 )
 def test_a_run(tmp_path: Path, suite: Any, only: tuple[str, ...]) -> None:
     path = tmp_path / "r.json"
-    wish = gemm_run.Wish(suite, ((512, 512, 512),), ("int8x6",), (), ("normal",), 256, 3)
-    assert gemm_run.run(wish, path, only, resume=False) == 0
+    options = gemm_run.Options(suite, ((512, 512, 512),), ("int8x6",), (), ("normal",), 256, 3)
+    assert gemm_run.run(options, path, only, resume=False) == 0
     rows = [row for found in read(path)["sections"].values() for row in found]
     assert rows
     assert not [row for row in rows if "failed" in row or row.get("measured", 1) is None]

@@ -206,9 +206,9 @@ def test_what_is_not_kept_has_no_part(tmp_path: Path) -> None:
     assert readme.without_gpu(tmp_path) is None
     assert readme.written_table("model", tmp_path) is None
     assert readme.gates(tmp_path) is None
-    assert gemm_readme.kept("sizes", tmp_path) is None
+    assert gemm_readme.saved("sizes", tmp_path) is None
     Result("sizes", MACHINE, tmp_path / "gemm.json", False).write()
-    assert gemm_readme.kept("sizes", tmp_path) == read(tmp_path / "gemm.json")
+    assert gemm_readme.saved("sizes", tmp_path) == read(tmp_path / "gemm.json")
 
 
 def test_pictures(tmp_path: Path) -> None:
