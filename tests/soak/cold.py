@@ -20,14 +20,14 @@ CUPY_DIGEST = 40  # hexadecimal digits of SHA-1, before the code in a file of Cu
 
 
 class Answer(NamedTuple):
-    """What a process wrote; `found` is None where it failed, and `said` then tells how."""
+    """The answer of a process; `found` is None where it failed, and `said` is its last line."""
 
     found: dict[str, Any] | None
     said: str
 
 
 def gate(backend: str, processes: int, patience: float) -> Verdict:
-    """Start them, and one more when all are done, which has to find everything made.
+    """Start the processes, and one more when all are done, which has to find every cache filled.
 
     backend: "cuda", or "reference" where kernels are compiled and not run. patience: seconds for
     all but the last, which has LAST.
@@ -54,7 +54,7 @@ def gate(backend: str, processes: int, patience: float) -> Verdict:
 
 
 def storm(backend: str, home: Path, count: int, end: float) -> list[Answer]:
-    """What processes answer that are let go when all of them are there."""
+    """The answers of `count` processes that begin at the same moment, when all have started."""
     command = fresh_home.command("tests.soak.cold_start", backend, str(home))
     environment, started = fresh_home.environment(home), []
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
@@ -111,7 +111,7 @@ def _faults(answers: list[Answer], last: Answer) -> Iterator[str]:
 
 
 def _looked_at(home: Path) -> tuple[int, list[str]]:
-    """How many files the caches hold, and those that are none of a cache's, or not whole."""
+    """The number of files in the caches, and the names of those that are foreign or not whole."""
     count, broken = 0, []
     for path in sorted((home / ".cache" / "mixpert").rglob("*")):
         if path.is_file():
@@ -130,7 +130,7 @@ def _looked_at(home: Path) -> tuple[int, list[str]]:
 
 
 def _times(home: Path) -> dict[str, int]:
-    """When each file of the caches was written."""
+    """The time at which each file of the caches was written."""
     return {
         str(path): path.stat().st_mtime_ns
         for folder in (home / ".cache" / "mixpert", home / "cupy")

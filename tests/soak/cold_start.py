@@ -1,4 +1,4 @@
-"""A process that rewrites, compiles and multiplies for the first time: of the gate `cold`."""
+"""A child process of the gate `cold`: it rewrites, compiles and multiplies for the first time."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The kinds of files that come from elsewhere: how they are mutated, and what reads them."""
+"""The kinds of files that a user may be given: how each is mutated, and what reads it."""
 
 import json
 import sqlite3
@@ -36,7 +36,7 @@ SOURCE = b"def forward(x, w):\n    return x @ w\n"
 
 
 class WrongError(Exception):
-    """A file was read, but what became of it is wrong."""
+    """A file was read, and the result is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A machine under full load for minutes: it stays as fast as it was, and memory stays."""
+"""A machine under full load for minutes: neither its speed nor its memory changes."""
 
 import json
 import os

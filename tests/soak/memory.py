@@ -19,7 +19,7 @@ MOST_SHOWN = 20
 
 
 class Product(NamedTuple):
-    """make: a product by a scheme; native: the same by the program's own means."""
+    """Two functions: `make` multiplies by a scheme, `native` as the program did before."""
 
     make: Callable[[], Any]
     native: Callable[[], Any]
@@ -34,12 +34,12 @@ class Allocator(Protocol):
         """Count anew; from here the allocation `at`, from 1 on, fails, or all from it on do."""
 
     def held(self) -> int:
-        """Bytes that somebody has."""
+        """Bytes that are allocated now."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of products with a failed allocation."""
+    """The outcomes of products with a failed allocation: how many there were of each."""
 
     as_alone: int = 0
     native: int = 0
@@ -74,7 +74,7 @@ def gate(
 
 
 def _judge(name: str, product: Product, allocator: Allocator, tally: Tally) -> int:
-    """How many allocations it needs when none fails."""
+    """Let every allocation of a product fail; returns how many it makes when none fails."""
     native = _bits(product.native())
     product.make()  # what is kept from here on is there now
     with allocator.failing(0, False):
@@ -104,7 +104,7 @@ def _judge(name: str, product: Product, allocator: Allocator, tally: Tally) -> i
 
 
 def _leaks(fail: Callable[[], str], allocator: Allocator) -> bool:
-    """Whether it takes more every time. What is kept for the next product is taken once."""
+    """Whether each call allocates more. What is cached for the next product is allocated once."""
     gc.collect()
     before = allocator.held()
     fail()
@@ -113,7 +113,7 @@ def _leaks(fail: Callable[[], str], allocator: Allocator) -> bool:
 
 
 def _made(product: Product) -> str:
-    """Its bits, or what was raised. Nothing of either is held any more then."""
+    """The digest of a product, or the name of the error raised; the product itself is released."""
     try:
         return _bits(product.make())
     except MemoryError:
@@ -166,7 +166,7 @@ def products(xp: Any, size: int) -> dict[str, Product]:
 
 
 class CupyAllocator:
-    """In the place of CuPy's two: of device memory, and of page-locked memory of the host."""
+    """Replaces CuPy's two allocators: of device memory, and of page-locked memory of the host."""
 
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
@@ -177,7 +177,7 @@ class CupyAllocator:
 
     @contextmanager
     def installed(self) -> Iterator["CupyAllocator"]:
-        """Through which all allocations go, until the end."""
+        """Let all of CuPy's allocations go through this one inside the block."""
         cuda = self._cupy.cuda
         cuda.set_allocator(self._on_device)
         cuda.set_pinned_memory_allocator(self._on_host)

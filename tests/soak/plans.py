@@ -1,4 +1,4 @@
-"""Mutated files of every kind that is read: plans, and what else may come from elsewhere.
+"""Mutated files of every kind that the commands read: plans, profiles, notebooks and others.
 
 Each is what it should be or a MixPertError of one line, within a second and 256 MiB.
 """
@@ -135,14 +135,14 @@ def _read_piece(
 
 
 def _memory() -> tuple[int, int]:
-    """Bytes that this process has now, and the most that it has had."""
+    """The memory of this process in bytes: now, and at its peak."""
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[1]) * resource.getpagesize()
     return now, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def judged(kind: Kind, path: Path, also: bool = False) -> tuple[bool, str]:
-    """Whether a file is refused, and what is wrong with that; nothing is, if nothing is said."""
+    """Whether a file is refused, and what is wrong with how it was read; empty: nothing is."""
     try:
         with time_limit(PATIENCE, str(path)):
             kind.read(path, also)

@@ -25,7 +25,7 @@ extern "C" __global__ void spin(long long nanoseconds)
 
 
 class Lane(NamedTuple):
-    """A stream, and where its operands are written again and again."""
+    """A stream and the two arrays that its operands are written into again and again."""
 
     stream: AbstractContextManager[Any]
     a: Any
@@ -33,7 +33,7 @@ class Lane(NamedTuple):
 
 
 def gate(cupy: Any, streams: int, rounds: int, size: int) -> Verdict:
-    """Rounds in which every stream waits, writes operands, and multiplies them in five ways."""
+    """Run rounds in which every stream waits, writes operands, and multiplies them in many ways."""
     spin = spinning(cupy)
     values = operands(cupy, size)
     expected = {
@@ -56,8 +56,8 @@ def gate(cupy: Any, streams: int, rounds: int, size: int) -> Verdict:
 
 
 def verdict(streams: int, made: int, wrong: Sequence[str], early: bool, rounds: int) -> Verdict:
-    """early: a stream that did not wait has read what another was yet to write. Where none has,
-    nothing came late enough to be missed.
+    """The verdict. early: whether a stream that did not wait has read operands before they were
+    written; where none has, the delay was too short to show anything.
     """
     found = f"{len(wrong)} of operands as they were before"
     return Verdict(
@@ -71,7 +71,7 @@ def verdict(streams: int, made: int, wrong: Sequence[str], early: bool, rounds: 
 
 
 def ways(xp: Any) -> dict[str, Callable[[Any, Any], Any]]:
-    """How a product of two operands is made on the current stream."""
+    """Functions that multiply two operands on the current stream, by name."""
 
     def by(scheme: str) -> Callable[[Any, Any], Any]:
         return lambda a, b: mixpert_py.matmul(a, b, scheme=scheme, backend="cuda")
@@ -94,7 +94,7 @@ def ways(xp: Any) -> dict[str, Callable[[Any, Any], Any]]:
 def late(
     xp: Any, lanes: Sequence[Lane], values: Sequence[Any], number: int, spin: Callable[[], None]
 ) -> Iterator[tuple[int, str, Any]]:
-    """Which values, by which way, and the product, of every lane; all are under way at once."""
+    """The operands' number, the way and the product of every lane; all run at the same time."""
     made = []
     for place, lane in enumerate(lanes):
         which = (number + place) % len(values)
@@ -136,7 +136,7 @@ def operands(xp: Any, size: int) -> list[tuple[Any, Any]]:
 
 
 def spinning(cupy: Any) -> Callable[[], None]:
-    """What keeps the current stream busy for a while."""
+    """A function that keeps the current stream busy for DELAY seconds."""
     kernel = cupy.RawKernel(SPIN, "spin")
     return lambda: kernel((1,), (1,), (np.int64(round(DELAY * 1e9)),))
 

@@ -20,7 +20,7 @@ MOST_SHOWN = 20
 
 
 class Task(NamedTuple):
-    """A product, its operands, which all threads share, and what it is to be."""
+    """A product, its operands, which all threads share, and the digest that is expected of it."""
 
     case: Case
     a: Array
@@ -38,7 +38,7 @@ def gate(
     say: Callable[[str], None],
     kinds: int = 0,
 ) -> Verdict:
-    """Random products made one after the other, then by threads, each in an order of its own.
+    """Make random products one after the other, then by threads, each in an order of its own.
 
     count: products of a thread, of so many `different` ones. kinds: as `draw` takes it. seconds:
     after these, threads begin no more; after half of them, which goes by with compiling where
@@ -92,7 +92,7 @@ def run_all(threads: Sequence[threading.Thread]) -> None:
 
 
 def digest(backend: Backend, case: Case, a: Array, b: Array) -> str:
-    """What made a product, its type and shape, and its bits; or what was raised."""
+    """The scheme that ran, the type, the shape and the bits of a product; or the error raised."""
     try:
         with np.errstate(all="ignore"):
             made = backend.product(a, b, case.scheme, case.block, case.way)
@@ -104,7 +104,7 @@ def digest(backend: Backend, case: Case, a: Array, b: Array) -> str:
 
 
 def _tasks(backend: Backend, count: int, largest: int, kinds: int, end: float) -> list[Task]:
-    """One at least, however late it is."""
+    """The products made alone until `end`, one at least."""
     tasks: list[Task] = []
     for seed in range(count):
         case = draw(seed, largest, kinds)
@@ -124,7 +124,7 @@ def _own_stream(backend: Backend) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _stream(xp: Any) -> Iterator[None]:
-    """A stream, to the end of what was enqueued on it."""
+    """A stream of its own for a thread; at the end, all that was enqueued on it is done."""
     with xp.cuda.Stream(non_blocking=True) as stream:
         yield
         stream.synchronize()
