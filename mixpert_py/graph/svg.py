@@ -50,7 +50,7 @@ def style() -> str:
 
 
 def focus(name: str) -> str:
-    """While the operator of this id is hovered, only its own edges are seen."""
+    """A rule that fades all other edges while the operator of this id is hovered."""
     others = f'.edge:not([data-producer="{name}"]):not([data-consumer="{name}"])'
     return f'svg:has([id="{name}"]:hover) {others} {{ opacity: 0.08 }}'
 
@@ -130,7 +130,7 @@ def _widths(graph: Graph) -> list[float]:
 
 
 def _labels(graph: Graph) -> Iterator[tuple[str, str, str]]:
-    """What each box says: the operator's place, its cycle and share, its expression."""
+    """The three texts of each box: the operator's place, its cycle and share, its expression."""
     for at, operator in enumerate(graph.operators):
         place = f"{at + 1} {shown(operator.function)}:{operator.place}"
         aside = [f"↻{graph.cycle_of[at]}"] if at in graph.cycle_of else []
@@ -200,7 +200,7 @@ def _box(
 
 
 def _whole(graph: Graph, at: int) -> str:
-    """All that is known of an operator."""
+    """The tooltip of an operator: place, expression, id, share and cycle."""
     operator = graph.operators[at]
     lines = [
         f"{at + 1} {operator.function}:{operator.place}:{operator.column}",

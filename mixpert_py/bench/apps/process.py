@@ -16,33 +16,35 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import modes, tuned
 from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
-from mixpert_py.bench.apps.measure import Place, Record, measure
+from mixpert_py.bench.apps.measure import Platform, Record, measure
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import DeviceTimer, Runs, on_host
 from mixpert_py.runs import process as child
 from mixpert_py.runtime.in_force import use
 
 
-def rehearse(app: App, arguments: tuple[str, ...], samples: Path, place: Place, first: int) -> None:
-    """Run all that `measure` will; what fails here says so there.
+def rehearse(
+    app: App, arguments: tuple[str, ...], samples: Path, platform: Platform, first: int
+) -> None:
+    """Run everything that `measure` will; errors are ignored here, since they occur there again.
 
     first: the level to begin with. Of applications that are rehearsed at once each begins with
     another, so that they compile for one another. The float64 run needs most memory: it comes last.
     """
     with use(modes.NATIVE):
-        problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
-    runs = Runs(app, problem, place.timer, ())
+        problem = Sample.load(samples / f"{app.sample}.py").problem(platform.xp, arguments)
+    runs = Runs(app, problem, platform.timer, ())
     levels = tuned.levels()
     at = first % len(levels)
     for level in (*levels[at:], *levels[:at]):
         with suppress(Exception):
-            runs.once(modes.under(dict.fromkeys(problem.sample.sites, level), place.backend))
+            runs.once(modes.under(dict.fromkeys(problem.sample.sites, level), platform.backend))
     with suppress(Exception):
-        tuned.profile(runs, place.backend, levels)
-    with suppress(Exception), modes.tensor_float(place.xp):
+        tuned.profile(runs, platform.backend, levels)
+    with suppress(Exception), modes.tensor_float(platform.xp):
         runs.once(modes.NATIVE)
     with suppress(Exception):
-        judged = Runs.of(app, problem, place.timer)
+        judged = Runs.of(app, problem, platform.timer)
         values, _ = judged.once(modes.NATIVE)
         judged.error(values)
         judged.figure(values)
@@ -81,23 +83,23 @@ def made(options: dict[str, Any]) -> Record:
     size, budget, backend = options["size"], options["budget"], options["backend"]
     if options["host"]:
         arguments = app.host_arguments(size)
-        return measure_host(app, arguments, samples, budget, Place(np, on_host, backend))
+        return measure_host(app, arguments, samples, budget, Platform(np, on_host, backend))
     if options.get("first") is not None:
-        rehearse(app, app.arguments(size), samples, place(backend), options["first"])
+        rehearse(app, app.arguments(size), samples, platform(backend), options["first"])
         return {"name": app.name}
-    return measure(app, app.arguments(size), samples, budget, place(backend))
+    return measure(app, app.arguments(size), samples, budget, platform(backend))
 
 
-def place(backend: str | None) -> Place:
-    """Raises DeviceError where a GPU is wanted and there is none."""
+def platform(backend: str | None) -> Platform:
+    """Where programs run: on a GPU or in NumPy. Raises DeviceError where a GPU is missing."""
     if backend is not None:
-        return Place(np, on_host, backend)
+        return Platform(np, on_host, backend)
     cupy = machine.gpu()
-    return Place(cupy, DeviceTimer(cupy), None)
+    return Platform(cupy, DeviceTimer(cupy), None)
 
 
 def main(options: str, output: str) -> None:
-    """The process: measure, write the record."""
+    """Measure in this process, and write the record to the file `output`."""
     end_with_parent()
     record = made(json.loads(options))
     Path(output).write_text(json.dumps(record), "utf-8")
@@ -107,7 +109,7 @@ LOOK = 0.5  # seconds between two looks
 
 
 def end_with_parent() -> None:
-    """End this process, without a word, once its parent has gone."""
+    """End this process silently once its parent has gone."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -17,7 +17,7 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import tables
 from mixpert_py.bench.apps.app import APPS, App, Size
 from mixpert_py.bench.apps.measure import Record
-from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, place
+from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, platform
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
 from mixpert_py.interrupts import held
@@ -58,7 +58,7 @@ def run(options: Options, only: Collection[str], path: Path | None, seconds: flo
         files.require_place(path)
     facts = machine.machine()
     if options.backend is None:
-        facts |= machine.device(place(None).xp)
+        facts |= machine.device(platform(None).xp)
     result: Record = {
         "machine": facts,
         "size": options.size,

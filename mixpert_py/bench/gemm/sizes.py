@@ -31,7 +31,7 @@ KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where and how it is measured. xp: NumPy or CuPy; contenders, by name, in their turn."""
+    """Arrays (xp: NumPy or CuPy), clock, contenders by name, and the rounds of a measurement."""
 
     xp: Any
     clock: Clock
@@ -57,7 +57,7 @@ def standard(
     schemes: Iterable[str] = SCHEMES,
     modes: Iterable[str] = tuple(vendor.MODES),
 ) -> tuple[Bench, dict[str, str]]:
-    """The bench on the current GPU, and why those modes of cuBLAS are missing that are."""
+    """The bench on the current GPU, and the modes of cuBLAS that it lacks, each with the reason."""
     missing = {name: why for name in modes if (why := vendor.offered(vendor.MODES[name]))}
     chosen = {n: vendor.contender(vendor.MODES[n]) for n in modes if n not in missing}
     chosen |= {name: ours.contender(name) for name in schemes}
@@ -122,7 +122,7 @@ def error_line(error: Exception) -> str:
 def sections(
     bench: Bench, shapes: Sequence[Shape], families: Sequence[str], size: int
 ) -> dict[str, Section]:
-    """Speed at every shape, accuracy at size³ on every family, and on normal data per shape."""
+    """Speed at every shape; accuracy on every family at size³, on normal data at every shape."""
     found: dict[str, Section] = {f"speed {plain(s)}": partial(speed, bench, *s) for s in shapes}
     cases = [(family, (size, size, size)) for family in families]
     cases += [("normal", shape) for shape in shapes]
@@ -132,11 +132,11 @@ def sections(
 
 
 def text(shape: Shape) -> str:
-    """m × k × n as people write it."""
+    """A shape as text: m × k × n, or n³."""
     m, k, n = shape
     return f"{m}³" if m == k == n else f"{m} × {k} × {n}"
 
 
 def plain(shape: Shape) -> str:
-    """The same as `--size` takes it."""
+    """A shape as `--size` takes it."""
     return str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))
