@@ -69,7 +69,7 @@ def chained(rows: Sequence[Row]) -> str:
 
 
 def correlation(place: Place) -> Found | Missing:
-    """Predicted and measured times of products: `bench model`."""
+    """Predicted and measured times of products, as `tests.measure.model` saved them."""
     found = saved("model")
     if found is None:
         return Missing("`python -m tests.measure.model --save` makes these rows")

@@ -32,7 +32,7 @@ GAIN = Column("times", "× one stage", ".3f")
 
 
 def tiles(place: Place) -> Found | Missing:
-    """Kernels by the model's tile, beside one tile for all and the quickest: `bench model`."""
+    """Times of kernels by the model's tile, beside one tile for all and the quickest one."""
     found = saved("model")
     if found is None:
         return Missing("`python -m tests.measure.model --save` makes these rows")
