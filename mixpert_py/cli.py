@@ -29,13 +29,14 @@ from mixpert_py.commands.verify import verify
 from mixpert_py.errors import MixPertError
 
 
-def main() -> None:
-    """The console script."""
+def main(command: click.Command | None = None, name: str = "mixpert") -> None:
+    """The console script; or another command, called `name`, with the same exit codes."""
     _use_any_terminal()
+    command = command or cli
     try:
-        # Not `cli.main`: it would turn a closed pipe into exit code 1, which means something here.
-        with cli.make_context("mixpert", sys.argv[1:]) as context:
-            code = cli.invoke(context)
+        # Not `command.main`: it makes exit code 1 of a closed pipe, which means something here.
+        with command.make_context(name, sys.argv[1:]) as context:
+            code = command.invoke(context)
         _flush_output()
     except click.exceptions.Exit as stop:
         code = stop.exit_code

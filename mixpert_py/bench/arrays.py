@@ -1,4 +1,4 @@
-"""What NumPy and CuPy share, and where they differ: namespaces, random numbers, exact casts."""
+"""Functions for NumPy's and CuPy's arrays alike: namespaces, random numbers, exact casts."""
 
 import math
 from functools import cache
@@ -15,7 +15,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Numbers:
-    """Random numbers that depend on a seed only: of NumPy and of CuPy alike, to the last bits.
+    """Random numbers that depend on the seed alone; NumPy and CuPy differ in the last bits only.
 
     The methods are those of numpy.random.Generator, which the families of operands also take.
     Element i of a draw is SplitMix64's finalizer of a counter, so every element is made by itself.
@@ -67,7 +67,7 @@ def _mixed(word: int) -> int:
 
 
 def namespace(source: Any) -> ModuleType:
-    """The module whose arrays a source of random numbers makes."""
+    """The module, numpy or cupy, whose arrays a source of random numbers makes."""
     return getattr(source, "xp", np)
 
 

@@ -1,4 +1,4 @@
-"""The default's contract: as accurate as the vendor's FP32 product, or a rounding or two off."""
+"""The contract of `faithful`: as accurate as the vendor's FP32 product, or a few roundings off."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import numpy as np
 from mixpert_py.bench.arrays import Array, largest, wide
 from mixpert_py.bench.judgement import UNIT, Exact, norm
 
-# What the contract lets go although the vendor's error is less, in units of u = 2^-24.
+# Errors that the contract allows although the vendor's is less, in units of u = 2^-24.
 ROUNDINGS = 3.5  # of ‖√((A∘A)(B∘B))‖F: about what rounding the operands to 22 bits leaves
 LARGEST = 12.0  # of (|A||B|)ij, element by element
-SMALLEST = 2.0**-149  # of float32's numbers: what underflows may lose
+SMALLEST = 2.0**-149  # the smallest float32 number: the loss allowed where a term underflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Errors:
     componentwise: float
 
     def over(self, vendor: "Errors", floor: float) -> "Errors":
-        """How many times what the contract allows: at most 1 where it holds.
+        """The errors divided by what the contract allows: at most 1 where it holds.
 
         vendor: the errors of the vendor's FP32 product; floor: that of Frobenius errors.
         """
@@ -48,7 +48,7 @@ class Sums:
 
     @classmethod
     def of(cls, exact: Exact) -> "Sums":
-        """Float64 has room for all of it: squares of squares lie in 2^±600."""
+        """The properties of a product. Float64 holds them: squares of squares lie in 2^±600."""
         squares = (exact.a * exact.a) @ (exact.b * exact.b)
         some = squares > 0
         counts = exact.absolute[some] ** 2 / squares[some]
@@ -71,7 +71,7 @@ def errors(exact: Exact, value: Array) -> Errors:
 
 
 def allowed(k: int, absolute: Array, smallest: float = SMALLEST) -> Array:
-    """What |C − Ĉ| may be on every input: (12 + k) · u · |A||B| + k · smallest, element by element.
+    """The bound of |C − Ĉ| on every input: (12 + k) · u · |A||B| + k · smallest, by element.
 
     k: terms of a sum; absolute: |A||B| in float64, none of it beyond the range of C's type, of
     whose numbers `smallest` is the smallest.

@@ -1,4 +1,4 @@
-"""What a call that passes through costs over the native one, on 8 × 8 arrays."""
+"""The cost of a call that passes through, over the native one, on 8 × 8 arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Operands on which products are judged: each family hides another way to lose accuracy."""
+"""Families of operands on which products are judged: each hides another way to lose accuracy."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def spread(phi: float) -> Family:
 
 
 def exponents(left: tuple[int, int], right: tuple[int, int]) -> Family:
-    """Exponents uniform in a range each."""
+    """Exponents drawn uniformly from a range for each operand."""
 
     def family(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
         xp = namespace(rng)
@@ -51,14 +51,14 @@ def exponents(left: tuple[int, int], right: tuple[int, int]) -> Family:
 
 
 def scaled_rows(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
-    """Rows of A and columns of B times 2^±20."""
+    """Normal numbers, rows of A and columns of B scaled by powers of two in 2^±20."""
     xp = namespace(rng)
     a, b = normal(rng, m, k, n)
     return xp.ldexp(a, rng.integers(-20, 21, (m, 1))), xp.ldexp(b, rng.integers(-20, 21, (1, n)))
 
 
 def scaled_inside(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
-    """Columns of A times 2^d, rows of B times 2^-d: only the product keeps its size."""
+    """Columns of A are scaled by 2^d, rows of B by 2^-d: the product keeps its size."""
     xp = namespace(rng)
     a, b = normal(rng, m, k, n)
     d = rng.integers(-20, 21, k)
@@ -91,7 +91,7 @@ def disjoint(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
 
 
 def spikes(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
-    """One entry of most rows and columns far above the rest."""
+    """Most rows and columns have one entry far above the rest."""
     xp = namespace(rng)
     a, b = normal(rng, m, k, n)
     if k:
@@ -158,7 +158,7 @@ def rbf_kernel(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
 
 
 def sparse(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
-    """Log-normal numbers in 1 % of both operands, zeros elsewhere: TF-IDF."""
+    """Log-normal numbers in 1 % of both operands, zeros elsewhere, as in TF-IDF matrices."""
     xp = namespace(rng)
     a, b = (
         (rng.random(shape) < 0.01) * xp.exp(rng.standard_normal(shape))
@@ -285,7 +285,7 @@ FAMILIES: dict[str, Family] = {
     "constant": constant,
 }
 
-# Operands that people have, on which the default is held to the vendor's product.
+# Operands that occur in practice, on which the default is compared with the vendor's product.
 EVERYDAY: dict[str, Family] = {
     "log-normal 1": log_normal(1),
     "log-normal 2": log_normal(2),

@@ -1,4 +1,4 @@
-"""How good a product is: error measures and grades against FP64, where the operands are."""
+"""Error measures and grades of a product against FP64, computed where the operands are."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -39,14 +39,14 @@ class Exact:
 
     @classmethod
     def of(cls, a: Array, b: Array) -> "Exact":
-        """Of float32 or float64 operands, NumPy's or CuPy's."""
+        """The record of float32 or float64 operands, NumPy's or CuPy's."""
         a, b = wide(a), wide(b)
         return cls(a, b, a @ b, abs(a) @ abs(b))
 
 
 @np.errstate(all="ignore")
 def judge(exact: Exact, value: Array) -> Judgement:
-    """A product (m, n), float32 or float64, against the same in float64."""
+    """The errors and the grades of a product (m, n), float32 or float64."""
     own = wide(value)
     error, size = abs(own - exact.product), abs(exact.product)
     whole = norm(size)
@@ -80,7 +80,7 @@ def grades(exact: Exact, value: Array) -> str:
 
 
 def in_json(figures: dict[str, Any]) -> dict[str, Any]:
-    """Figures as JSON holds them, which knows no infinity: that is a word there."""
+    """Figures as JSON can hold them: it has no infinity, which becomes a word."""
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in figures.items()

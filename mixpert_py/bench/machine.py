@@ -1,4 +1,4 @@
-"""Where a benchmark ran, and its results on disk."""
+"""The facts about the machine that a benchmark ran on, and the folder of kept results."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def gpu() -> Any:
-    """CuPy, where it finds a GPU that the schemes run on. Raises DeviceError where it does not."""
+    """The module `cupy`. Raises DeviceError where there is no GPU that the schemes run on."""
     from mixpert_py.runtime.cuda.device import Absent, find
 
     found = find()
@@ -23,7 +23,7 @@ def gpu() -> Any:
 
 
 def device(cupy: Any) -> dict[str, Any]:
-    """The facts about the current GPU that a time depends on, beside those of `machine`."""
+    """The facts about the current GPU that a time depends on; `machine` has those of the host."""
     from cupy_backends.cuda.libs import cublas
 
     runtime = cupy.cuda.runtime
@@ -46,7 +46,7 @@ def _dotted(number: int) -> str:
 def finish(
     name: str, result: dict[str, Any], keep: bool, facts: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The result with the machine it was measured on; kept beside the code if asked."""
+    """The result with the facts about this machine; written to RESULTS/NAME.json if `keep`."""
     result = {"machine": {**machine(), **(facts or {})}, **result}
     if keep:
         text = json.dumps(result, indent=2, ensure_ascii=False) + "\n"

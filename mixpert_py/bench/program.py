@@ -1,4 +1,4 @@
-"""A program as it was and under a plan: warm runs in one process, in turn."""
+"""A program measured as it was and under a plan: warm runs in one process, in turn."""
 
 import contextlib
 import gc
@@ -14,7 +14,7 @@ from mixpert_py.runtime.in_force import InForce
 
 
 def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
-    """Wall time of the whole program, natively and under the plan. Its output is swallowed."""
+    """Wall-clock seconds of the whole program, native and under the plan; output is dropped."""
     rewritten = launcher.compiled(program)
     ours = sys.modules["__main__"]
 
@@ -37,6 +37,6 @@ def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
         "program": " ".join(program.argv),
         "schemes": plan.schemes(),
         "rows": rows,
-        # Of each round by itself: whatever slows the machine down slows both runs of a round.
+        # The ratio is taken round by round: what slows the machine down slows both runs of a round.
         "speedup": summary([a / b for a, b in zip(times["native"], times["plan"], strict=True)]),
     }

@@ -1,40 +1,33 @@
-"""The parts of the README, and of docs/measured.md, that are made from the kept results."""
+"""The tables and pictures of README.md and docs/measured.md, made from the kept results."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from mixpert_py import files
-from mixpert_py.bench import host, predictions, scaling
+from mixpert_py.bench import machine
 from mixpert_py.bench.apps import readme as apps
 from mixpert_py.bench.gemm import readme as gemm
-from mixpert_py.bench.papers import run as papers
-from mixpert_py.bench.soak import verdict as soak
+from mixpert_py.bench.gemm import tables
 from mixpert_py.errors import MixPertError
 
-DOCS = "docs"  # beside the README: pictures, and the page of long tables
+DOCS = "docs"  # the folder beside the README that holds the pictures, and the page of long tables
 MEASURED = "measured.md"
 MARKED = re.compile(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+WITHOUT_GPU = ("what", "native", "MixPert-Py", "")
+GATES = ("gate", "on", "what was done", "what was found", "")
 
-# name of a mark → its Markdown, None where no result is kept; given the link to DOCS
-PARTS: Mapping[str, Callable[[str], str | None]] = {
-    "gemm": gemm.sizes_part,
-    "apps": apps.kept_part,
-    "papers": papers.part,
-    "host": lambda docs: host.part(),
-    "targets": lambda docs: gemm.targets_part(),
-    "families": lambda docs: gemm.families_part(),
-    "model": lambda docs: predictions.part(),
-    "soak": lambda docs: soak.part(),
-    "scaling": lambda docs: scaling.part(),
-}
-# what those parts link to, written into DOCS
-LINKED: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw, papers.draw)
+Record = dict[str, Any]
 
 
 def parts(docs: str = DOCS) -> dict[str, str]:
-    """Every part of which a result is kept, by name. Raises MixPertError where there is none."""
+    """The Markdown of every part whose results are kept, by the name of its mark.
+
+    docs: the link to the folder of pictures. Raises MixPertError where no result is kept at all.
+    """
     made = {name: part for name, make in PARTS.items() if (part := make(docs)) is not None}
     if not made:
         raise MixPertError("no results are kept; `mixpert bench gemm --save` makes them")
@@ -42,8 +35,9 @@ def parts(docs: str = DOCS) -> dict[str, str]:
 
 
 def update(readme: Path) -> None:
-    """Put each part between its marks, in the README or in docs/measured.md beside it, and what
-    they link to into docs/. Raises MixPertError, and changes nothing, where a part has no mark.
+    """Put each part between its marks, in the README or in docs/measured.md beside it, and draw the
+    pictures that the parts link to. Raises MixPertError, and changes nothing, where a part has no
+    mark.
     """
     docs = readme.parent / DOCS
     pages = [page for page in (readme, docs / MEASURED) if page == readme or page.exists()]
@@ -53,15 +47,128 @@ def update(readme: Path) -> None:
     missing = made[readme].keys() - marked
     if missing:
         raise MixPertError(f"no <!-- bench {min(missing)} --> … <!-- end --> to put a part into")
-    for write in LINKED:
-        write(docs)
+    for draw in PICTURES:
+        draw(docs)
     for page, text in texts.items():
         files.replace(page, filled(text, made[page]).encode())
 
 
 def filled(text: str, made: Mapping[str, str]) -> str:
-    """A page with its marked parts replaced by those that were made."""
+    """A page with the parts that were made between their marks."""
     return MARKED.sub(
         lambda match: f"{match[1]}{made[match[2]]}{match[3]}" if match[2] in made else match[0],
         text,
     )
+
+
+def saved(name: str, folder: Path = machine.RESULTS) -> Record | None:
+    """A kept result; None where there is none."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    found: Record = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def written_table(name: str, folder: Path = machine.RESULTS) -> str | None:
+    """The table that the script which measured a result has put into it."""
+    found = saved(name, folder)
+    if found is None:
+        return None
+    table = found["table"]
+    return f"{tables.markdown(table['columns'], table['rows'])}\n\n{table['text']}\n"
+
+
+def without_gpu(folder: Path = machine.RESULTS) -> str | None:
+    """The table of what is measured on a processor: a tuned program, a call, the emulation."""
+    program, calls, emulated = (
+        saved(name, folder) for name in ("cholesky", "dispatch", "reference")
+    )
+    if program is None or calls is None or emulated is None:
+        return None
+    facts = program["machine"]
+    rows = [_program_row(program), _dispatch_row(calls), _reference_row(emulated)]
+    return (
+        f"{tables.markdown(WITHOUT_GPU, rows)}\n\n"
+        f"Medians of runs in turn, quartiles in brackets, on one machine ({facts['cpu']}, "
+        f"{facts['cores']} cores, Python {facts['python']}, NumPy {facts['numpy']}, "
+        f"{facts['date']}): each command with `--save`, the first after "
+        f"`mixpert tune {program['program']} --error 1e-5`.\n"
+    )
+
+
+def _program_row(program: Record) -> list[str]:
+    before, after = (program["rows"][name]["median"] for name in ("native", "plan"))
+    schemes = list(program["schemes"].values())
+    lowered = f"{sum(s != 'native' for s in schemes)} of {len(schemes)} products in float32"
+    speedup = program["speedup"]
+    return [
+        f"`mixpert bench program {program['program']}` (float64, budget 1e-5, {lowered})",
+        f"{before:.2f} s",
+        f"{after:.2f} s",
+        f"{speedup['median']:.2f}× as fast ({speedup['lower']:.2f}–{speedup['upper']:.2f})",
+    ]
+
+
+def _dispatch_row(calls: Record) -> list[str]:
+    native, ours = list(calls["rows"].values())[:2]
+    return [
+        "`mixpert bench dispatch` (8 × 8, no plan)",
+        f"{native['median']:.2f} µs",
+        f"{ours['median']:.2f} µs",
+        f"{calls['overhead']['np.matmul']:.2f} µs more",
+    ]
+
+
+def _reference_row(emulated: Record) -> list[str]:
+    native, ours = list(emulated["rows"].values())[:2]
+    return [
+        "`python -m tests.measure.reference` "
+        f"(int8x6 emulated in NumPy, {emulated['size']}³ float32)",
+        *(f"{1e3 * it['median']:.0f} ms, error {it['error']:.1e}" for it in (native, ours)),
+        f"{ours['ratio']:.1f}× as long",
+    ]
+
+
+def gates(folder: Path = machine.RESULTS) -> str | None:
+    """The table of the gates that a release has to pass, as `tests/soak` keeps their verdicts."""
+    found = saved("soak", folder)
+    return None if found is None else gates_markdown(found)
+
+
+def gates_markdown(verdicts: Mapping[str, Record]) -> str:
+    """A row for each gate and machine, and where and when they ran."""
+    rows = [
+        [
+            f"`{verdict['gate']}`",
+            verdict["machine"].get("device", "the host"),
+            verdict["did"],
+            verdict["found"],
+            "passed" if verdict["passed"] else "**failed**",
+        ]
+        for verdict in verdicts.values()
+    ]
+    machines = [verdict["machine"] for verdict in verdicts.values()]
+    hosts = dict.fromkeys(
+        f"{it['cpu']}, {it['cores']} cores" for it in machines if "device" not in it
+    )
+    dates = sorted(it["date"] for it in machines)
+    where = f"The host: {'; '.join(hosts)}. " if hosts else ""
+    when = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    table = tables.markdown(GATES, rows)
+    return f"{table}\n\n{where}{when}: `python -m tests.soak GATE --save`.\n"
+
+
+# The name of a mark → its Markdown, given the link to DOCS; None where no result is kept.
+PARTS: Mapping[str, Callable[[str], str | None]] = {
+    "gemm": gemm.sizes_part,
+    "apps": apps.kept_part,
+    "host": lambda docs: without_gpu(),
+    "targets": lambda docs: gemm.targets_part(),
+    "families": lambda docs: gemm.families_part(),
+    "model": lambda docs: written_table("model"),
+    "soak": lambda docs: gates(),
+    "scaling": lambda docs: written_table("scaling"),
+}
+# What draws the pictures of those parts into DOCS.
+PICTURES: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw)

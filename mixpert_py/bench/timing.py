@@ -5,11 +5,13 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
+from mixpert_py.runtime.cuda.event_clock import Sample
+
 
 def in_turn(
     functions: Mapping[str, Callable[[], Any]], rounds: int, calls: int = 1
 ) -> dict[str, list[float]]:
-    """Seconds per call of each function, one entry a round; a first round is not counted."""
+    """Seconds per call of each function, one entry for each round; a first round is not counted."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(rounds + 1):
         for name, function in functions.items():
@@ -23,6 +25,23 @@ def in_turn(
 
 
 def summary(times: list[float]) -> dict[str, float]:
-    """Median and quartiles."""
+    """Median, quartiles and number of times in seconds."""
     low, _, high = quantiles(times, n=4) if len(times) > 1 else (times[0],) * 3
     return {"median": median(times), "lower": low, "upper": high, "runs": len(times)}
+
+
+def timing(samples: list[Sample]) -> dict[str, Any]:
+    """Median and quartiles of the device's times, and the median of the host's.
+
+    ahead: the share of samples in which the host enqueued all calls before the device was done.
+    """
+    return {
+        **summary([sample.device for sample in samples]),
+        "host": summary([sample.host for sample in samples])["median"],
+        "ahead": sum(sample.ahead for sample in samples) / len(samples),
+    }
+
+
+def ratio(slow: list[Sample], fast: list[Sample]) -> dict[str, float]:
+    """Median and quartiles of slow / fast, taken round by round."""
+    return summary([a.device / b.device for a, b in zip(slow, fast, strict=True)])

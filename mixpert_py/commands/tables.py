@@ -15,7 +15,7 @@ from rich.text import Text
 
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
-from mixpert_py.tuner.report.operands import TOLD_FROM, bits_text, cancellation_text
+from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
@@ -234,7 +234,7 @@ def _line(record: Mapping[str, Any], several: bool) -> str:
 
 def _hints(records: Records, several: bool) -> Iterator[str]:
     for record in records:
-        if (bits := record["int8_loss"] or 0.0) >= TOLD_FROM:
+        if (bits := record["int8_loss"] or 0.0) >= LOSS_SHOWN_FROM:
             line = _line(record, several)
             place = f"line {line}" if record["line"] else record["expression"]
             hint = f"int8x6 loses about {bits:.0f} bits here: small entries along K count"

@@ -121,7 +121,7 @@ def rendered(graphs: Sequence[Graph], form: str | None, output: str | None) -> s
 
 
 def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
-    """Write to a file. Raises SourceError where it cannot, or where that is a program shown."""
+    """Write to a file. Raises SourceError if that fails, or if it is a program of the graphs."""
     if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
         raise SourceError(f"{path}: is the program itself; give -o another name")
     try:

@@ -24,7 +24,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A product that is rewritten.
+    """A matrix product that is rewritten, as a node of the graph.
 
     function: its qualified name, `<module>` outside of functions. line and column: 1-based; of a
     notebook the line is counted in the code cell of number `cell`. expression: the source text in
@@ -42,7 +42,7 @@ class Operator:
 
     @property
     def place(self) -> str:
-        """Its line: `7`, and in a notebook `cell_3:7`."""
+        """The operator's line: `7`, and in a notebook `cell_3:7`."""
         return f"{self.line}" if self.cell is None else f"cell_{self.cell}:{self.line}"
 
 
@@ -66,7 +66,7 @@ class Graph:
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """For each operator those that it feeds, in source order."""
+        """For each operator, the operators that it feeds, in source order."""
         after: list[list[int]] = [[] for _ in self.operators]
         for producer, consumer in self.edges:
             after[producer].append(consumer)
@@ -111,18 +111,18 @@ def of_files(paths: Iterable[str]) -> list[Graph]:
 
 
 def shown(text: str) -> str:
-    """A text as people see it: what is not printable escaped, and cut to MAX_TEXT characters."""
+    """A text for display: unprintable characters escaped, and cut to MAX_TEXT characters."""
     text = printable(text)
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
 def percent(share: float) -> str:
-    """A share as people read it."""
+    """A share as a percentage with one decimal."""
     return f"{100 * share:.1f} %"
 
 
 def printable(text: str) -> str:
-    """A text with what is not printable escaped: XML and terminals take the rest as it is."""
+    """A text with its unprintable characters escaped; XML and terminals take the rest as it is."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

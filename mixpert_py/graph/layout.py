@@ -40,7 +40,7 @@ class TooLargeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are, from (0, 0) at the left and top.
+    """The places of boxes and wires, from (0, 0) at the left and top.
 
     corners: left and top of each box. wires: the points of each edge but self-loops, from producer
     to consumer, to be joined by curves that are vertical there. upward: the edges drawn upwards.
@@ -93,7 +93,7 @@ def layout(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
 
 
 def _downward(count: int, edges: Iterable[Edge]) -> list[Edge]:
-    """The edges without direction cycles: between cycles as they are, inside in source order."""
+    """The edges, those inside a cycle turned into source order, so that no cycle is left."""
     import networkx
 
     whole: Any = networkx.DiGraph(edges)
@@ -168,7 +168,7 @@ def _centres(
 def _spread(
     row: Sequence[int], wished: Sequence[float], half: Mapping[int, float], x: dict[int, float]
 ) -> None:
-    """Put a row where the weighted squares of the distances to the wished places sum up to least.
+    """Place a row where the weighted squares of distances to the wanted places sum to least.
 
     Less the room that cells need, places need only not decrease: neighbours that would are pooled.
     """
@@ -223,7 +223,7 @@ def _points(
     top: Mapping[int, float],
     half: Mapping[int, float],
 ) -> tuple[Point, ...]:
-    """Out of the producer, straight through the cells of the wire, into the consumer."""
+    """The points of a wire: out of the producer, straight through its cells, into the consumer."""
     producer, *between, consumer = route
     enters, leaves = (BOX_HEIGHT, 0.0) if is_upward else (0.0, BOX_HEIGHT)
     points = [(x[producer] + LEAVES[is_upward] * half[producer], top[producer] + leaves)]

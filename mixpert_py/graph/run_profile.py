@@ -41,7 +41,7 @@ def with_profile(graphs: Sequence[Graph], path: str) -> list[Graph]:
 
 
 def with_seen(graph: Graph, seen: Iterable[tuple[str, str]]) -> Graph:
-    """The graph, told which edges a run has shown, as site ids; those that it lacks are added."""
+    """The graph with the edges that a run has shown, given as site ids; missing ones are added."""
     position = {operator.id: at for at, operator in enumerate(graph.operators)}
     edges = frozenset(
         (position[producer], position[consumer])
@@ -53,7 +53,7 @@ def with_seen(graph: Graph, seen: Iterable[tuple[str, str]]) -> Graph:
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """What is needed here of a record of the profile. fed_by: None in one of an older version."""
+    """The fields of a profile's record that are used here. fed_by: None in older versions."""
 
     id: str
     seconds: float

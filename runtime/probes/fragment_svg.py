@@ -1,4 +1,4 @@
-"""Fragments as one picture: A to the left of C, B above it, coloured by thread."""
+"""The fragments of an instruction as one SVG: A left of C, B above C, coloured by thread."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -10,7 +10,7 @@ HUES = 8  # groups of four threads each
 
 
 class Held(Protocol):
-    """A fragment of runtime.probes.fragments."""
+    """A fragment as `runtime.probes.fragments` has it: which threads hold which element."""
 
     @property
     def operand(self) -> str: ...

@@ -1,6 +1,8 @@
 """What a command line left behind."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,3 +30,18 @@ class Said:
 
 
 Mixpert = Callable[..., Said]
+
+
+def called(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
+    """What `python -m MODULE ARGS…` leaves, run in a folder by a process of its own."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MIXPERT_")}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=100,
+        env={**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **environment},
+    )
+    return Said(done.returncode, done.stdout, done.stderr)

@@ -10,10 +10,21 @@ from click import Command, Group
 import mixpert_py
 from mixpert_py.sources.rewriting import rewrite_source
 from mixpert_py.sources.source_files import SourceFile
+from samples.papers.__main__ import papers
+from tests.measure import model, reference, rewriting, scaling, search, start_up
 from tests.mixpert_py.command import ROOT
+from tests.soak.command import soak
 
 README = ROOT / "README.md"
 PAGES = {path.name: path for path in (README, *sorted((ROOT / "docs").glob("*.md")))}
+MODULES = {
+    "tests.soak": soak,
+    "samples.papers": papers,
+    **{
+        f"tests.measure.{module.__name__.rpartition('.')[2]}": module.command
+        for module in (model, reference, rewriting, scaling, search, start_up)
+    },
+}
 LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset)=\"([^\"]+)\"")
 
 every_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
@@ -71,7 +82,14 @@ def test_every_option_exists(page: Path) -> None:
     from mixpert_py.cli import cli
 
     named = re.findall(r"`[^`\n]*?(--[a-z][a-z-]+)", page.read_text("utf-8"))
-    assert set(named) <= options(cli) | {"--help"}
+    assert set(named) <= options(cli).union({"--help"}, *map(options, MODULES.values()))
+
+
+@every_page
+def test_every_module_that_is_run_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for name in re.findall(r"\b(?:tests|samples)\.(?:soak|measure|papers)[.\w]*", text):
+        assert name in MODULES or name == "tests.measure.NAME", name
 
 
 def test_the_diff_is_what_rewrite_makes() -> None:

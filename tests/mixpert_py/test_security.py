@@ -109,7 +109,6 @@ RUNNING = {
         "mixpert_py/launch/spawned_main.py",  # in a child that it spawned
         "mixpert_py/notebook.py",  # a cell
         "mixpert_py/bench/apps/program.py",
-        "mixpert_py/bench/soak/cold_start.py",
     },
     "eval": {"mixpert_py/notebook.py"},
     "marshal.loads": {

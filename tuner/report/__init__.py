@@ -1,1 +1,1 @@
-"""How an outcome is shown: as a table, as plain data, as Markdown and as a page."""
+"""The outcome of a tuning as a table, as plain data, as Markdown and as a page."""

@@ -1,87 +1,115 @@
-"""Where the time goes, before and after: one bar each, a piece for every operator."""
+"""Where the time goes, before and after: two bars on one scale, with a piece for every operator."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from mixpert_py.tuner.report.html import EMPTY, Html, el
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import Row, number, quantity, time_unit
 from mixpert_py.tuner.report.unit import Unit
 
-WIDTH, HEIGHT = 760, 128
-LEFT, RIGHT = 64, 752
-THICK = 36
-WIDE_ENOUGH = 20.0  # for the operator's number inside
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The time of one operator, in the colour of its level."""
+
+    number: int
+    level: str
+    x: float
+    width: float
+    text: str
 
 
-def bars(record: Record, rows: Sequence[Row], colors: Mapping[str, int]) -> Html:
-    """Both bars on one scale. What no product took is grey; unknown times leave a bar empty."""
-    unit = time_unit(record)
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The time outside of products."""
+
+    x: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """The whole time as a text: behind the bar, or below its end where there is no room."""
+
+    x: float
+    y: int
+    anchor: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The pieces of one bar from left to right. rest, total: None where they are not known."""
+
+    name: str
+    y: int
+    pieces: tuple[Piece, ...]
+    rest: Rest | None
+    total: Total | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Both bars, and the sizes of the picture in pixels."""
+
+    WIDTH: ClassVar[int] = 760
+    HEIGHT: ClassVar[int] = 128
+    LEFT: ClassVar[int] = 64
+    RIGHT: ClassVar[int] = 752
+    THICK: ClassVar[int] = 36
+    WIDE_ENOUGH: ClassVar[float] = 20.0  # of a piece, for the operator's number inside
+
+    bars: tuple[Bar, ...]
+
+
+def bars(record: Record, rows: Sequence[Row]) -> Bars | None:
+    """Both bars; None where no time is known. What no product took is the rest of a bar."""
     before = [(row, row.entry.time_before or 0.0, row.entry.before) for row in rows]
     after = [(row, row.time_after or 0.0, row.level) for row in rows]
     ends = (record.time_before, record.time_before if record.reverted else record.time_after)
     longest = max(*(end or 0.0 for end in ends), _sum(before), _sum(after))
     if not longest:
-        return EMPTY
-    parts: list[Html] = []
-    for y, name, pieces, total in ((8, "before", before, ends[0]), (70, "after", after, ends[1])):
-        parts.append(el("text", name, x=LEFT - 8, y=y + 23, text_anchor="end"))
-        scale = (RIGHT - LEFT) / longest
-        parts += _bar(pieces, total, y, scale, colors, unit)
-    title = el("title", "Time of every product before and after")
-    return el("svg", title, *parts, class_="bars", viewBox=f"0 0 {WIDTH} {HEIGHT}", role="group")
+        return None
+    scale, unit = (Bars.RIGHT - Bars.LEFT) / longest, time_unit(record)
+    return Bars(
+        (
+            _bar("before", 8, before, ends[0], scale, unit),
+            _bar("after", 70, after, ends[1], scale, unit),
+        )
+    )
 
 
-def _sum(pieces: list[tuple[Row, float, str]]) -> float:
-    return sum(time for _, time, _ in pieces)
+def _sum(times: list[tuple[Row, float, str]]) -> float:
+    return sum(time for _, time, _ in times)
 
 
 def _bar(
-    pieces: list[tuple[Row, float, str]],
-    total: float | None,
+    name: str,
     y: int,
+    times: list[tuple[Row, float, str]],
+    total: float | None,
     scale: float,
-    colors: Mapping[str, int],
     unit: Unit,
-) -> Iterator[Html]:
-    x = float(LEFT)
-    for row, time, level in pieces:
-        width = time * scale
-        if width > 0:
-            said = f"{row.number} {row.entry.expression}: {quantity(time, unit)}, {level}"
-            box = el("rect", x=x, y=y, width=width, height=THICK, class_=f"level-{colors[level]}")
-            inside = EMPTY
-            if width >= WIDE_ENOUGH:
-                inside = el(
-                    "text", str(row.number), x=x + width / 2, y=y + 23, text_anchor="middle"
-                )
-            yield el(
-                "a",
-                el("title", said),
-                box,
-                inside,
-                href=f"#op-{row.number}",
-                data_op=row.number,
-                aria_label=said,
-            )
-        x += width
-    rest = (total or 0.0) - _sum(pieces)
-    # The products' times are sums of rounded ones: a sliver is no rest.
-    if rest * scale > 1:
-        said = f"outside of products: {quantity(rest, unit)}"
-        yield el(
-            "g",
-            el("title", said),
-            el("rect", x=x, y=y, width=rest * scale, height=THICK, class_="rest"),
-        )
-        x += rest * scale
-    if total is not None:
-        name = f"{number(total, unit)} {unit.name}"
-        fits = x + 8 + 7 * len(name) < RIGHT
-        yield el(
-            "text",
-            name,
-            x=x + 8 if fits else RIGHT,
-            y=y + 23 if fits else y + THICK + 15,
-            text_anchor="start" if fits else "end",
-            class_="total",
-        )
+) -> Bar:
+    x, pieces = float(Bars.LEFT), []
+    for row, time, level in times:
+        if time > 0:
+            text = f"{row.number} {row.entry.expression}: {quantity(time, unit)}, {level}"
+            pieces.append(Piece(row.number, level, x, time * scale, text))
+        x += time * scale
+    rest = None
+    outside = (total or 0.0) - _sum(times)
+    # The products' times are sums of rounded ones: less than a pixel is no rest.
+    if outside * scale > 1:
+        rest = Rest(x, outside * scale, f"outside of products: {quantity(outside, unit)}")
+        x += outside * scale
+    end = None if total is None else _total(f"{number(total, unit)} {unit.name}", x, y)
+    return Bar(name, y, tuple(pieces), rest, end)
+
+
+def _total(text: str, x: float, y: int) -> Total:
+    if x + 8 + 7 * len(text) < Bars.RIGHT:
+        return Total(x + 8, y + 23, "start", text)
+    return Total(Bars.RIGHT, y + Bars.THICK + 15, "end", text)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from mixpert_py.tuner.report import operands
-from mixpert_py.tuner.report.html import visible
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import (
     Program,
@@ -13,7 +12,6 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     error_name,
-    made,
     number,
     quantity,
     reached,
@@ -23,7 +21,9 @@ from mixpert_py.tuner.report.summary import (
     time_unit,
     times,
     trial_error,
+    tuning_facts,
     verdict,
+    visible,
     why,
 )
 from mixpert_py.tuner.report.unit import Unit, error_text
@@ -48,14 +48,14 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield ""
     yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
-    yield from (f"- {name}: {_code(value)}" for name, value in made(record))
+    yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     yield "\n## Operators\n"
     yield from _operators(found, unit)
-    if looked := operands.looked_into(found):
+    if looked := operands.sampled_rows(found):
         yield "\n## Operands\n"
         yield from _operands(looked)
-        yield f"\n{operands.SAID}"
+        yield f"\n{operands.EXPLANATION}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
 

@@ -1,4 +1,4 @@
-"""What the profile saw of the operators' operands, as a small table for page and Markdown."""
+"""The table of what the profile measured on the operators' operands, for page and Markdown."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from mixpert_py.tuner.report.record import OperatorEntry
 from mixpert_py.tuner.report.summary import Row
 from mixpert_py.tuner.report.unit import Unit, clock_unit
 
-SAID = (
+EXPLANATION = (
     "Of the calls looked into, the worst. Exponent spread: by how many bits entries lie below the "
     "largest of their row of the left operand, or column of the right one, in the mean; a scheme "
     "with one scale a row loses as many of them. Int8 loss: by how many bits that makes a product "
@@ -16,10 +16,10 @@ SAID = (
     "relative error may be as many times larger."
 )
 
-TOLD_FROM = 2.0  # bits of int8 loss from which it is told in words
+LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which it is told in words
 
 
-def looked_into(found: Sequence[Row]) -> list[Row]:
+def sampled_rows(found: Sequence[Row]) -> list[Row]:
     """The operators of which a call was looked into."""
     return [row for row in found if row.entry.sampled]
 
@@ -51,7 +51,7 @@ def bits_text(bits: float | None) -> str:
 
 def _loss_text(bits: float | None) -> str:
     return bits_text(bits) + (
-        ", small entries count" if bits is not None and bits >= TOLD_FROM else ""
+        ", small entries count" if bits is not None and bits >= LOSS_SHOWN_FROM else ""
     )
 
 

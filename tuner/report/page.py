@@ -2,174 +2,132 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import operands
+from mixpert_py.tuner.report import operands, summary
 from mixpert_py.tuner.report.bars import bars
-from mixpert_py.tuner.report.html import EMPTY, Html, el, join
 from mixpert_py.tuner.report.listing import listing
-from mixpert_py.tuner.report.page_tables import (
-    legend,
-    meanings,
-    operands_table,
-    operators_table,
-    trials_tables,
-)
 from mixpert_py.tuner.report.plane import plane
-from mixpert_py.tuner.report.record import Record
-from mixpert_py.tuner.report.summary import (
-    Program,
-    Row,
-    allowed,
-    counted,
-    levels,
-    made,
-    number,
-    quantity,
-    reached,
-    rows,
-    size,
-    speedup,
-    times,
-    verdict,
-)
-from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit
+from mixpert_py.tuner.report.record import OperatorEntry, Record
+from mixpert_py.tuner.report.summary import Program, Row, counted
+from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TRIALS_SHOWN = 60
+CHANGES_SHOWN = 3
 
 
 def page(record: Record, program: Program) -> str:
-    """The whole page. It loads nothing, and its policy forbids browsers to."""
-    found = rows(record, program)
-    colors = levels(record)
+    """The whole page. It loads nothing, and its policy forbids browsers to.
+
+    Raises MixPertError where Jinja2 is not installed.
+    """
+    if find_spec("jinja2") is None:
+        raise MixPertError("the page needs Jinja2: pip install 'mixpert-py[report]'")
+    from markupsafe import Markup
+
+    found = summary.rows(record, program)
+    by_site = {row.entry.id: row for row in found}
+    before, after = summary.times(record)
     script = _file("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    title = f"{program.name}: tuned" if program.name else "A tuning"
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=policy),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", title),
-        el("style", Html(_file("page.css"))),
-        el("style", _graph_colors(found, colors)),
+    return _template().render(
+        record=record,
+        program=program,
+        rows=found,
+        by_site=by_site,
+        colors=summary.levels(record),
+        used_levels={level for row in found for level in (row.level, row.entry.before)},
+        best=summary.chosen(record),
+        unit=summary.time_unit(record),
+        table_unit=_table_unit(record, found),
+        headline_unit=_unit(record, (before, after)),
+        before=before,
+        after=after,
+        ratio=summary.speedup(record),
+        error=summary.reached(record),
+        kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
+        plane=plane(record),
+        bars=bars(record, found),
+        sampled=operands.sampled_rows(found),
+        listing=listing(program.text, program.spans, found),
+        graph=Markup(program.graph),
+        numbers_of=lambda trial: " ".join(
+            str(by_site[site].number) for site in trial.changed if site in by_site
+        ),
+        css=Markup(_file("page.css")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-    body = el(
-        "body",
-        el("header", *_headline(record, program, found)),
-        el("main", *_sections(record, program, found, colors)),
-        el("aside", id="selected", aria_live="polite", hidden=True),
-        el("script", Html(script)),
+
+
+@cache
+def _template() -> "Template":
+    """The template, with the words that it shares with the Markdown report."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        finalize=_written,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
     )
-    return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
+    words: Sequence[Any] = (
+        *(
+            summary.allowed,
+            summary.brief,
+            counted,
+            summary.error_name,
+            error_text,
+            summary.tuning_facts,
+        ),
+        *(summary.number, summary.quantity, summary.size, summary.trial_error, summary.verdict),
+        *(summary.why, calls_text),
+    )
+    environment.globals |= {word.__name__: word for word in words}
+    environment.globals |= {
+        "CHANGES_SHOWN": CHANGES_SHOWN,
+        "KEPT": Reason.KEPT,
+        "MEANING": summary.MEANING,
+        "TRIALS_SHOWN": TRIALS_SHOWN,
+        "operands": operands,
+    }
+    return environment.from_string(_file("page.html").lstrip())
+
+
+def _written(value: Any) -> Any:
+    """A value as the page has it: six digits of a float, and texts without hidden characters."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return summary.visible(value)
+    return value
 
 
 def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _graph_colors(found: Iterable[Row], colors: Mapping[str, int]) -> Html:
-    """The graph's boxes in the colours of their levels: it numbers its operators as we do."""
-    rules = (
-        f'.graph [id="1-{row.number}"]{{--level:var(--level-{colors[row.level]})}}' for row in found
-    )
-    return Html("\n".join(rules))
+def _unit(record: Record, times: Sequence[float | None]) -> Unit:
+    """The unit that these times of a record are written in."""
+    return PRODUCTS if record.unit == "products" else clock_unit(time or 0.0 for time in times)
 
 
-def _headline(record: Record, program: Program, found: Sequence[Row]) -> Iterator[Html]:
-    before, after = times(record)
-    unit = PRODUCTS if record.unit == "products" else clock_unit((before or 0.0, after or 0.0))
-    ratio, error = speedup(record), reached(record)
-    yield el("h1", program.name or "A tuning")
-    yield el("p", verdict(record, found), class_="verdict")
-    for note in program.notes:
-        yield el("p", note, class_="notice", role="note")
-    kind = "predicted" if record.predicted else "measured"
-    spent = EMPTY
-    if record.budget and error is not None:
-        part = min(error / record.budget, 1.0)
-        spent = el("meter", f"{part:.0%}", value=part, max=1, aria_label="part of the budget used")
-    kept = sum(trial.reason == Reason.KEPT for trial in record.trials[1:])
-    yield el(
-        "div",
-        _card("Speed", f"{ratio:.2f}×" if ratio else "unknown", f"as fast, {kind}"),
-        _card(
-            "Time",
-            join(number(after, unit), " ", el("small", unit.name)),
-            f"before: {quantity(before, unit)}",
-        ),
-        _card("Error", size(record, error), allowed(record), spent),
-        _card("Search", counted(len(record.trials), "plan"), f"run; {counted(kept, 'step')} kept"),
-        class_="cards",
-    )
+def _table_unit(record: Record, found: Sequence[Row]) -> Unit:
+    return _unit(record, [row.entry.time_before for row in found])
 
 
-def _card(name: str, value: str, below: str, more: Html = EMPTY) -> Html:
-    return el("div", el("h2", name), el("strong", value), el("span", below), more, class_="card")
-
-
-def _sections(
-    record: Record, program: Program, found: Sequence[Row], colors: Mapping[str, int]
-) -> Iterator[Html]:
-    yield _section(
-        "plane",
-        "Every plan that ran",
-        "Each point is one run of the program: the further left the faster, the further down the "
-        "more exact. Hollow ones were refused.",
-        el("div", plane(record), class_="scroll"),
-    )
-    if found:
-        yield _section(
-            "time",
-            "Where the time goes",
-            "One piece for each product, in the colour of its level; grey is the rest.",
-            legend(found, colors),
-            el("div", bars(record, found, colors), class_="scroll"),
-        )
-        yield _section(
-            "operators",
-            "Operators",
-            "Choose one to see it in the source, in the graph and among the plans.",
-            el("div", operators_table(record, found, colors), class_="scroll"),
-            meanings(row.entry.reason for row in found),
-        )
-    if looked := operands.looked_into(found):
-        yield _section(
-            "operands",
-            "Operands",
-            operands.SAID,
-            el("div", operands_table(looked), class_="scroll"),
-        )
-    if program.text:
-        yield _section(
-            "source",
-            "Source",
-            "Products in the colour of their level, and the lines around them.",
-            el("div", listing(program.text, program.spans, found, colors), class_="scroll"),
-        )
-    if program.graph:
-        yield _section(
-            "graph",
-            "Dependency graph",
-            "An arrow where a value computed from one product can reach an operand of another: "
-            "dotted where the profile did not see the result itself, or a view of it, get there; "
-            "dashed where it leads back.",
-            el("div", Html(program.graph), class_="scroll graph", tabindex=0),
-        )
-    yield _section("trials", "The search, plan by plan", "", *trials_tables(record, found, colors))
-    facts = (join(el("dt", name), el("dd", value)) for name, value in made(record))
-    yield _section("made", "How this was made", "", el("dl", *facts))
-
-
-def _section(name: str, heading: str, said: str, *content: Html) -> Html:
-    lead = el("p", said, class_="lead") if said else EMPTY
-    return el(
-        "section",
-        el("h2", heading, id=f"{name}-heading"),
-        lead,
-        *content,
-        id=name,
-        aria_labelledby=f"{name}-heading",
-    )
+def calls_text(entry: OperatorEntry) -> str:
+    """The shapes and the number of an operator's calls."""
+    said = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
+    if entry.shapes[1:]:
+        said.append(counted(len(entry.shapes) - 1, "more shape"))
+    return ", ".join([*said, counted(entry.calls, "call")])

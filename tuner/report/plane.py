@@ -1,9 +1,10 @@
 """The accuracy-speed plane: every plan that ran, by its time and its error, on logarithmic axes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report.html import EMPTY, Html, el
 from mixpert_py.tuner.report.record import Record, TrialEntry
 from mixpert_py.tuner.report.scale import LogScale, tick_text
 from mixpert_py.tuner.report.summary import (
@@ -13,15 +14,57 @@ from mixpert_py.tuner.report.summary import (
     time_unit,
     trial_error,
 )
-from mixpert_py.tuner.report.unit import Unit
-
-WIDTH, HEIGHT = 760, 396
-LEFT, RIGHT, TOP, BOTTOM = 64, 736, 44, 346
-GUTTER = 24.0  # beyond an axis, for what a logarithm has no place for
-LABEL = 7.0  # pixels a character of a label takes, about
 
 
-def plane(record: Record) -> Html:
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One plan: a square for the start, a disc for what was kept, a ring for what was refused."""
+
+    number: int
+    kind: Literal["start", "kept", "refused"]
+    x: float
+    y: float
+    chosen: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name of the start, or of the chosen plan, beside its point."""
+
+    x: float
+    y: float
+    anchor: Literal["start", "end"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """The picture, in pixels from the left and the top.
+
+    across, up: places and texts of ticks. budget: the place of its line, and its name; None where
+    any error is allowed. path: the points of the plans that were kept, as SVG takes them. points:
+    those that matter most come last, on top of the others.
+    """
+
+    WIDTH: ClassVar[int] = 760
+    HEIGHT: ClassVar[int] = 396
+    LEFT: ClassVar[int] = 64
+    RIGHT: ClassVar[int] = 736
+    TOP: ClassVar[int] = 44
+    BOTTOM: ClassVar[int] = 346
+    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for what a logarithm has no place for
+    LETTER: ClassVar[float] = 7.0  # that a character of a text takes, about
+
+    across: tuple[tuple[float, str], ...]
+    up: tuple[tuple[float, str], ...]
+    budget: tuple[float, str] | None
+    path: str
+    points: tuple[Point, ...]
+    labels: tuple[Label, ...]
+
+
+def plane(record: Record) -> Plane:
     """The picture. An error of zero lies below the axis, one that is not finite above it.
 
     A plan whose run failed, or whose time is unknown, has no place in it.
@@ -35,98 +78,45 @@ def plane(record: Record) -> Html:
     errors = [error for at in times if (error := trials[at].error) is not None]
     if record.budget is not None:
         errors.append(record.budget)
-    across = LogScale.of(times.values(), LEFT + GUTTER, RIGHT)
-    up = LogScale.of(errors, BOTTOM - GUTTER, TOP + GUTTER)
+    across = LogScale.of(times.values(), Plane.LEFT + Plane.GUTTER, Plane.RIGHT)
+    up = LogScale.of(errors, Plane.BOTTOM - Plane.GUTTER, Plane.TOP + Plane.GUTTER)
     places = {at: (across(time), _height(trials[at].error, up)) for at, time in times.items()}
-    path = " ".join(f"{x:.1f},{y:.1f}" for at, (x, y) in places.items() if _is_kept(trials[at]))
-    # Later ones lie on top: what matters most comes last.
     order = sorted(places, key=lambda at: (trials[at] is best, at == 0, _is_kept(trials[at])))
-    return el(
-        "svg",
-        el("title", "Time and error of every plan that was run"),
-        *_grid(across, up),
-        *_axis_names(unit.name, error_name(record)),
-        *_budget(record.budget, up),
-        el("polyline", class_="path", points=path),
-        *(_point(at, record, places[at], trials[at] is best, unit) for at in order),
-        *_labels(places, record, best),
-        class_="plane",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="group",
+    budget = None
+    if record.budget is not None:
+        text = f"budget {tick_text(record.budget)}" if record.budget else "budget 0"
+        budget = _height(record.budget, up), text
+    return Plane(
+        tuple((across(tick), tick_text(tick)) for tick in across.ticks()),
+        tuple((up(tick), tick_text(tick)) for tick in up.ticks()),
+        budget,
+        " ".join(f"{x:.1f},{y:.1f}" for at, (x, y) in places.items() if _is_kept(trials[at])),
+        tuple(_point(record, at, places[at], trials[at] is best) for at in order),
+        tuple(_labels(places, record, best)),
     )
 
 
 def _height(error: float | None, up: LogScale) -> float:
     if error is None:
-        return TOP + GUTTER / 2
-    return up(error) if error > 0 else BOTTOM - GUTTER / 2
+        return Plane.TOP + Plane.GUTTER / 2
+    return up(error) if error > 0 else Plane.BOTTOM - Plane.GUTTER / 2
 
 
 def _is_kept(trial: TrialEntry) -> bool:
     return trial.reason == Reason.KEPT
 
 
-def _grid(across: LogScale, up: LogScale) -> Iterator[Html]:
-    for tick in across.ticks():
-        x = across(tick)
-        yield el("line", class_="grid", x1=x, x2=x, y1=TOP, y2=BOTTOM)
-        yield el("text", tick_text(tick), x=x, y=BOTTOM + 18, text_anchor="middle")
-    for tick in up.ticks():
-        y = up(tick)
-        yield el("line", class_="grid", x1=LEFT, x2=RIGHT, y1=y, y2=y)
-        yield el("text", tick_text(tick), x=LEFT - 8, y=y + 4, text_anchor="end")
-    y = BOTTOM - GUTTER / 2
-    yield el("text", "exact", x=LEFT - 8, y=y + 4, text_anchor="end")
-    yield el("path", class_="axis", d=f"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}")
-
-
-def _axis_names(unit: str, error: str) -> Iterator[Html]:
-    name = f"{error} of the program"
-    yield el("text", name, class_="name", x=12, y=22)
-    yield el("text", "↓ more accurate", class_="hint", x=12 + len(name) * LABEL, y=22)
-    y = HEIGHT - 10
-    yield el("text", f"time of the program, {unit}", class_="name", x=RIGHT, y=y, text_anchor="end")
-    yield el("text", "← faster", class_="hint", x=LEFT, y=y)
-
-
-def _budget(budget: float | None, up: LogScale) -> Iterator[Html]:
-    """The line, and what is over it, shaded."""
-    if budget is None:
-        return
-    y = _height(budget, up)
-    yield el("rect", class_="over", x=LEFT, y=TOP, width=RIGHT - LEFT, height=y - TOP)
-    yield el("line", class_="budget", x1=LEFT, x2=RIGHT, y1=y, y2=y)
-    text = f"budget {tick_text(budget)}" if budget else "budget 0"
-    yield el("text", text, class_="budget-name", x=RIGHT - 6, y=y - 6, text_anchor="end")
-
-
-def _point(at: int, record: Record, place: tuple[float, float], is_best: bool, unit: Unit) -> Html:
-    """A square for the start, a disc for what was kept, a ring for what was refused."""
-    x, y = place
+def _point(record: Record, at: int, place: tuple[float, float], is_best: bool) -> Point:
     trial = record.trials[at]
-    time, error = quantity(trial.time, unit), trial_error(record, trial)
-    said = f"Plan {at + 1}: {time}, {error_name(record)} {error}, {trial.reason}"
-    kind = "start" if at == 0 else "kept" if _is_kept(trial) else "refused"
-    if kind == "start":
-        shape = el("rect", x=x - 5, y=y - 5, width=10, height=10)
-    else:
-        shape = el("circle", cx=x, cy=y, r=5.0)
-    halo = el("circle", class_="halo", cx=x, cy=y, r=10.0) if is_best else EMPTY
-    return el(
-        "a",
-        el("title", said),
-        halo,
-        shape,
-        class_=f"point {kind}",
-        href=f"#trial-{at + 1}",
-        aria_label=said,
-        data_trial=at + 1,
-    )
+    time, error = quantity(trial.time, time_unit(record)), trial_error(record, trial)
+    text = f"Plan {at + 1}: {time}, {error_name(record)} {error}, {trial.reason}"
+    kept: Literal["kept", "refused"] = "kept" if _is_kept(trial) else "refused"
+    return Point(at + 1, "start" if at == 0 else kept, *place, is_best, text)
 
 
 def _labels(
-    places: dict[int, tuple[float, float]], record: Record, best: TrialEntry | None
-) -> Iterator[Html]:
+    places: Mapping[int, tuple[float, float]], record: Record, best: TrialEntry | None
+) -> Iterator[Label]:
     """Names of the start and of the chosen plan; one where they are the same."""
     at_best = next((at for at in places if record.trials[at] is best), None)
     named = {} if at_best is None else {at_best: "chosen"}
@@ -134,12 +124,7 @@ def _labels(
         named[0] = "start, and chosen" if at_best == 0 else "start"
     for at, name in named.items():
         x, y = places[at]
-        leftwards = x + 14 + LABEL * len(name) > RIGHT
-        yield el(
-            "text",
-            name,
-            class_="label",
-            x=x - 14 if leftwards else x + 14,
-            y=y + 4,
-            text_anchor="end" if leftwards else "start",
-        )
+        if x + 14 + Plane.LETTER * len(name) > Plane.RIGHT:
+            yield Label(x - 14, y + 4, "end", name)
+        else:
+            yield Label(x + 14, y + 4, "start", name)

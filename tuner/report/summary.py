@@ -1,4 +1,4 @@
-"""What a report says in words, be it a page or Markdown."""
+"""The words and numbers that the page and the Markdown report share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +134,7 @@ def reached(record: Record) -> float | None:
 
 
 def verdict(record: Record, found: Sequence[Row]) -> str:
-    """What became of it, in one or two sentences."""
+    """The outcome of the tuning in one or two sentences."""
     lowered = sum(row.level != row.entry.before for row in found)
     said = []
     if record.interrupted:
@@ -165,14 +165,14 @@ def size(record: Record, error: float | None) -> str:
 
 
 def allowed(record: Record) -> str:
-    """What an error is to be held against."""
+    """The limit that an error is compared with, as text."""
     if not record.criterion:
         return "of its budget"
     return f"of {'any' if record.budget is None else error_text(record.budget)} allowed"
 
 
 def error_name(record: Record) -> str:
-    """What the errors of plans are."""
+    """The heading of a column of errors of plans."""
     return "error" if record.criterion else "error / budget"
 
 
@@ -205,8 +205,8 @@ def brief(problem: str) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def made(record: Record) -> list[tuple[str, str]]:
-    """How the tuning was made: what there is to say, and what it is."""
+def tuning_facts(record: Record) -> list[tuple[str, str]]:
+    """Names and values that say how the tuning was made, those that are known."""
     origin = record.provenance
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
     threads = f"{origin.blas_threads} BLAS threads" if origin.blas_threads else ""
@@ -233,3 +233,12 @@ def _value(entry: ValueEntry) -> str:
 
 def counted(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
+
+
+def visible(text: str) -> str:
+    """A text in which what cannot be seen, or would turn it around, stands as an escape does."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )

@@ -9,7 +9,7 @@ Size = Literal["small", "paper"]
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A sample as a benchmark.
+    """A sample that is measured as a benchmark.
 
     figure: what begins the line in which it prints its own figure of merit. judged: how many of
     the first values that its `work` returns are held against float64's. budget: of a program that
@@ -32,7 +32,7 @@ class App:
         return tuple((self.small if size == "small" else self.paper).split())
 
     def host_arguments(self, size: Size) -> tuple[str, ...]:
-        """The same of the NumPy program, which is in float64."""
+        """The command line of the NumPy program, which computes in float64."""
         return tuple((f"{self.small} --dtype float64" if size == "small" else self.host).split())
 
 

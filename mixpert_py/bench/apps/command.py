@@ -47,6 +47,6 @@ def bench_apps(
 
     allowed = (1e-5 if host else 1e-4) if budget is None else budget
     seconds = (900.0 if host else 450.0) if seconds is None else seconds
-    wish = run.Wish(size, allowed, samples, None if backend == "cuda" else backend, host)
+    options = run.Options(size, allowed, samples, None if backend == "cuda" else backend, host)
     path = machine.RESULTS / run.NAME if save else Path(json_path) if json_path else None
-    return run.run(wish, only, path, seconds)
+    return run.run(options, only, path, seconds)

@@ -7,7 +7,7 @@ from time import perf_counter
 
 from mixpert_py.bench.apps import modes, tuned
 from mixpert_py.bench.apps.app import App
-from mixpert_py.bench.apps.measure import Place, Record, failure
+from mixpert_py.bench.apps.measure import Platform, Record, failure
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, site_records
 from mixpert_py.runtime.in_force import use
@@ -19,7 +19,7 @@ LONG = 12.0  # seconds of rounds after which there are no more
 
 
 def measure(
-    app: App, arguments: tuple[str, ...], samples: Path, budget: float, place: Place
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, platform: Platform
 ) -> Record:
     """The record of one program: seconds natively and under a plan within the budget, its error.
 
@@ -29,17 +29,17 @@ def measure(
     record: Record = {"name": app.name, "arguments": list(arguments), "budget": budget}
     try:
         with use(modes.NATIVE):
-            problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
+            problem = Sample.load(samples / f"{app.sample}.py").problem(platform.xp, arguments)
         record["problem_seconds"] = perf_counter() - begin
         traced = replace(modes.NATIVE, trace=Trace())
-        values, native, sites = Runs(app, problem, place.timer, ()).traced(traced)
-        runs = Runs(app, problem, place.timer, values[: app.judged])
+        values, native, sites = Runs(app, problem, platform.timer, ()).traced(traced)
+        runs = Runs(app, problem, platform.timer, values[: app.judged])
         record["native"], record["native_figure"] = native.wall, runs.figure(values)
         spent = {site: found.seconds for site, found in sites.items()}
         outcome, trials = tuned.search(
-            runs, budget, place.backend, Measurement(native.wall, 0.0, spent)
+            runs, budget, platform.backend, Measurement(native.wall, 0.0, spent)
         )
-        force = modes.under(outcome.plan, place.backend)
+        force = modes.under(outcome.plan, platform.backend)
         walls: list[float] = []
         while len(walls) < ROUNDS and sum(walls) < LONG:
             walls.append(runs.once(force)[1].wall)

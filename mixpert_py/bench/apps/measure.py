@@ -12,8 +12,7 @@ from typing import Any
 from mixpert_py.bench.apps import modes, tuned
 from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.program import Sample
-from mixpert_py.bench.apps.runs import Runs, Values, site_records
-from mixpert_py.bench.apps.timer import Timer, Times
+from mixpert_py.bench.apps.runs import Runs, Timer, Times, Values, site_records
 from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.call import is_single
 from mixpert_py.runtime.in_force import InForce, emulates, use
@@ -29,7 +28,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way to run the program. around: what else has to hold, TF32 say."""
+    """A way to run the program. around: a context that holds during the run, such as TF32."""
 
     name: str
     force: InForce
@@ -37,7 +36,7 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Platform:
     """Where programs run. xp: whose arrays; backend: None for a GPU, or "reference"."""
 
     xp: ModuleType
@@ -46,7 +45,7 @@ class Place:
 
 
 def measure(
-    app: App, arguments: tuple[str, ...], samples: Path, budget: float, place: Place
+    app: App, arguments: tuple[str, ...], samples: Path, budget: float, platform: Platform
 ) -> Record:
     """The record of one application: {"modes": [one a mode], "tuned": …}.
 
@@ -63,17 +62,17 @@ def measure(
     }
     try:
         with use(modes.NATIVE):
-            problem = Sample.load(samples / f"{app.sample}.py").problem(place.xp, arguments)
+            problem = Sample.load(samples / f"{app.sample}.py").problem(platform.xp, arguments)
             record["problem_seconds"] = perf_counter() - begin
-            runs = Runs.of(app, problem, place.timer)
+            runs = Runs.of(app, problem, platform.timer)
         ways = [
             Mode(modes.FP32, modes.NATIVE),
-            Mode(modes.TF32, modes.NATIVE, lambda: modes.tensor_float(place.xp)),
-            Mode(modes.FAITHFUL, _faithful(runs, place.backend)),
+            Mode(modes.TF32, modes.NATIVE, lambda: modes.tensor_float(platform.xp)),
+            Mode(modes.FAITHFUL, _faithful(runs, platform.backend)),
         ]
-        plan = _tuned(record, runs, app.budget or budget, place.backend)
+        plan = _tuned(record, runs, app.budget or budget, platform.backend)
         if plan is not None:
-            ways.append(Mode(modes.TUNED, modes.under(plan, place.backend)))
+            ways.append(Mode(modes.TUNED, modes.under(plan, platform.backend)))
         record["modes"] = _in_turn(runs, ways)
     except Exception as error:
         record |= failure(error)
@@ -82,7 +81,7 @@ def measure(
 
 
 def failure(error: BaseException) -> Record:
-    """What went wrong, in one line and at length."""
+    """The fields of a record that describe an error: one line, and the traceback."""
     lines = str(error).strip().splitlines() or [""]
     return {
         "failed": f"{type(error).__name__}: {lines[0]}",
@@ -91,7 +90,7 @@ def failure(error: BaseException) -> Record:
 
 
 def _faithful(runs: Runs, backend: str | None) -> InForce:
-    """What a rewritten program does on a GPU without a plan; where it is emulated, by a plan."""
+    """The context of `faithful`: a GPU runs it by default; elsewhere a plan names it."""
     if not emulates(backend):
         return InForce(backend=backend)
     _, _, sites = runs.traced(replace(modes.NATIVE, trace=Trace()))
@@ -104,7 +103,7 @@ def _faithful(runs: Runs, backend: str | None) -> InForce:
 def _tuned(
     record: Record, runs: Runs, budget: float, backend: str | None
 ) -> Mapping[str, str] | None:
-    """The tuner's plan, its course in the record; None where it failed."""
+    """The tuner's plan, or None where it failed. The course of the search goes into the record."""
     begin = perf_counter()
     try:
         outcome, trials = tuned.search(runs, budget, backend)
@@ -138,7 +137,7 @@ def _verdicts(outcome: Outcome) -> list[Record]:
 
 
 def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
-    """Every mode's times, error and figure; one that fails leaves the others."""
+    """Times, error and figure of every mode; one that fails leaves the others."""
     records: list[Record] = [{"name": mode.name} for mode in ways]
     times: list[list[Times]] = [[] for _ in ways]
     begin = perf_counter()
@@ -165,7 +164,7 @@ def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
 
 
 def _judged(runs: Runs, mode: Mode, values: Values) -> Record:
-    """Error and figure of a mode, and what its products did in a run of their own."""
+    """Error and figure of a mode, and what its products ran, from a traced run."""
     record = {"error": runs.error(values), "figure": runs.figure(values)}
     del values
     with mode.around():

@@ -1,4 +1,4 @@
-"""How a program's products are made: natively, in the vendor's TF32, faithful, or by a plan."""
+"""The modes in which a program is measured: native, in the vendor's TF32, faithful, by a plan."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ TF32_TENSOR_OP_MATH = 3  # cublasMath_t
 
 
 def under(schemes: Mapping[str, str], backend: str | None, trace: Trace | None = None) -> InForce:
-    """What is in force under site → scheme."""
+    """The context of a run in which each site has its scheme."""
     plan = Plan(site=[Site(id=site, scheme=scheme) for site, scheme in schemes.items()])
     return InForce(plan=plan, backend=backend, trace=trace)
 

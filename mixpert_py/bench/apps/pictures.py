@@ -27,7 +27,7 @@ COLORS = {
 
 
 def markdown(name: str, said: str, folder: str) -> str:
-    """A picture in the README, which follows the reader's colours."""
+    """Markdown of a picture that follows the reader's light or dark setting."""
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
         f'<img alt="{said}" src="{folder}/{name}.svg"></picture>\n'
@@ -35,7 +35,7 @@ def markdown(name: str, said: str, folder: str) -> str:
 
 
 def draw(records: Sequence[Record], device: str, folder: Path) -> list[Path]:
-    """Both pictures in a folder. Raises MixPertError without matplotlib."""
+    """Draw both pictures into a folder. Raises MixPertError without matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
         raise MixPertError("pictures need matplotlib: pip install 'mixpert-py[report]'")
     import matplotlib

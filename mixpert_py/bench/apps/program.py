@@ -38,7 +38,7 @@ class Sample:
 
     @classmethod
     def load(cls, path: Path) -> "Sample":
-        """Raises SourceError for a file that cannot be read, MixPertError for a missing part."""
+        """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
         source, module = launcher.read_source(path), path.stem
         made = in_memory.rewritten(source, module, str(path), fuse=True)
         if made is None:
@@ -52,7 +52,7 @@ class Sample:
         return cls(module, functions, sites, dependencies(source, module).edges)
 
     def problem(self, xp: ModuleType, arguments: Sequence[str]) -> "Problem":
-        """Its inputs for these arguments, drawn anew."""
+        """The sample with inputs drawn anew for these arguments."""
         options = self.functions["parsed"](list(arguments))
         return Problem(self, xp, options, self.functions["problem"](xp, options))
 
@@ -67,12 +67,12 @@ class Problem:
     inputs: tuple[Any, ...]
 
     def work(self) -> tuple[Any, ...]:
-        """What is timed; returns the values."""
+        """Run the part that is timed; returns its values."""
         found: tuple[Any, ...] = self.sample.functions["work"](self.xp, self.options, *self.inputs)
         return found
 
     def wide(self) -> "Problem":
-        """The same in float64, or complex128, from the very same inputs."""
+        """The same problem in float64 or complex128, with the very same inputs."""
         options = Namespace(**vars(self.options))
         if "dtype" in options:
             options.dtype = "float64"

@@ -17,13 +17,13 @@ MADE = (
 
 
 def kept_part(docs: str) -> str | None:
-    """The part of the kept result; None where none is kept. docs: the pictures' folder."""
+    """The README's part from the saved result; None without one. docs: the pictures' folder."""
     found = run.read(machine.RESULTS / run.NAME)
     return None if found is None else part(found, docs)
 
 
 def draw(folder: Path) -> None:
-    """The pictures of the kept result, into a folder."""
+    """Draw the pictures of the saved result into a folder."""
     found = run.read(machine.RESULTS / run.NAME)
     if found is not None and found["apps"]:
         pictures.draw(found["apps"], found["machine"]["device"], folder)

@@ -1,4 +1,4 @@
-"""What `mixpert bench apps` does: one application after the other, into a file and a table."""
+"""`mixpert bench apps`: one application measured after the other, into a file and a table."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import tables
 from mixpert_py.bench.apps.app import APPS, App, Size
 from mixpert_py.bench.apps.measure import Record
-from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, place
+from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, platform
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
 from mixpert_py.execution import process
@@ -29,8 +29,8 @@ MOST_REHEARSAL = 0.4  # of the time given
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for. backend: None for the GPU. host: the NumPy programs instead."""
+class Options:
+    """The options of the command line. backend: None for the GPU. host: NumPy programs instead."""
 
     size: Size
     budget: float
@@ -47,7 +47,7 @@ def chosen(only: Collection[str]) -> list[App]:
     return [app for name, app in APPS.items() if not only or name in only]
 
 
-def run(wish: Wish, only: Collection[str], path: Path | None, seconds: float = inf) -> int:
+def run(options: Options, only: Collection[str], path: Path | None, seconds: float = inf) -> int:
     """Measure, write after every application, print; exit code 1 if anything failed.
 
     seconds: after these nothing runs any more; what was not reached is left out, and named.
@@ -57,21 +57,21 @@ def run(wish: Wish, only: Collection[str], path: Path | None, seconds: float = i
     if path is not None:
         files.require_place(path)
     facts = machine.machine()
-    if wish.backend is None:
-        facts |= machine.device(place(None).xp)
+    if options.backend is None:
+        facts |= machine.device(platform(None).xp)
     result: Record = {
         "machine": facts,
-        "size": wish.size,
+        "size": options.size,
         "apps": [],
         "host": [],
     }
-    kind = "host" if wish.host else "apps"
-    if wish.host:
+    kind = "host" if options.host else "apps"
+    if options.host:
         apps = [app for app in apps if app.host]
     try:
-        if not wish.host and wish.backend is None and len(apps) > 1:
-            _rehearse(apps, wish, end)
-        _measure(result, kind, apps, wish, path, end)
+        if not options.host and options.backend is None and len(apps) > 1:
+            _rehearse(apps, options, end)
+        _measure(result, kind, apps, options, path, end)
     finally:  # interrupted, too: what there is
         _show(result, kind)
     failed = tables.failures(result)
@@ -88,7 +88,7 @@ def _show(result: Record, kind: str) -> None:
     gemm_tables.show(tables.TARGETS, tables.target_rows(result))
 
 
-def _rehearse(apps: Sequence[App], wish: Wish, end: float) -> None:
+def _rehearse(apps: Sequence[App], options: Options, end: float) -> None:
     """Every application once, several at a time, for the kernels that they leave in the caches:
     most of a first run is compiling. Ctrl-C, and what ends this process, ends them all.
     """
@@ -100,7 +100,7 @@ def _rehearse(apps: Sequence[App], wish: Wish, end: float) -> None:
         process.stop.set(stop)  # of this thread, which signals do not reach
         limit = min(LIMIT, end - perf_counter())
         if limit > 0:
-            record = apart({**_asked(app, wish), "first": first}, limit)
+            record = apart({**_asked(app, options), "first": first}, limit)
             if "failed" in record:
                 click.echo(f"{app.name}, rehearsed: {record['failed']}", err=True)
 
@@ -117,20 +117,20 @@ def _rehearse(apps: Sequence[App], wish: Wish, end: float) -> None:
     click.echo(f"kernels compiled: {perf_counter() - begin:.0f} s", err=True)
 
 
-def _asked(app: App, wish: Wish) -> dict[str, Any]:
-    return {"app": app.name, **asdict(wish)}
+def _asked(app: App, options: Options) -> dict[str, Any]:
+    return {"app": app.name, **asdict(options)}
 
 
 def _measure(
-    result: Record, kind: str, apps: Sequence[App], wish: Wish, path: Path | None, end: float
+    result: Record, kind: str, apps: Sequence[App], options: Options, path: Path | None, end: float
 ) -> None:
     """Each application in a process of its own, its record into the result."""
     for app in apps:
-        limit = min(HOST_LIMIT if wish.host else LIMIT, end - perf_counter())
+        limit = min(HOST_LIMIT if options.host else LIMIT, end - perf_counter())
         if limit <= 0:
             click.echo(f"{app.name}: not measured, the time given was over", err=True)
             continue
-        record = apart(_asked(app, wish), limit)
+        record = apart(_asked(app, options), limit)
         result[kind].append(record)
         click.echo(_said(record), err=True)
         if path is not None:

@@ -1,18 +1,61 @@
-"""Runs of one problem: its values, how far off they are, and what its products did."""
+"""Runs of one problem: their times and values, how far off they are, what their products did."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import hypot, nan
+from time import perf_counter
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.modes import NATIVE
 from mixpert_py.bench.apps.program import Problem
-from mixpert_py.bench.apps.timer import Timer, Times
 from mixpert_py.bench.arrays import Array
 from mixpert_py.execution.worker import SiteResult, site_result
 from mixpert_py.runtime.in_force import InForce, use
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds between two events on the device, and on the host until it saw the second event."""
+
+    device: float
+    wall: float
+
+
+class Timer(Protocol):
+    """A function that times one call and raises what the call raises."""
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]: ...
+
+
+class DeviceTimer:
+    """Times calls on CuPy's current device and stream; a call may wait for the device."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._event = cupy.cuda.Event
+        self._elapsed = cupy.cuda.get_elapsed_time
+        self._stream = cupy.cuda.get_current_stream()
+
+    def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]:
+        start, stop = self._event(), self._event()
+        self._stream.synchronize()
+        begin = perf_counter()
+        start.record()
+        value = call()
+        stop.record()
+        self._stream.synchronize()
+        wall = perf_counter() - begin
+        return value, Times(self._elapsed(start, stop) / 1e3, wall)
+
+
+def on_host(call: Callable[[], Any], /) -> tuple[Any, Times]:
+    """Time a call on NumPy arrays, for which the host's clock is the only one."""
+    begin = perf_counter()
+    value = call()
+    wall = perf_counter() - begin
+    return value, Times(wall, wall)
+
 
 BAND = 1 << 26  # bytes
 
@@ -21,7 +64,7 @@ Values = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Makes and judges runs. reference: the judged values of the float64 run of the program."""
+    """Runs a program and judges its values against `reference`, those of its float64 run."""
 
     app: App
     problem: Problem
@@ -30,7 +73,7 @@ class Runs:
 
     @classmethod
     def of(cls, app: App, problem: Problem, timer: Timer) -> "Runs":
-        """Runs the program in float64 first."""
+        """The runs of a program, which runs in float64 first."""
         wide = problem.wide()
         with use(NATIVE):
             values = wide.work()
@@ -42,7 +85,7 @@ class Runs:
             return self.timer(self.problem.work)
 
     def traced(self, force: InForce) -> tuple[Values, Times, dict[str, SiteResult]]:
-        """The same, and what its products did; `force` has a trace, which makes it slower."""
+        """One run and the records of its products; `force` has a trace, which makes it slower."""
         values, times = self.once(force)
         assert force.trace is not None
         return values, times, {site: site_result(x) for site, x in force.trace.sites.items()}
@@ -62,7 +105,7 @@ class Runs:
 
 
 def distance(xp: ModuleType, found: Array, exact: Array) -> float:
-    """‖found − exact‖ of all elements, by rows: of large arrays the difference is never whole."""
+    """‖found − exact‖, computed by bands of rows, without a third array of this size."""
     if exact.nbytes <= BAND:
         return float(xp.linalg.norm(found - exact))
     rows = max(1, BAND // exact[0].nbytes)
@@ -71,7 +114,7 @@ def distance(xp: ModuleType, found: Array, exact: Array) -> float:
 
 
 def site_records(sites: Mapping[str, SiteResult]) -> list[dict[str, Any]]:
-    """What products did, for a reader of the results."""
+    """The records of products as plain data for the results."""
     return [
         {
             "id": site,

@@ -1,4 +1,4 @@
-"""What the applications come to: speed-ups, their geometric means, and the targets."""
+"""Speed-ups of the applications, their geometric means, and the targets."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

@@ -28,7 +28,7 @@ OTHERS = (modes.TF32, modes.FAITHFUL, modes.TUNED)
 
 
 def rows(records: Sequence[Record]) -> Rows:
-    """A row an application: milliseconds on the device, speed-ups, errors."""
+    """A row for each application: milliseconds on the device, speed-ups, errors."""
     table = []
     for record in records:
         found = modes_of(record)
@@ -48,7 +48,7 @@ def rows(records: Sequence[Record]) -> Rows:
 
 
 def host_rows(records: Sequence[Record]) -> Rows:
-    """A row a NumPy program. What it takes beside its products it takes in NumPy all the same."""
+    """A row for each NumPy program; all but its products stays in NumPy."""
     return [
         [record["name"], record["failed"]]
         if "failed" in record
@@ -66,7 +66,7 @@ def host_rows(records: Sequence[Record]) -> Rows:
 
 
 def target_rows(result: Mapping[str, Any]) -> Rows:
-    """Every target that something was measured for."""
+    """A row for every target that something was measured for."""
     rows = []
     for row in targets(result["apps"], result["host"]):
         sign, unit, spec = ("<", "", ".3g") if row["at_most"] else ("≥", " ×", ".2f")

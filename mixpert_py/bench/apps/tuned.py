@@ -36,7 +36,7 @@ class Trials:
     count: int = 0
 
     def __call__(self, plan: Mapping[str, str], /) -> Measurement:
-        """One trial, after one that loads the kernels; what fails is a measurement, too."""
+        """Measure one plan, after a run that loads its kernels; a failure is a measurement, too."""
         if perf_counter() > self.end:
             return Measurement(0.0, math.nan, {}, "the time for tuning was over")
         self.count += 1
@@ -65,14 +65,14 @@ class Trials:
 
 
 def levels() -> tuple[str, ...]:
-    """What a search may lower a product to, the most accurate first."""
+    """The levels that a search may lower a product to, the most accurate first."""
     return tuple(name for rung in ladder(LADDER)[1:] for name in rung)
 
 
 def profile(
     runs: Runs, backend: str | None, levels: tuple[str, ...], under: str = "native"
 ) -> dict[str, SiteResult]:
-    """What each level would make of every product's operands, in a run under one scheme."""
+    """Profile every product: the error of each level on its operands."""
     return runs.traced(InForce(scheme=under, backend=backend, trace=Trace(levels)))[2]
 
 

@@ -59,7 +59,7 @@ def bench_gemm(
     """Schemes against every mode of cuBLAS: time, error, grade."""
     from mixpert_py.bench.gemm import run
 
-    wish = run.Wish(suite, shapes, schemes, modes, families, error_size, samples)
-    run.check(wish)
-    path = run.kept(suite) if save else Path(json_path) if json_path else None
-    return run.run(wish, path, only, resume)
+    options = run.Options(suite, shapes, schemes, modes, families, error_size, samples)
+    run.check(options)
+    path = run.saved_path(suite) if save else Path(json_path) if json_path else None
+    return run.run(options, path, only, resume)

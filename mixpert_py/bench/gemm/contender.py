@@ -1,4 +1,4 @@
-"""What is measured: a way to multiply two arrays, whole and in its parts."""
+"""A way to multiply two arrays that is measured, whole and in its parts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

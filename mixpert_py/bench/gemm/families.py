@@ -8,8 +8,8 @@ from statistics import median
 from mixpert_py.bench.contract import Errors, Sums, errors
 from mixpert_py.bench.gemm import ours
 from mixpert_py.bench.gemm.plane import Sections
-from mixpert_py.bench.gemm.sizes import BASE, Bench, Section, plain, said
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.sizes import BASE, Bench, Section, error_line, plain
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, in_json
 
 KIND = "families"  # what the names of such sections begin with
@@ -18,7 +18,7 @@ DRAWS = 3
 
 
 def sections(bench: Bench, families: Sequence[str], size: int) -> dict[str, Section]:
-    """One of each family at size³."""
+    """A section for each family at size³."""
     shape = (size, size, size)
     return {
         f"{KIND} {family} {plain(shape)}": partial(section, bench, family, *shape)
@@ -27,7 +27,7 @@ def sections(bench: Bench, families: Sequence[str], size: int) -> dict[str, Sect
 
 
 def section(bench: Bench, family: str, m: int, k: int, n: int, draws: int = DRAWS) -> list[Record]:
-    """A row a contender: its largest errors over draws of operands, and over what they may be.
+    """A row for each contender: its largest errors over draws, absolute and over what is allowed.
 
     Every contender multiplies the same operands, and each draw is compared by itself. Raises
     KeyError where the vendor's FP32 product is not among the contenders.
@@ -50,7 +50,7 @@ def section(bench: Bench, family: str, m: int, k: int, n: int, draws: int = DRAW
                 if one.kind == "scheme":
                     ran[one.name][ours.ran(a, b, one.name)] = None
             except Exception as error:  # whatever one of them meets, the others are judged
-                failed[one.name] = said(error)
+                failed[one.name] = error_line(error)
     middle = Sums(median(one.terms for one in sums), median(one.floor for one in sums))
     rows = []
     for one in judged:
@@ -70,7 +70,7 @@ def section(bench: Bench, family: str, m: int, k: int, n: int, draws: int = DRAW
 
 
 def rows_of(sections: Sections) -> list[Record]:
-    """All that was judged so, in the order of the sections."""
+    """The rows of all sections of families, in their order."""
     return [row for name, rows in sections.items() if name.startswith(KIND) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""What the first product of a fresh process costs, when its kernels have been compiled before."""
+"""Seconds of the first product of a fresh process, when its kernels have been compiled before."""
 
 import json
 import subprocess

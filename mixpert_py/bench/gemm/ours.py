@@ -1,4 +1,4 @@
-"""Our products, through the path that a user takes, and their two parts alone."""
+"""Our schemes as contenders: through the path that a user takes, and their two parts alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,9 +18,9 @@ from mixpert_py.runtime.tracing.trace import Trace
 
 
 def contender(name: str, block: int | None = None, backend: str | None = None) -> Contender:
-    """A scheme as something to measure: `mixpert_py.matmul(a, b, scheme=name)`.
+    """A scheme as a contender: `mixpert_py.matmul(a, b, scheme=name)`.
 
-    backend: what makes it, whether that pays or not.
+    backend: the backend that makes the product, whether it is profitable or not.
     """
 
     def prepare(a: Array, b: Array) -> Parts:
@@ -33,7 +33,7 @@ def contender(name: str, block: int | None = None, backend: str | None = None) -
 
 
 def ran(a: Array, b: Array, name: str, block: int | None = None) -> str:
-    """What really runs for these operands, with the reason where it is not the scheme."""
+    """The name of what runs for these operands, with the reason where it is not the scheme."""
     trace = Trace()
     with use(replace(current(), trace=trace)):
         mixpert_py.matmul(a, b, scheme=name, block=block)
@@ -43,7 +43,7 @@ def ran(a: Array, b: Array, name: str, block: int | None = None) -> str:
 
 
 def _parts(a: Array, b: Array, name: str, block: int | None) -> tuple[Call, Call] | tuple[()]:
-    """Packing both operands alone, and multiplying what is packed; on a GPU, of an emulation."""
+    """The calls that pack both operands and that multiply them packed; none without a GPU."""
     scheme = get(name)
     if not isinstance(scheme, Scheme) or isinstance(a, np.ndarray):
         return ()

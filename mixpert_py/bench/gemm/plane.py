@@ -4,14 +4,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 
 Sections = Mapping[str, Sequence[Record]]
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """tflops: end to end, packing and casts included. error: Frobenius, on normal data."""
+    """A contender. tflops: packing and casts included. error: Frobenius, on normal data."""
 
     name: str
     kind: str
@@ -20,12 +20,12 @@ class Point:
 
 
 def is_judged(sections: Sections) -> bool:
-    """Whether there are errors among the results, and not speeds alone."""
+    """Whether the results hold errors, and not speeds alone."""
     return any(name.startswith("accuracy") for name in sections)
 
 
 def points(sections: Sections, size: int) -> list[Point]:
-    """What both a time and an error are known of at size³; an error of 0 is the reference's own."""
+    """Contenders with a time and an error at size³, without FP64, whose error is 0."""
     errors = {
         row["name"]: float(row["frobenius"])
         for row in cubes(sections, "accuracy", size)
@@ -39,7 +39,7 @@ def points(sections: Sections, size: int) -> list[Point]:
 
 
 def cubes(sections: Sections, kind: str, size: int) -> list[Record]:
-    """Rows of the sections of one kind at size³ that did not fail."""
+    """The rows at size³ of sections of one kind, without failures."""
     return [
         row
         for name, rows in sections.items()
@@ -50,7 +50,7 @@ def cubes(sections: Sections, kind: str, size: int) -> list[Record]:
 
 
 def dominated(found: Iterable[Point]) -> dict[str, str]:
-    """Name → what is no slower and no less accurate, if anything is: our fastest, else cuBLAS's."""
+    """Name → a contender that is no slower and no less accurate: our fastest, else cuBLAS's."""
     found = list(found)
     beaten = {}
     for point in found:

@@ -9,7 +9,7 @@ from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.families import rows_of, worst
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}
 MADE = (
@@ -26,33 +26,33 @@ JUDGED = (
 )
 
 
-def kept(suite: str, folder: Path = machine.RESULTS) -> Record | None:
-    """The result of a suite; None where none is kept."""
+def saved(suite: str, folder: Path = machine.RESULTS) -> Record | None:
+    """The saved result of a suite; None without one."""
     path = folder / FILES[suite]
     return read(path) if path.exists() else None
 
 
 def sizes_part(docs: str) -> str | None:
-    """Speeds over sizes and their pictures, of the kept result. docs: the pictures' folder."""
-    found = kept("sizes")
+    """The part on speeds over sizes, from the saved result. docs: the pictures' folder."""
+    found = saved("sizes")
     return sizes_markdown(found, docs) if found and sizes(found["sections"]) else None
 
 
 def families_part() -> str | None:
-    """The default beside the vendor's FP32 product on every family, of the kept result."""
-    found = kept("sizes")
+    """The part that compares `faithful` with the vendor's FP32 product on every family."""
+    found = saved("sizes")
     return families_markdown(found) if found and rows_of(found["sections"]) else None
 
 
 def targets_part() -> str | None:
-    """The targets and what was measured of them, of the kept result."""
-    found = kept("targets")
+    """The part on targets and what was measured of them."""
+    found = saved("targets")
     return targets_markdown(found) if found else None
 
 
 def draw(folder: Path) -> None:
-    """The pictures of the kept result, into a folder."""
-    found = kept("sizes")
+    """Draw the pictures of the saved result into a folder."""
+    found = saved("sizes")
     if found and sizes(found["sections"]):
         pictures.draw(found["sections"], found["machine"]["device"], folder)
 
@@ -77,7 +77,7 @@ def sizes_markdown(found: Record, docs: str) -> str:
 
 
 def families_markdown(found: Record) -> str:
-    """A row a family, what its columns mean, and where they were measured."""
+    """A table with a row for each family, what its columns mean, and where they were measured."""
     rows = rows_of(found["sections"])
     draws = max(row["draws"] for row in rows)
     table = gemm_tables.markdown(*gemm_tables.families(rows))
@@ -85,7 +85,7 @@ def families_markdown(found: Record) -> str:
 
 
 def targets_markdown(found: Record) -> str:
-    """A row a target, and where they were measured."""
+    """A table with a row for each target, and where they were measured."""
     rows = [row for rows in found["sections"].values() for row in rows]
     table = gemm_tables.markdown(gemm_tables.TARGETS, gemm_tables.target_rows(rows))
     return f"{table}\n\n{machine_text(found['machine'])}\n"
@@ -121,7 +121,7 @@ def speed_table(sections: Sections) -> str:
 
 
 def machine_text(facts: Record) -> str:
-    """Where a result was measured, and when."""
+    """A sentence that says where and when a result was measured."""
     said = (
         f"One {facts['device']}, driver for CUDA {facts['driver']}, CUDA {facts['cuda']}, "
         f"cuBLAS {facts['cublas']}, CuPy {facts['cupy']}, {facts['date']}."

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py import files
-from mixpert_py.bench.gemm.sizes import Section, said
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.sizes import Section, error_line
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.errors import MixPertError
 
 
@@ -29,7 +29,7 @@ class Result:
 
     @property
     def sections(self) -> dict[str, list[Record]]:
-        """What was measured so far."""
+        """The rows of every section measured so far, by its name."""
         found: dict[str, list[Record]] = self.record["sections"]
         return found
 
@@ -42,19 +42,19 @@ class Result:
             try:
                 self.sections[name] = measure()
             except Exception as error:  # the sections after it are measured all the same
-                say(f"{name}: {said(error)}")
+                say(f"{name}: {error_line(error)}")
                 continue
             self.write()
 
     def write(self) -> None:
-        """The file, whole or not at all."""
+        """Replace the file in one step."""
         if self.path is not None:
             text = json.dumps(rounded(self.record), indent=1, ensure_ascii=False) + "\n"
             files.replace(self.path, text.encode())
 
 
 def read(path: Path) -> Record:
-    """A result from its file. Raises MixPertError where it is none."""
+    """Read a result from its file. Raises MixPertError where the file holds something else."""
     try:
         loaded: Record = json.loads(path.read_text("utf-8"))
         return {key: loaded[key] for key in ("suite", "machine", "sections")}
@@ -63,7 +63,7 @@ def read(path: Path) -> Record:
 
 
 def rounded(value: Any) -> Any:
-    """Floats with the digits that a measurement has."""
+    """A result with its floats rounded to the five digits that a measurement has."""
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):

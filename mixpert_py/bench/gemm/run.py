@@ -1,4 +1,4 @@
-"""What `mixpert bench gemm` does: a suite, section by section, into a file and a table."""
+"""`mixpert bench gemm`: a suite measured section by section, into a file and a table."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from mixpert_py.runtime.schemes import get
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for; empty: the suite's own."""
+class Options:
+    """The options of the command line; an empty tuple stands for the suite's own."""
 
     suite: str
     shapes: tuple[Shape, ...] = ()
@@ -29,31 +29,31 @@ class Wish:
     samples: int = 20
 
 
-def check(wish: Wish) -> None:
+def check(options: Options) -> None:
     """Raise PlanError where a scheme, a mode or a family is none."""
-    for name in wish.schemes:
+    for name in options.schemes:
         get(name)
     for word, names, known in (
-        ("mode", wish.modes, vendor.MODES),
-        ("family", wish.families, gemm.KNOWN),
+        ("mode", options.modes, vendor.MODES),
+        ("family", options.families, gemm.KNOWN),
     ):
         for name in names:
             if name not in known:
                 raise PlanError(f"unknown {word} {name!r}; known: {', '.join(known)}")
 
 
-def kept(suite: str) -> Path:
-    """Where the README's results are."""
+def saved_path(suite: str) -> Path:
+    """The file of the results that the README is made of."""
     return machine.RESULTS / ("gemm.json" if suite == "sizes" else "gemm-targets.json")
 
 
-def run(wish: Wish, path: Path | None, only: Collection[str], resume: bool) -> int:
+def run(options: Options, path: Path | None, only: Collection[str], resume: bool) -> int:
     """Measure on the current GPU, write, print; the exit code. Raises DeviceError without one."""
     cupy = machine.gpu()
     bench, missing = gemm.standard(
-        cupy, wish.samples, wish.schemes or gemm.SCHEMES, wish.modes or tuple(vendor.MODES)
+        cupy, options.samples, options.schemes or gemm.SCHEMES, options.modes or tuple(vendor.MODES)
     )
-    sections = chosen(bench, wish)
+    sections = chosen(bench, options)
     if "list" in only:
         click.echo("\n".join(sections))
         return 0
@@ -63,7 +63,7 @@ def run(wish: Wish, path: Path | None, only: Collection[str], resume: bool) -> i
     if only:
         sections = {name: s for name, s in sections.items() if name.startswith(tuple(only))}
     facts = {**machine.machine(), **machine.device(cupy), "not offered": missing}
-    result = Result(wish.suite, facts, path, resume)
+    result = Result(options.suite, facts, path, resume)
     result.run(sections, lambda line: click.echo(line, err=True))
     show(result.record["suite"], result.sections)
     for name, why in missing.items():
@@ -71,13 +71,13 @@ def run(wish: Wish, path: Path | None, only: Collection[str], resume: bool) -> i
     return 0 if result.sections.keys() >= sections.keys() else 1
 
 
-def chosen(bench: gemm.Bench, wish: Wish) -> Mapping[str, Section]:
+def chosen(bench: gemm.Bench, options: Options) -> Mapping[str, Section]:
     """The sections of a suite, by name."""
-    if wish.suite == "targets":
+    if options.suite == "targets":
         return targets.sections(bench)
-    shapes = wish.shapes or tuple((n, n, n) for n in gemm.SIZES)
-    names = wish.families or tuple(gemm.KNOWN)
-    size = wish.error_size
+    shapes = options.shapes or tuple((n, n, n) for n in gemm.SIZES)
+    names = options.families or tuple(gemm.KNOWN)
+    size = options.error_size
     return {
         **gemm.sections(bench, shapes, names, size),
         **families.sections(bench, names, size),

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, Numbers, narrow
-from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.families import EVERYDAY, FAMILIES, Family
 from mixpert_py.bench.gemm import ours, vendor
 from mixpert_py.bench.gemm.contender import Contender, calls
-from mixpert_py.bench.gemm.target import Record
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, judge
+from mixpert_py.bench.timing import ratio, timing
 from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
 
 Shape = tuple[int, int, int]  # m, k, n
@@ -31,7 +31,7 @@ KNOWN: Mapping[str, Family] = {**FAMILIES, **EVERYDAY}
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where and how it is measured. xp: NumPy or CuPy; contenders, by name, in their turn."""
+    """Arrays (xp: NumPy or CuPy), clock, contenders by name, and the rounds of a measurement."""
 
     xp: Any
     clock: Clock
@@ -57,7 +57,7 @@ def standard(
     schemes: Iterable[str] = SCHEMES,
     modes: Iterable[str] = tuple(vendor.MODES),
 ) -> tuple[Bench, dict[str, str]]:
-    """The bench on the current GPU, and why those modes of cuBLAS are missing that are."""
+    """The bench on the current GPU, and the modes of cuBLAS that it lacks, each with the reason."""
     missing = {name: why for name in modes if (why := vendor.offered(vendor.MODES[name]))}
     chosen = {n: vendor.contender(vendor.MODES[n]) for n in modes if n not in missing}
     chosen |= {name: ours.contender(name) for name in schemes}
@@ -73,7 +73,7 @@ def speed(bench: Bench, m: int, k: int, n: int) -> list[Record]:
             parts[contender.name] = ready = contender.prepare(a, b)
             ready.whole()
         except Exception as error:  # whatever one of them meets, the others are measured
-            failed[contender.name] = said(error)
+            failed[contender.name] = error_line(error)
             parts.pop(contender.name, None)
     samples = in_turn(bench.clock, calls(parts), bench.rounds)
     rows = []
@@ -109,20 +109,20 @@ def accuracy(bench: Bench, family: str, m: int, k: int, n: int) -> list[Record]:
             if contender.kind == "scheme":
                 row["ran"] = ours.ran(a, b, contender.name)
         except Exception as error:  # as above
-            row["failed"] = said(error)
+            row["failed"] = error_line(error)
         rows.append(row)
     return rows
 
 
-def said(error: Exception) -> str:
-    """An error in one line."""
+def error_line(error: Exception) -> str:
+    """The type and the first line of an error, which is what a result keeps of it."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def sections(
     bench: Bench, shapes: Sequence[Shape], families: Sequence[str], size: int
 ) -> dict[str, Section]:
-    """Speed at every shape, accuracy at size³ on every family, and on normal data per shape."""
+    """Speed at every shape; accuracy on every family at size³, on normal data at every shape."""
     found: dict[str, Section] = {f"speed {plain(s)}": partial(speed, bench, *s) for s in shapes}
     cases = [(family, (size, size, size)) for family in families]
     cases += [("normal", shape) for shape in shapes]
@@ -132,11 +132,11 @@ def sections(
 
 
 def text(shape: Shape) -> str:
-    """m × k × n as people write it."""
+    """A shape as text: m × k × n, or n³."""
     m, k, n = shape
     return f"{m}³" if m == k == n else f"{m} × {k} × {n}"
 
 
 def plain(shape: Shape) -> str:
-    """The same as `--size` takes it."""
+    """A shape as `--size` takes it."""
     return str(shape[0]) if len(set(shape)) == 1 else "x".join(map(str, shape))

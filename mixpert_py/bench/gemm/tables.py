@@ -21,7 +21,7 @@ ACCURACY = ("", "data", "m × k × n", "Frobenius", "max", "max-relative", "mred
 
 
 def target_rows(rows: Iterable[Record]) -> Rows:
-    """Every target with what was measured, and whether it is met."""
+    """A row for every target: what was measured, and whether it is met."""
     return [
         [
             row["what"],
@@ -35,7 +35,7 @@ def target_rows(rows: Iterable[Record]) -> Rows:
 
 
 def speed_rows(rows: Iterable[Record]) -> Rows:
-    """Times of every contender, whole and in parts; † where the device waited for the host."""
+    """Rows of times, whole and in parts; † where the device waited for the host."""
     table = []
     for row in rows:
         start = [_name(row), _shape(row)]
@@ -59,7 +59,7 @@ def speed_rows(rows: Iterable[Record]) -> Rows:
 
 
 def accuracy_rows(rows: Iterable[Record]) -> Rows:
-    """Errors of every contender by all measures, and its grade."""
+    """Rows of errors by all measures, and grades."""
     return [
         [row["name"], row["family"], _shape(row), row["failed"]]
         if "failed" in row
@@ -103,7 +103,7 @@ def families(rows: Iterable[Record]) -> tuple[list[str], Rows]:
 
 
 def times(ratio: float | str | None) -> str:
-    """How many times as large, rounded up: what is over 1 never looks like 1."""
+    """A ratio as text, rounded up, so that none above 1 is shown as 1."""
     if ratio is None:
         return "–"
     value = float(ratio)
@@ -113,7 +113,7 @@ def times(ratio: float | str | None) -> str:
 
 
 def show(columns: Sequence[str], rows: Rows) -> None:
-    """Print a table on stdout; as wide as it is where nobody looks at a terminal."""
+    """Print a table on stdout, in its full width unless stdout is a terminal."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in columns:
         table.add_column(name)
@@ -129,7 +129,7 @@ def markdown(columns: Sequence[str], rows: Rows) -> str:
 
 
 def _name(row: Record) -> str:
-    """The contender, and what ran in its place if anything did."""
+    """The contender's name, and what ran in its place if anything did."""
     name: str = row["name"]
     ran = row.get("ran", name)
     return name if ran == name else f"{name}: {ran}"

@@ -4,16 +4,17 @@ On random normal float32 operands, packing included, cuBLAS measured in the same
 """
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Literal
 
 from mixpert_py.bench.arrays import Array
-from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.gemm import first_call, ours, vendor
 from mixpert_py.bench.gemm.contender import calls
-from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, said, text
-from mixpert_py.bench.gemm.target import Record, Target, once
+from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, error_line, text
+from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, Judgement, judge
-from mixpert_py.bench.timing import summary
+from mixpert_py.bench.timing import ratio, summary, timing
 from mixpert_py.runtime.cuda.event_clock import in_turn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -30,6 +31,33 @@ WIDE = (
 FULL = 8192
 BATCH = (1000, 128)
 CUBE = (FULL, FULL, FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A line of the table of targets: what is measured, at which shape, and what is wanted."""
+
+    section: str
+    what: str
+    at: str
+    sense: Literal["≥", "≤"]
+    wanted: float
+    unit: str
+
+    def row(self, measured: dict[str, float], detail: str = "") -> Record:
+        """The line with what was measured; its median decides whether the target is met."""
+        value = measured["median"]
+        met = value >= self.wanted if self.sense == "≥" else value <= self.wanted
+        return {**asdict(self), "measured": measured, "met": met, "detail": detail}
+
+    def missing(self, why: str) -> Record:
+        """The line where nothing could be measured."""
+        return {**asdict(self), "measured": None, "met": False, "detail": why}
+
+
+def once(value: float) -> dict[str, float]:
+    """A figure that has no spread, such as an error."""
+    return {"median": value, "lower": value, "upper": value, "runs": 1}
 
 
 def sections(bench: Bench) -> dict[str, Section]:
@@ -232,7 +260,7 @@ def _race(bench: Bench, target: Target, pair: tuple[str, str], a: Array, b: Arra
         parts = {name: bench.contenders[name].prepare(a, b) for name in pair}
         samples = in_turn(bench.clock, calls(parts), bench.rounds)
     except Exception as error:  # one scheme that fails leaves the others of its section
-        return target.missing(said(error))
+        return target.missing(error_line(error))
     first, second = pair
     times = {name: 1e3 * timing(taken)["median"] for name, taken in samples.items()}
     detail = ", ".join(f"{name} {time:.3f} ms" for name, time in times.items())

@@ -20,7 +20,7 @@ DEFAULT_ALGORITHM = -1
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way of cuBLAS to make a product of FP32 operands.
+    """A mode in which cuBLAS multiplies FP32 operands.
 
     element: what the operands are cast to, if they are not. The result is float64 for float64,
     else float32. emulated: whether the library may run something else in its place.
@@ -47,7 +47,7 @@ FP32, TF32 = MODES["cuBLAS FP32"], MODES["cuBLAS TF32"]
 
 
 def contender(mode: Mode) -> Contender:
-    """A mode of cuBLAS as something to measure; operands are cast where the mode needs it."""
+    """A mode of cuBLAS as a contender; operands are cast where the mode needs it."""
 
     def prepare(a: Array, b: Array) -> Parts:
         if mode.element == a.dtype:
@@ -63,7 +63,7 @@ def contender(mode: Mode) -> Contender:
 
 
 def offered(mode: Mode) -> str | None:
-    """Why this library does not offer a mode on this device; None: it does."""
+    """The reason why this library does not offer a mode on this device; None where it does."""
     import cupy
     from cupy_backends.cuda.libs.cublas import CUBLASError
 

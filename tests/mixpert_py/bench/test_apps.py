@@ -18,11 +18,10 @@ from mixpert_py.bench.apps import modes, process, run, tables, tuned
 from mixpert_py.bench.apps import runs as runs_module
 from mixpert_py.bench.apps.app import APPS, App
 from mixpert_py.bench.apps.host import measure as measure_host
-from mixpert_py.bench.apps.measure import Place, measure
+from mixpert_py.bench.apps.measure import Platform, measure
+from mixpert_py.bench.apps.process import rehearse
 from mixpert_py.bench.apps.program import Sample
-from mixpert_py.bench.apps.rehearsal import rehearse
-from mixpert_py.bench.apps.runs import Runs
-from mixpert_py.bench.apps.timer import DeviceTimer, Times, on_host
+from mixpert_py.bench.apps.runs import DeviceTimer, Runs, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.in_force import current, use
@@ -91,8 +90,8 @@ class Clock:
         return call(), Times(taken, 2 * taken)
 
 
-def place(clock: Clock | None = None) -> Place:
-    return Place(np, clock or on_host, "reference")
+def platform(clock: Clock | None = None) -> Platform:
+    return Platform(np, clock or on_host, "reference")
 
 
 def by_mode(record: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +101,7 @@ def by_mode(record: dict[str, Any]) -> dict[str, Any]:
 class TestOne:
     def test_every_mode(self, folder: Path) -> None:
         clock = Clock()
-        record = measure(app(), ("--size", "30"), folder, 1e-4, place(clock))
+        record = measure(app(), ("--size", "30"), folder, 1e-4, platform(clock))
         found = by_mode(record)
         assert list(found) == [modes.FP32, modes.TF32, modes.FAITHFUL, modes.TUNED]
         assert found[modes.FP32]["device"]["median"] == 1.0
@@ -123,7 +122,7 @@ class TestOne:
 
     def test_every_mode_of_complex_products(self) -> None:
         arguments = APPS["circuit"].arguments("small")
-        record = measure(APPS["circuit"], arguments, SAMPLES, 1e-4, place())
+        record = measure(APPS["circuit"], arguments, SAMPLES, 1e-4, platform())
         found = by_mode(record)
         (site,) = found[modes.FAITHFUL]["sites"]
         assert site["dtypes"].keys() == {"complex64"}
@@ -134,7 +133,7 @@ class TestOne:
         assert 1e-6 < found[modes.TUNED]["error"] <= 1e-4
 
     def test_the_tuner(self, folder: Path) -> None:
-        tuning = measure(app(), (), folder, 1e-6, place())["tuned"]
+        tuning = measure(app(), (), folder, 1e-6, platform())["tuned"]
         (site,) = tuning["sites"]
         assert site["scheme"] == "int8x6"
         assert site["local_errors"]["int8x3"] > 1e-6
@@ -142,12 +141,12 @@ class TestOne:
         assert tuning["trials"] >= 1
 
     def test_a_budget_of_its_own(self, folder: Path) -> None:
-        record = measure(app(budget=0.5), (), folder, 1e-9, place())
+        record = measure(app(budget=0.5), (), folder, 1e-9, platform())
         assert record["tuned"]["budget"] == record["alike_below"] == 0.5
         assert record["tuned"]["sites"][0]["scheme"] == "int8x1"
 
     def test_a_program_that_fails(self, folder: Path) -> None:
-        record = measure(app(), ("--broken", "work"), folder, 1e-4, place())
+        record = measure(app(), ("--broken", "work"), folder, 1e-4, platform())
         assert record["failed"] == "ValueError: no"
         assert "luck" in record["traceback"]
         assert record["modes"] == []
@@ -159,7 +158,7 @@ class TestOne:
             raise RuntimeError("no such math")
 
         monkeypatch.setattr(modes, "tensor_float", broken)
-        found = by_mode(measure(app(), (), folder, 1e-4, place()))
+        found = by_mode(measure(app(), (), folder, 1e-4, platform()))
         assert found[modes.TF32]["failed"] == "RuntimeError: no such math"
         assert "device" not in found[modes.TF32]
         assert "device" in found[modes.TUNED]
@@ -171,12 +170,12 @@ class TestOne:
             raise MixPertError("no plan")
 
         monkeypatch.setattr(tuned, "search", broken)
-        record = measure(app(), (), folder, 1e-4, place())
+        record = measure(app(), (), folder, 1e-4, platform())
         assert record["tuned"]["failed"] == "MixPertError: no plan"
         assert list(by_mode(record)) == [modes.FP32, modes.TF32, modes.FAITHFUL]
 
     def test_one_that_is_too_far_off_natively_stays_native(self, folder: Path) -> None:
-        record = measure(app(), (), folder, 1e-12, place())
+        record = measure(app(), (), folder, 1e-12, platform())
         assert [site["scheme"] for site in record["tuned"]["sites"]] == ["native"]
 
     def test_a_plan_under_which_the_program_fails_is_a_measurement(self, folder: Path) -> None:
@@ -198,26 +197,26 @@ class TestOne:
 
     def test_the_native_run_of_a_host_program_is_made_once(self, folder: Path) -> None:
         clock = Clock()
-        measure_host(app(), ("--dtype", "float64"), folder, 1e-5, place(clock))
+        measure_host(app(), ("--dtype", "float64"), folder, 1e-5, platform(clock))
         assert clock.runs.count("native") == 1
         assert clock.runs[:2] == ["native", "int8x10"]
 
     def test_a_rehearsal_runs_every_level(self, folder: Path) -> None:
         clock = Clock()
-        rehearse(app(), (), folder, place(clock), first=4)
+        rehearse(app(), (), folder, platform(clock), first=4)
         levels = ["int8x10", "faithful", "int8x6", "int8x3", "int8x1"]
         assert clock.runs[:5] == [*levels[4:], *levels[:4]]
         assert clock.runs[5:] == ["native"] * 3
-        rehearse(app(), ("--broken", "work"), folder, place(clock), first=0)
+        rehearse(app(), ("--broken", "work"), folder, platform(clock), first=0)
 
     def test_a_host_program(self, folder: Path) -> None:
-        record = measure_host(app(), ("--dtype", "float64"), folder, 1e-5, place(Clock()))
+        record = measure_host(app(), ("--dtype", "float64"), folder, 1e-5, platform(Clock()))
         assert record["native"] == 2.0
         assert record["rewritten"] == 0.8
         assert record["speedup"] == pytest.approx(2.5)
         assert list(record["plan"].values()) == ["int8x6"]
         assert 1e-8 < record["error"] < 1e-5
-        broken = measure_host(app(), ("--broken", "work"), folder, 1e-5, place())
+        broken = measure_host(app(), ("--broken", "work"), folder, 1e-5, platform())
         assert broken["failed"] == "ValueError: no"
 
 
@@ -230,7 +229,7 @@ def test_on_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy.asarray = lambda x, dtype=None: gpu.asarray(np.asarray(x, dtype))
     monkeypatch.setattr(break_even, "figures", lambda device: pays_from(1.0))
     monkeypatch.setattr(modes, "tensor_float", lambda xp: nullcontext())
-    there = Place(cupy, DeviceTimer(cupy), None)
+    there = Platform(cupy, DeviceTimer(cupy), None)
     record = measure(app(), ("--size", "64"), folder, 1e-4, there)
     assert tables.failures({"apps": [record], "host": []}) == []
     found = by_mode(record)
@@ -376,8 +375,8 @@ class TestCommand:
         )
 
     def test_a_process_that_dies(self) -> None:
-        wish = {"app": "knn", "size": "small", "samples": str(SAMPLES), "budget": 1e-4}
-        record = process.apart({**wish, "backend": "reference", "host": False}, 0.05)
+        options = {"app": "knn", "size": "small", "samples": str(SAMPLES), "budget": 1e-4}
+        record = process.apart({**options, "backend": "reference", "host": False}, 0.05)
         assert record["name"] == "knn"
         assert record["failed"].startswith("still running after 0.05 s")
 
@@ -398,16 +397,16 @@ def test_several_are_rehearsed_on_a_gpu(
     asked: list[str] = []
     begun: list[int] = []
 
-    def apart(wish: dict[str, Any], limit: float) -> dict[str, Any]:
-        asked.append(wish["app"])
-        if "first" in wish:
-            begun.append(wish["first"])
-        return {"name": wish["app"], "budget": 1.0, "failed": f"{len(asked)}", "traceback": ""}
+    def apart(options: dict[str, Any], limit: float) -> dict[str, Any]:
+        asked.append(options["app"])
+        if "first" in options:
+            begun.append(options["first"])
+        return {"name": options["app"], "budget": 1.0, "failed": f"{len(asked)}", "traceback": ""}
 
     monkeypatch.setattr(run, "apart", apart)
-    monkeypatch.setattr(run, "place", lambda backend: SimpleNamespace(xp=None))
+    monkeypatch.setattr(run, "platform", lambda backend: SimpleNamespace(xp=None))
     monkeypatch.setattr(machine, "device", lambda xp: {"device": "a GPU"})
-    assert run.run(run.Wish("small", 1.0, "samples", backend), only, None) == 1
+    assert run.run(run.Options("small", 1.0, "samples", backend), only, None) == 1
     assert sorted(asked) == sorted(only * times)
     assert asked[-len(only) :] == list(only)  # what counts comes last, one after the other
     assert sorted(begun) == list(range(len(asked) - len(only)))  # each with another level
@@ -416,10 +415,10 @@ def test_several_are_rehearsed_on_a_gpu(
 def apart_in(seconds: float) -> Callable[[dict[str, Any], float], dict[str, Any]]:
     """Takes so long for each; what has less time is cut off."""
 
-    def apart(wish: dict[str, Any], limit: float) -> dict[str, Any]:
+    def apart(options: dict[str, Any], limit: float) -> dict[str, Any]:
         time.sleep(min(seconds, limit))
         late = {"failed": "late"} if limit < seconds else {}
-        return {"name": wish["app"], "budget": 1.0, "modes": [], "alike_below": 0.0, **late}
+        return {"name": options["app"], "budget": 1.0, "modes": [], "alike_below": 0.0, **late}
 
     return apart
 
@@ -428,9 +427,9 @@ def test_what_there_is_no_time_for_is_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "apart", apart_in(0.2))
-    wish = run.Wish("small", 1.0, "samples", "reference")
+    options = run.Options("small", 1.0, "samples", "reference")
     begin = time.perf_counter()
-    assert run.run(wish, ("knn", "mlp", "gp", "bert"), tmp_path / "apps.json", seconds=0.5) == 1
+    assert run.run(options, ("knn", "mlp", "gp", "bert"), tmp_path / "apps.json", seconds=0.5) == 1
     assert time.perf_counter() - begin < 0.9
     kept = run.read(tmp_path / "apps.json")
     assert kept is not None

@@ -6,7 +6,7 @@ import pytest
 from mixpert_py.bench.apps import modes, tables
 from mixpert_py.bench.apps.app import APPS
 from mixpert_py.bench.apps.measure import measure
-from mixpert_py.bench.apps.process import place
+from mixpert_py.bench.apps.process import platform
 from tests.mixpert_py.command import ROOT
 
 pytestmark = pytest.mark.gpu
@@ -16,7 +16,7 @@ cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 @pytest.mark.parametrize("name", APPS)
 def test_nothing_fails(name: str) -> None:
     app = APPS[name]
-    record = measure(app, app.arguments("small"), ROOT / "samples", 1e-4, place(None))
+    record = measure(app, app.arguments("small"), ROOT / "samples", 1e-4, platform(None))
     assert tables.failures({"apps": [record], "host": []}) == []
     assert [mode["name"] for mode in record["modes"]] == [
         *(modes.FP32, modes.TF32, modes.FAITHFUL, modes.TUNED)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench import machine
-from mixpert_py.bench.device_clock import ratio, timing
 from mixpert_py.bench.gemm import first_call, ours, targets
 from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import sizes as gemm
@@ -18,8 +17,9 @@ from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.contender import calls
 from mixpert_py.bench.gemm.first_call import FirstCall
 from mixpert_py.bench.gemm.result import Result, read
-from mixpert_py.bench.gemm.target import Target, once
+from mixpert_py.bench.gemm.targets import Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
+from mixpert_py.bench.timing import ratio, timing
 from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.cuda import break_even
 from mixpert_py.runtime.cuda.event_clock import MOST_CALLS, SAMPLE, Sample, in_turn
@@ -325,7 +325,7 @@ class TestRun:
         monkeypatch.setattr(gemm, "standard", lambda *asked: (made, missing))
 
         def call(suite: str, path: Path | None, *only: str, resume: bool = False) -> int:
-            return gemm_run.run(gemm_run.Wish(suite, error_size=8), path, only, resume)
+            return gemm_run.run(gemm_run.Options(suite, error_size=8), path, only, resume)
 
         return call
 

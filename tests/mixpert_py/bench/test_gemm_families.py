@@ -249,8 +249,8 @@ class TestReadme:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As a run of `--only` leaves them, or none at all."""
-        kept = gemm_readme.kept
-        monkeypatch.setattr(gemm_readme, "kept", lambda suite: kept(suite, tmp_path))
+        saved = gemm_readme.saved
+        monkeypatch.setattr(gemm_readme, "saved", lambda suite: saved(suite, tmp_path))
         assert (gemm_readme.families_part(), gemm_readme.sizes_part("docs")) == (None, None)
         gemm_readme.draw(tmp_path)
         result = Result("sizes", MACHINE, tmp_path / "gemm.json", False)
@@ -285,21 +285,21 @@ class TestRun:
         result = Result("sizes", MACHINE, path, False)
         result.sections["speed 8192"] = []
         result.write()
-        wish = run.Wish("sizes", error_size=16)
-        assert run.run(wish, path, ["families"], resume=True) == 0
+        options = run.Options("sizes", error_size=16)
+        assert run.run(options, path, ["families"], resume=True) == 0
         names = [f"families {family} 16" for family in (*FAMILIES, *EVERYDAY)]
         out, err = capsys.readouterr()
         assert list(read(path)["sections"]) == ["speed 8192", *names]
         assert "Infinity" not in json.dumps(read(path)["sections"])
         assert err.splitlines() == names
         assert re.search(r"constant +16³ +16 +\d\.\de-08 +\S+ \(\d+\.\d u\) +2\.\de-06", out)
-        assert run.run(wish, path, ["families"], resume=True) == 0
+        assert run.run(options, path, ["families"], resume=True) == 0
         assert capsys.readouterr().err == ""
 
     def test_some_families(self) -> None:
         made = bench(FakeClock(), WEIGHTS)
-        wish = run.Wish("sizes", ((8, 8, 8),), families=("huge entry",), error_size=16)
-        run.check(wish)
-        assert list(run.chosen(made, wish)) == [
+        options = run.Options("sizes", ((8, 8, 8),), families=("huge entry",), error_size=16)
+        run.check(options)
+        assert list(run.chosen(made, options)) == [
             *("speed 8", "accuracy huge entry 16", "accuracy normal 8", "families huge entry 16")
         ]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs POSIX s
 SECONDS = 60.0  # to wait at most
 STARTED = """
 import sys, time
-from mixpert_py.bench.parent import end_with_parent
+from mixpert_py.bench.apps.process import end_with_parent
 end_with_parent()
 print("ready", flush=True)
 time.sleep(60)
@@ -38,7 +38,7 @@ def python(module, *arguments):
     return [sys.executable, "-c", "import time; time.sleep(60)"]
 run.process.python = python
 print("ready", flush=True)
-run._rehearse(run.chosen([]), run.Wish("small", 1e-4, "samples", "reference"), inf)
+run._rehearse(run.chosen([]), run.Options("small", 1e-4, "samples", "reference"), inf)
 """
 
 

@@ -13,10 +13,10 @@ from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.bench.products import examine as product_examine
-from mixpert_py.bench.products import examine_pair, pair
-from mixpert_py.bench.products.case import NAMES, draw
 from mixpert_py.runtime.cuda.event_clock import EventClock
+from tests.soak.random_products import examine as product_examine
+from tests.soak.random_products import examine_pair, pair
+from tests.soak.random_products.case import NAMES, draw
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -107,8 +107,8 @@ def test_random_pairs_of_families() -> None:
 )
 def test_a_run(tmp_path: Path, suite: Any, only: tuple[str, ...]) -> None:
     path = tmp_path / "r.json"
-    wish = gemm_run.Wish(suite, ((512, 512, 512),), ("int8x6",), (), ("normal",), 256, 3)
-    assert gemm_run.run(wish, path, only, resume=False) == 0
+    options = gemm_run.Options(suite, ((512, 512, 512),), ("int8x6",), (), ("normal",), 256, 3)
+    assert gemm_run.run(options, path, only, resume=False) == 0
     rows = [row for found in read(path)["sections"].values() for row in found]
     assert rows
     assert not [row for row in rows if "failed" in row or row.get("measured", 1) is None]

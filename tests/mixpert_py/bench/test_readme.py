@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mixpert_py.bench import host, readme
+from mixpert_py.bench import readme
 from mixpert_py.bench.commands import bench
 from mixpert_py.bench.gemm import pictures
 from mixpert_py.bench.gemm import readme as gemm_readme
 from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
-from mixpert_py.bench.gemm.target import Target, once
+from mixpert_py.bench.gemm.targets import Target, once
 from mixpert_py.errors import MixPertError
 from tests.mixpert_py.command import ROOT
 
@@ -155,7 +155,7 @@ def test_each_page_gets_the_parts_that_it_has_marks_for(
     parts = {"gemm": lambda docs: f"![]({docs}/a.svg)\n", "soak": lambda docs: "table\n"}
     monkeypatch.setattr(readme, "PARTS", {**parts, "apps": lambda docs: None})
     drawn: list[Path] = []
-    monkeypatch.setattr(readme, "LINKED", (drawn.append,))
+    monkeypatch.setattr(readme, "PICTURES", (drawn.append,))
     one, other = pages(tmp_path, first=marks("gemm", "apps"), second=marks("soak", "gemm"))
     readme.update(one)
     assert one.read_text(
@@ -173,7 +173,7 @@ def test_a_part_without_a_mark_changes_nothing(
 ) -> None:
     parts = {"gemm": lambda docs: "table\n", "soak": lambda docs: "table\n"}
     monkeypatch.setattr(readme, "PARTS", parts)
-    monkeypatch.setattr(readme, "LINKED", ())
+    monkeypatch.setattr(readme, "PICTURES", ())
     paths = pages(tmp_path, first=marks("gemm"), second="nothing")
     with pytest.raises(MixPertError, match="no <!-- bench soak --> … <!-- end -->"):
         readme.update(paths[0])
@@ -203,10 +203,12 @@ def test_every_part_has_one_place() -> None:
 
 
 def test_what_is_not_kept_has_no_part(tmp_path: Path) -> None:
-    assert host.part(tmp_path) is None
-    assert gemm_readme.kept("sizes", tmp_path) is None
+    assert readme.without_gpu(tmp_path) is None
+    assert readme.written_table("model", tmp_path) is None
+    assert readme.gates(tmp_path) is None
+    assert gemm_readme.saved("sizes", tmp_path) is None
     Result("sizes", MACHINE, tmp_path / "gemm.json", False).write()
-    assert gemm_readme.kept("sizes", tmp_path) == read(tmp_path / "gemm.json")
+    assert gemm_readme.saved("sizes", tmp_path) == read(tmp_path / "gemm.json")
 
 
 def test_pictures(tmp_path: Path) -> None:

@@ -1,32 +1,31 @@
 """Where the time goes."""
 
-from xml.etree import ElementTree
-
 import msgspec
 import pytest
 
-from mixpert_py.tuner.report.bars import LEFT, RIGHT, bars
+from mixpert_py.tuner.report.bars import Bars, bars
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import Program, levels, rows
 from tests.tuner.report.records import many, not_finite, small
 
 
-def picture(record: Record) -> str:
-    return bars(record, rows(record, Program("m.py")), levels(record))
-
-
 def widths(record: Record) -> dict[str, list[float]]:
-    """Class → the widths of its pieces."""
+    """Colour → the widths of its pieces; "rest": what no product took."""
+    picture, colors = bars(record, rows(record, Program("m.py"))), levels(record)
+    assert picture is not None
     found: dict[str, list[float]] = {}
-    for box in ElementTree.fromstring(picture(record)).iter("rect"):
-        found.setdefault(box.attrib["class"], []).append(float(box.attrib["width"]))
+    for bar in picture.bars:
+        for piece in bar.pieces:
+            found.setdefault(f"level-{colors[piece.level]}", []).append(piece.width)
+        if bar.rest:
+            found.setdefault("rest", []).append(bar.rest.width)
     return found
 
 
 def test_pieces_are_as_long_as_their_times() -> None:
     record = small()
     found = widths(record)
-    whole = RIGHT - LEFT
+    whole = Bars.RIGHT - Bars.LEFT
     before = record.time_before or 0.0
     # All native before, and one operator still is; the program takes a second of its own.
     assert found["level-0"] == pytest.approx([t / before * whole for t in (3, 2, 1, 1)], rel=1e-4)
@@ -41,7 +40,9 @@ def test_a_reverted_plan_takes_as_long_as_before() -> None:
     start = dict.fromkeys(record.plan, "native")
     found = widths(msgspec.structs.replace(record, reverted=True, schemes=start))
     assert found.keys() == {"level-0", "rest"}
-    assert sum(found["level-0"]) + sum(found["rest"]) == pytest.approx(2 * (RIGHT - LEFT), rel=1e-4)
+    assert sum(found["level-0"]) + sum(found["rest"]) == pytest.approx(
+        2 * (Bars.RIGHT - Bars.LEFT), rel=1e-4
+    )
 
 
 def test_unknown_times_leave_a_bar_empty() -> None:
@@ -49,4 +50,4 @@ def test_unknown_times_leave_a_bar_empty() -> None:
 
 
 def test_without_an_operator_there_is_only_the_rest() -> None:
-    assert not picture(many(0))
+    assert not bars(many(0), [])

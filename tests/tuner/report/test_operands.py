@@ -22,7 +22,7 @@ def profiled(**more: Any) -> Record:
 
 
 def test_only_what_was_looked_into_is_told() -> None:
-    found = operands.looked_into(rows(profiled(), Program("m.py")))
+    found = operands.sampled_rows(rows(profiled(), Program("m.py")))
     assert len(found) == 1
     assert operands.names(found) == (
         "calls looked into",
@@ -42,18 +42,18 @@ def test_only_what_was_looked_into_is_told() -> None:
 
 
 def test_mixed_units_are_told_in_words() -> None:
-    found = operands.looked_into(rows(profiled(int8_loss=16.75), Program("m.py")))
+    found = operands.sampled_rows(rows(profiled(int8_loss=16.75), Program("m.py")))
     assert operands.cells(found[0].entry, found)[2] == ("16.8, small entries count", 16.75)
 
 
 def test_moving_is_told_where_anything_moved() -> None:
-    found = operands.looked_into(rows(profiled(transfer=0.0125), Program("m.py")))
+    found = operands.sampled_rows(rows(profiled(transfer=0.0125), Program("m.py")))
     assert operands.names(found)[-1] == "moving, ms"
     assert operands.cells(found[0].entry, found)[-1] == ("12.5", 0.0125)
 
 
 def test_without_a_profile_there_is_no_table() -> None:
-    assert operands.looked_into(rows(small(), Program("m.py"))) == []
+    assert operands.sampled_rows(rows(small(), Program("m.py"))) == []
     assert "Operands" not in markdown(small(), Program(""))
     assert 'id="operands"' not in page(small(), Program(""))
     assert operands.cancellation_text(None) == "–"

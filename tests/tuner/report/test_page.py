@@ -3,16 +3,18 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from mixpert_py.tuner.report.html import VOID
-from mixpert_py.tuner.report.page import page
-from mixpert_py.tuner.report.page_tables import TRIALS_SHOWN
+from mixpert_py.errors import MixPertError
+from mixpert_py.tuner.report import page as pages
+from mixpert_py.tuner.report.page import TRIALS_SHOWN, page
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import Program
-from tests.tuner.report.records import A, many, not_finite, small
+from tests.tuner.report.records import A, B, many, not_finite, small
 
 HOSTILE = "</script><script>alert('x')</script>\"><img src=x onerror=alert(1)>"
 
@@ -31,7 +33,7 @@ class Parsed(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.count[tag] = self.count.get(tag, 0) + 1
-        if tag not in VOID:
+        if tag != "meta":
             self._open.append(tag)
         for name, value in attrs:
             assert not name.startswith("on")
@@ -115,3 +117,43 @@ def test_many_plans_are_folded() -> None:
     text = page(more, Program("m.py"))
     assert f"{len(more.trials) - TRIALS_SHOWN} more plans" in text
     assert text.count('id="trial-') == len(more.trials)
+
+
+@pytest.mark.parametrize("trials", [[], None], ids=["no-trial", "searched"])
+def test_every_plan_that_ran_has_a_row_and_a_point(trials: list[Any] | None) -> None:
+    record = small()
+    if trials is not None:
+        record = msgspec.structs.replace(record, trials=trials)
+    text = page(record, Program("m.py"))
+    ran = [at for at, trial in enumerate(record.trials, 1) if not trial.problem]
+    points = re.findall(r'<a class="point (\w+)" href="#trial-(\d+)"', text)
+    assert sorted(int(number) for _, number in points) == ran
+    assert text.count('class="halo"') == text.count('class="badge"') == bool(ran)
+    assert text.count('id="trial-') == len(record.trials)
+
+
+def test_a_bar_has_a_piece_for_every_operator_with_its_colour() -> None:
+    text = page(small(), Program("m.py"))
+    bars = ElementTree.fromstring(re.findall(r'<svg class="bars".*?</svg>', text, re.DOTALL)[0])
+    pieces = [(a.attrib["data-op"], a[1].attrib["class"]) for a in bars.iter("a")]
+    assert [op for op, _ in pieces] == ["1", "2", "3"] * 2
+    assert [kind for _, kind in pieces[:3]] == ["level-0"] * 3
+    assert len({kind for _, kind in pieces[3:]}) == 3
+    assert [box.get("class") for box in bars.iter("rect")].count("rest") == 2
+
+
+def test_products_are_marked_in_the_source() -> None:
+    text = "x = (a @ b @\n     c)  # </code>\n"
+    found = page(small(), Program("m.py", text, {A: (5, 10), B: (5, 19)}, {A: 1, B: 2}))
+    marked = re.findall(r'<a class="mark[^>]*data-op="(\d+)">(.*?)</a>', found)
+    assert marked == [("1", "a @ b"), ("2", " @"), ("2", "     c")]
+    assert re.findall(r'<a class="note[^>]*id="source-(\d+)"', found) == ["1", "2"]
+    assert ")  # &lt;/code&gt;</code></div>" in found
+    listed = re.findall(r'<div class="line product">.*</div>', found)
+    assert len(listed) == 2  # a line of the source is a line of the page: blanks count in it
+
+
+def test_without_jinja2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "find_spec", lambda name: None)
+    with pytest.raises(MixPertError, match=r"pip install 'mixpert-py\[report\]'"):
+        page(small(), Program("m.py"))

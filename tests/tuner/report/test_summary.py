@@ -14,13 +14,14 @@ from mixpert_py.tuner.report.summary import (
     allowed,
     chosen,
     levels,
-    made,
     reached,
     rows,
     size,
     speedup,
     times,
+    tuning_facts,
     verdict,
+    visible,
     why,
 )
 from tests.tuner.report.records import A, B, C, many, not_finite, small
@@ -115,12 +116,28 @@ def test_errors_of_several_budgets_are_shares() -> None:
         ValueEntry(name="y", criterion="max", budget=1e-3, error=5e-4),
         ValueEntry(name="z", criterion="mred", budget=None, error=None),
     ]
-    assert not [said for name, said in made(changed(record, values=values)) if name == "Value"]
+    assert not [
+        said for name, said in tuning_facts(changed(record, values=values)) if name == "Value"
+    ]
     several = changed(record, criterion=None, budget=1.0, values=values)
     assert (size(several, 0.255), allowed(several)) == ("25.5 %", "of its budget")
     assert size(several, None) == "–"
-    assert [said for name, said in made(several) if name == "Value"] == [
+    assert [said for name, said in tuning_facts(several) if name == "Value"] == [
         "y: max error 5.0e-04 of 1.0e-03 allowed",
         "z: mred error – of any allowed",
     ]
-    assert "Error measure" not in dict(made(several))
+    assert "Error measure" not in dict(tuning_facts(several))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\udc80", r"\udc80"),
+        ("\tü\n", "\tü\n"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    visible(text).encode()

@@ -1,1 +1,0 @@
-"""`mixpert bench papers`: what five papers show, measured here and set beside their numbers."""

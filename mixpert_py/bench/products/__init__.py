@@ -1,1 +1,0 @@
-"""`mixpert bench products`: random products held against the bounds that their schemes state."""

@@ -1,0 +1,1 @@
+"""The tables and figures of five papers, measured here: `python -m samples.papers`."""

@@ -1,0 +1,54 @@
+"""Speed-ups of whole applications, as `mixpert bench apps` keeps them."""
+
+from collections.abc import Sequence
+from statistics import geometric_mean
+
+from mixpert_py.bench import machine
+from mixpert_py.bench.apps import modes, run
+from mixpert_py.bench.apps.summary import modes_of, speedup
+from samples.papers.columns import Measure, where
+from samples.papers.exhibit import Column, Found, Lines, Missing, Row
+from samples.papers.place import Place
+
+TIMES, ERROR = Column("times", "× cuBLAS FP32", ".2f"), Column("error", "error against FP64", ".1e")
+COLUMNS = (
+    Column("app", "application"),
+    Column("name", "run as"),
+    Column("seconds", "GPU time, ms", ".2f", 1e3),
+    TIMES,
+    ERROR,
+)
+FEW = 4  # applications, from which on they are counted, not named
+PICTURE = Lines(TIMES, ERROR, joined=False)
+
+
+def applications(*names: str) -> Measure:
+    """A row for every mode of these applications; of all where none is named."""
+
+    def measure(place: Place) -> Found | Missing:
+        result = run.read(machine.RESULTS / run.NAME)
+        records = result["apps"] if result else []
+        rows: list[Row] = []
+        for record in records:
+            if not names or record["name"] in names:
+                for mode, found in modes_of(record).items():
+                    told = {"app": record["name"], "name": mode, "error": found["error"]}
+                    spent, times = found["device"]["median"], speedup(record, mode)
+                    rows.append({**told, "seconds": spent, "times": times})
+        if not result or not rows:
+            return Missing("`mixpert bench apps --save` makes these rows; it has not been run")
+        return Found(rows, where(result["machine"]))
+
+    return measure
+
+
+def headline(rows: Sequence[Row]) -> str:
+    """Geometric means, and over which applications."""
+    apps = list(dict.fromkeys(row["app"] for row in rows))
+    over = ", ".join(apps) if len(apps) < FEW else f"{len(apps)} applications"
+    said = []
+    for mode in (modes.FAITHFUL, modes.TUNED):
+        times = [row["times"] for row in rows if row["name"] == mode and row["times"]]
+        if times:
+            said.append(f"{mode} {geometric_mean(times):.2f}×")
+    return f"{', '.join(said)} cuBLAS FP32 (geometric mean, {over})"

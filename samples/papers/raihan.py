@@ -1,0 +1,163 @@
+"""Raihan et al. 2019: what a thread holds, how long instructions take, a model against the chip."""
+
+import re
+from collections.abc import Sequence
+from statistics import correlation as pearson
+
+from mixpert_py.runtime.model import STANDS_IN
+from mixpert_py.runtime.model.device_model import DeviceModel
+from mixpert_py.runtime.model.known_devices import find, model_of
+from samples.papers.columns import saved, where
+from samples.papers.exhibit import (
+    Column,
+    Exhibit,
+    Found,
+    Fragments,
+    Lines,
+    Missing,
+    Paper,
+    Published,
+    Row,
+)
+from samples.papers.place import Place
+from samples.papers.roofline import device_name
+
+SHAPE = re.compile(r"[mnk](\d+)")
+ABSTRACT = "abstract, arXiv:1811.08309 (Titan V)"
+
+
+def fragments(place: Place) -> Found:
+    """The elements that each of 32 threads holds, found by running the instructions."""
+    from mixpert_py.runtime.probes import fragments as probe
+    from mixpert_py.runtime.probes.gpu import Gpu
+
+    maps = probe.fragments(Gpu.current()).record
+    rows: list[Row] = []
+    for name, parts in maps.items():
+        _, n, k = map(int, SHAPE.findall(name))
+        for operand, places in parts.items():
+            flat = [place for lane in places for place in lane]
+            rows.append(
+                {
+                    "name": name,
+                    "operand": operand,
+                    "columns": k if operand == "A" else n,
+                    "elements": len(set(flat)),
+                    "each": len(places[0]),
+                    "copies": len(flat) // len(set(flat)),
+                    "places": " ".join(map(str, flat)),
+                }
+            )
+    return Found(rows)
+
+
+def latency(place: Place) -> Found:
+    """Cycles of every matrix instruction, from the device model."""
+    model = model_of(device_name(place)) if place.clock is not None else find(STANDS_IN)
+    rows = [
+        {"name": row.name, "latency": row.latency, "chain": row.chain, "interval": row.interval}
+        | {"rate": row.rate}
+        for row in model.instruction
+    ]
+    return Found(rows, _where(model), "Made by `mixpert probe`.")
+
+
+def chained(rows: Sequence[Row]) -> str:
+    """The instruction that the paper's own is most like."""
+    row = next(row for row in rows if row["name"] == "mma.sync m16n8k16 float16")
+    return f"{row['name']}: {row['latency']:.0f} cycles, {row['chain']:.1f} in a chain"
+
+
+def correlation(place: Place) -> Found | Missing:
+    """Predicted and measured times of products, as `tests.measure.model` saved them."""
+    found = saved("model")
+    if found is None:
+        return Missing("`python -m tests.measure.model --save` makes these rows")
+    told = ("m", "k", "n", "batch", "measured", "predicted")
+    rows = [
+        {"name": row["scheme"], **{key: row[key] for key in told}}
+        | {"off": row["predicted"] / row["measured"] - 1}
+        for row in found["rows"]
+    ]
+    note = f"Correlation {found['correlation']:.4f}, of logarithms "
+    note += f"{found['correlation of logarithms']:.4f}; median error {found['median error']:.1%}."
+    return Found(rows, where(found["machine"]), note)
+
+
+def correlated(rows: Sequence[Row]) -> str:
+    """Pearson's correlation of times."""
+    value = pearson([row["measured"] for row in rows], [row["predicted"] for row in rows])
+    return f"{value:.2%} over {len(rows)} products"
+
+
+def _where(model: DeviceModel) -> str:
+    return f"One {model.device}, driver {model.driver}, CUDA {model.cuda}, {model.date}."
+
+
+EXHIBITS = (
+    Exhibit(
+        "raihan-fragments",
+        "figs. 15–17, Table I: fragments",
+        "Which thread holds which element",
+        "Fragments of A, B and C in the registers of a warp, found by running the instructions on "
+        "distinct values.",
+        (
+            Column("name", "instruction"),
+            Column("operand", "operand"),
+            Column("elements", "elements"),
+            Column("each", "a thread"),
+            Column("copies", "times each is held"),
+        ),
+        fragments,
+        Fragments(),
+    ),
+    Exhibit(
+        "raihan-latency",
+        "figs. 15–17, Table I: instructions",
+        "Latency of matrix instructions",
+        "Cycles until one result can be used, of one in a chain, and between two on a full "
+        "multiprocessor.",
+        (
+            Column("name", "instruction"),
+            Column("latency", "latency, cycles", ".0f"),
+            Column("chain", "in a chain", ".1f"),
+            Column("interval", "apart", ".2f"),
+            Column("rate", "TOP/s of the chip", ".0f", 1e-12),
+        ),
+        latency,
+        gpu=False,
+        headline=chained,
+    ),
+    Exhibit(
+        "raihan-correlation",
+        "figs. 15–17, Table I: the model",
+        "Predicted against measured",
+        "The paper correlates instructions a cycle of a simulator with those of the chip; here, "
+        "times of products by the time model with measured ones.",
+        (
+            *(Column("name", "product"), Column("m", "m"), Column("k", "k"), Column("n", "n")),
+            Column("batch", "of them"),
+            Column("measured", "measured, ms", ".4f", 1e3),
+            Column("predicted", "predicted, ms", ".4f", 1e3),
+            Column("off", "off by", "+.1%"),
+        ),
+        correlation,
+        Lines(
+            Column("measured", "measured, ms", ".4f", 1e3),
+            Column("predicted", "predicted, ms", ".4f", 1e3),
+            joined=False,
+        ),
+        (Published("correlation of instructions a cycle", "99.6 %", ABSTRACT),),
+        gpu=False,
+        headline=correlated,
+    ),
+)
+
+PAPER = Paper(
+    "raihan",
+    "Raihan et al.",
+    "Raihan, Goli and Aamodt: Modeling Deep Learning Accelerator Enabled GPUs, ISPASS 2019, "
+    "arXiv:1811.08309",
+    "a Titan V and an RTX 2080",
+    EXHIBITS,
+)

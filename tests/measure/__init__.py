@@ -1,0 +1,1 @@
+"""Measurements for docs/measured.md that no command makes: `python -m tests.measure.NAME`."""

@@ -1,0 +1,476 @@
+"""Exhibits of the papers: measured without a GPU, or by a clock that was told what to say."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.bench import machine
+from mixpert_py.bench.gemm.contender import Contender, Parts
+from mixpert_py.errors import MixPertError, PlanError, ProgramError
+from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.probes import fragments
+from mixpert_py.runtime.probes.gpu import Gpu
+from samples.papers import baselines, markidis, place, roofline, run, shared_gpu
+from samples.papers.compiling import compile_all
+from samples.papers.exhibit import Column, Found, Missing
+from samples.papers.page import page
+from samples.papers.place import FP16, FP32, Place
+from tests.mixpert_py.bench.fake_bench import FakeClock, contender
+from tests.mixpert_py.command import Said, called
+
+FRAGMENT = "mma.sync m16n8k16 float16"
+
+
+@pytest.fixture(scope="module")
+def reference() -> Place:
+    return place.without_gpu()
+
+
+def on_fake_gpu() -> Place:
+    """NumPy, and a clock to which fp16 is quickest, and a scheme twice as quick as cuBLAS FP32."""
+    names = (*place.SCHEMES, baselines.SEPARATE_CALLS, baselines.SDK)
+    made = {name: contender(name, 0.5, 1e-6) for name in names}
+    made |= {FP32: contender(FP32, 1.0, vendor=True), FP16: contender(FP16, 0.2, vendor=True)}
+    made[baselines.SDK] = contender(baselines.SDK, 4.0, vendor=True)
+    made[baselines.SEPARATE_CALLS] = contender(baselines.SEPARATE_CALLS, 1.5, vendor=True)
+    return Place(np, made, "One fake.", FakeClock(), small=True, rounds=2)
+
+
+def broken(a: Any, b: Any) -> Any:
+    raise ValueError("no such kernel")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(roofline, "device_name", lambda place: "NVIDIA H200")
+    monkeypatch.setattr("samples.papers.raihan.device_name", lambda place: "NVIDIA H200")
+    return on_fake_gpu()
+
+
+def rows(id_: str, at: Place) -> list[dict[str, Any]]:
+    found = run.EXHIBITS[id_].measure(at)
+    assert isinstance(found, Found)
+    return found.rows
+
+
+def test_ids_name_their_paper() -> None:
+    assert [paper.name for paper in run.PAPERS] == [
+        *("mixpert", "egemm", "legemm", "markidis", "raihan")
+    ]
+    for paper in run.PAPERS:
+        assert all(exhibit.id.startswith(f"{paper.name}-") for exhibit in paper.exhibits)
+    assert len(run.EXHIBITS) == sum(len(paper.exhibits) for paper in run.PAPERS)
+
+
+def test_what_is_chosen() -> None:
+    assert [one.id for one in run.chosen(())] == list(run.EXHIBITS)
+    assert [one.id for one in run.chosen(("raihan", "egemm-error"))] == [
+        *("egemm-error", "raihan-fragments", "raihan-latency", "raihan-correlation")
+    ]
+    with pytest.raises(PlanError, match="unknown exhibit or paper 'egem'"):
+        run.chosen(("egem",))
+
+
+def test_published_numbers_have_a_source() -> None:
+    numbers = [n for exhibit in run.EXHIBITS.values() for n in exhibit.published]
+    assert len({number.value for number in numbers}) >= 10
+    for number in numbers:
+        read = re.search(r"abstract", number.source)
+        assert bool(read) == number.confirmed, number
+
+
+@pytest.mark.parametrize("id_", [i for i, e in run.EXHIBITS.items() if e.gpu])
+def test_speeds_need_a_gpu(id_: str, reference: Place) -> None:
+    assert run.one(run.EXHIBITS[id_], reference) == {
+        "missing": "this needs a GPU, and none is here"
+    }
+
+
+def test_errors_are_against_fp32_and_fp64(reference: Place) -> None:
+    half, egemm, single = reference.errors((FP16, "egemm", FP32), "[-1, 1)", 40, 64, 24)
+    a, b = reference.uniform((-1.0, 1.0), 40, 64, 24)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    halves = a.astype(np.float16).astype(np.float32) @ b.astype(np.float16).astype(np.float32)
+    assert half["max"] == np.abs(halves.astype(np.float64) - (a @ b)).max()
+    assert half["max_exact"] == np.abs(halves - exact).max()
+    assert half["frobenius"] == pytest.approx(
+        np.linalg.norm(halves - exact) / np.linalg.norm(exact)
+    )
+    assert single["max"] == 0 < single["max_exact"] < 1e-5
+    assert 0 < egemm["max"] < half["max"] / 100
+    assert (egemm["m"], egemm["k"], egemm["n"]) == (40, 64, 24)
+
+
+def test_a_sum_that_is_zero_by_chance_has_no_relative_error(reference: Place) -> None:
+    def near(a: Any, b: Any) -> Any:
+        return (a @ b) + np.float32(0.5)
+
+    def by_chance(a: Any, b: Any) -> Any:
+        product = a @ b
+        product[0, 0] = 0
+        return product
+
+    made = {FP32: by_chance, "near": near}
+    contenders = {
+        name: Contender(name, "vendor", lambda a, b, call=call: Parts(lambda: call(a, b)))
+        for name, call in made.items()
+    }
+    (row,) = replace(reference, contenders=contenders).errors(["near"], "[0, 1)", 8, 64, 8)
+    assert 0.5 / 32 < row["mred"] < 0.5 / 8
+    assert Column("mred", "", ".1e").text({"mred": "inf"}) == "inf"
+
+
+@pytest.mark.parametrize("id_", ["egemm-error", "markidis-error", "markidis-wide"])
+def test_refinement_recovers_what_half_precision_loses(id_: str, reference: Place) -> None:
+    found = rows(id_, reference)
+    largest = max(row["n"] for row in found)
+    at = {row["name"]: row["max"] for row in found if row["n"] == largest}
+    half = at.get(FP16, at.get("fp16"))
+    assert half is not None
+    assert at["markidis-ab"] < half / 100
+    if "markidis-a" in at:
+        assert at["markidis-ab"] < at["markidis-a"] < half
+    if id_ == "markidis-wide":  # 256 times that of [-1, 1), and more for longer sums
+        assert 0.5 < half < 10
+
+
+def test_a_histogram_holds_all_elements_but_exact_ones(reference: Place) -> None:
+    found = rows("legemm-histogram", reference)
+    sums: dict[tuple[str, str], float] = {}
+    for row in found:
+        key = row["name"], row["range"]
+        sums[key] = sums.get(key, 0) + row["share"]
+    assert len(sums) == 12
+    assert all(0.3 < total <= 1 + 1e-9 for total in sums.values())
+    # Positive operands do not cancel: relative errors are small.
+    assert max(row["error"] for row in found if row["range"] == "[0.5, 2.5)") < 1e-5
+
+
+def test_speeds_are_beside_cublas(fake: Place) -> None:
+    found = rows("egemm-speed", fake)
+    at = {row["name"]: row for row in found if row["n"] == 64}
+    assert at["egemm"]["times"] == pytest.approx(2)
+    assert at[baselines.SDK]["times"] == pytest.approx(0.25)
+    assert at[FP32]["tflops"] == pytest.approx(2e-12 * 64**3 / 1e-3)
+    said = run.EXHIBITS["egemm-speed"].headline
+    assert said is not None
+    assert said(found) == "egemm 2.00× cuBLAS FP32, 8.0× the SDK-style kernel"
+
+
+def test_a_contender_that_fails_is_named(fake: Place) -> None:
+    bad = replace(fake.contenders["egemm"], prepare=broken)
+    entry = run.one(
+        run.EXHIBITS["egemm-speed"],
+        replace(fake, contenders={**fake.contenders, "egemm": bad}),
+    )
+    assert entry == {"failed": "MixPertError: egemm at 32 × 32 × 32: ValueError: no such kernel"}
+
+
+def test_what_packing_and_kernel_leave_is_the_rest(fake: Place) -> None:
+    for row in rows("mixpert-overhead", fake):
+        assert row["packing"] == pytest.approx(row["seconds"] / 4)
+        assert row["rest"] == pytest.approx(row["seconds"] / 4)
+
+
+def test_roofs_are_of_memory_and_of_matrix_instructions(fake: Place) -> None:
+    model = find("h200")
+    assert model.rates.int8 is not None
+    assert roofline.roof(model, "int8x6", 1e9) == pytest.approx(model.rates.int8 / 6e12)
+    assert roofline.roof(model, "int8x6", 2.0) == pytest.approx(2e-12 * model.dram.bandwidth)
+    found = rows("legemm-roofline", fake)
+    roofs = {row["intensity"]: row["tflops"] for row in found if row["name"] == "roof of legemm"}
+    for row in found:
+        if row["name"] == "legemm":
+            assert row["share"] == pytest.approx(row["tflops"] / roofs[row["intensity"]])
+            assert row["intensity"] == pytest.approx(
+                2 / (4 * (1 / row["m"] + 1 / row["k"] + 1 / row["n"]))
+            )
+
+
+def test_batches_of_small_products(fake: Place) -> None:
+    found = markidis.batched(fake).rows
+    assert {row["count"] for row in found} == {256, 1024, 4096}
+    at = next(row for row in found if row["name"] == "fp16" and row["count"] == 1024)
+    assert at["tflops"] == pytest.approx(2e-12 * 1024 * 16**3 / 0.5e-3)
+    assert at["times"] == pytest.approx(2)
+    bad = replace(fake.contenders["int8x6"], prepare=broken)
+    left = markidis.batched(replace(fake, contenders={**fake.contenders, "int8x6": bad}))
+    assert left.note == "int8x6 failed: ValueError: no such kernel"
+    assert {row["name"] for row in left.rows} == set(markidis.BATCHED) - {"int8x6"}
+
+
+def test_searches_are_beside_the_exhaustive_one(reference: Place) -> None:
+    found = rows("mixpert-search", reference)
+    assert {row["program"] for row in found} == {"cholesky", "mlp"}
+    assert {row["search"] for row in found} == {"predictive", "greedy", "random", "exhaustive"}
+    for row in found:
+        if row["search"] == "exhaustive":
+            assert row["share"] in (None, 1.0)
+        assert row["share"] is None or row["share"] <= 1
+
+
+def test_what_a_tile_gains(reference: Place, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "RESULTS", tmp_path)
+    exhibit = run.EXHIBITS["legemm-tiles"]
+    assert isinstance(exhibit.measure(reference), Missing)
+    times = {"a": 2.0, "b": 3.0, "c": 1.6}
+    row = {"scheme": "legemm", "m": 8, "k": 8, "n": 8, "batch": 1, "tiles": times}
+    row |= {"chosen": "a", "fixed": "b", "legemm": "c"}
+    kept = {"machine": machine.machine(), "rows": [row]}
+    (tmp_path / "model.json").write_text(json.dumps(kept))
+    (found,) = rows("legemm-tiles", reference)
+    assert found["times"] == pytest.approx(1.5)
+    assert found["best"] == pytest.approx(0.8)
+    assert found["theirs"] == pytest.approx(3.0 / 1.6)
+
+
+def test_applications_are_those_of_their_benchmark(
+    reference: Place, monkeypatch: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "RESULTS", tmp_path)
+    exhibit = run.EXHIBITS["egemm-applications"]
+    assert isinstance(exhibit.measure(reference), Missing)
+    modes = [
+        {"name": name, "error": error, "device": {"median": seconds}}
+        for name, seconds, error in (
+            *(("cuBLAS FP32", 4e-3, 1e-7), ("faithful", 2e-3, 1e-8), ("tuned", 1e-3, 1e-5)),
+        )
+    ]
+    failed = {"name": "cuBLAS TF32", "failed": "E: no"}
+    apps = [{"name": "knn", "modes": [*modes, failed]}, {"name": "bert", "modes": modes}]
+    apps.append({"name": "kmeans", "failed": "E: no"})
+    result = {"machine": machine.machine(), "size": "paper", "budget": 1e-4, "host": []}
+    (tmp_path / "apps.json").write_text(json.dumps({**result, "apps": apps}))
+    found = rows("egemm-applications", reference)
+    assert [(row["app"], row["name"]) for row in found] == [
+        *(("knn", "cuBLAS FP32"), ("knn", "faithful"), ("knn", "tuned"))
+    ]
+    told = {"app": "knn", "name": "tuned", "error": 1e-5, "seconds": 1e-3}
+    assert found[2] == {**told, "times": pytest.approx(4)}
+    assert exhibit.headline is not None
+    said = "faithful 2.00×, tuned 4.00× cuBLAS FP32 (geometric mean, {})"
+    assert exhibit.headline(found) == said.format("knn")
+    many = [{**row, "app": f"{row['app']} {i}"} for i in range(5) for row in found]
+    assert exhibit.headline(many) == said.format("5 applications")
+    assert len(rows("mixpert-applications", reference)) == 6
+
+
+def test_the_shipped_model_tells_of_instructions(reference: Place) -> None:
+    found = run.EXHIBITS["raihan-latency"].measure(reference)
+    assert isinstance(found, Found)
+    assert found.where is not None
+    assert found.where.startswith("One NVIDIA H200, driver ")
+    at = {row["name"]: row for row in found.rows}
+    assert at["mma.sync m16n8k16 float16"]["chain"] > at["mma.sync m16n8k8 float16"]["chain"]
+
+
+def test_processes_that_share() -> None:
+    found = shared_gpu.together(2, "numpy", 32, 0.05)
+    assert [row["name"] for row in found] == list(shared_gpu.SCHEMES)
+    assert all(row["tflops"] > 0 and row["processes"] == 2 for row in found)
+
+
+def test_a_process_that_ends_too_early_is_told_of() -> None:
+    with pytest.raises(ProgramError, match="ModuleNotFoundError: No module named 'no_such'"):
+        shared_gpu.together(1, "no_such", 8, 0.05)
+
+
+def test_processes_that_hang_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_gpu, "PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(shared_gpu, "MOST_SECONDS", 0.2)
+    with pytest.raises(ProgramError, match="ended: it said nothing"):
+        shared_gpu.together(2, "numpy", 8, 0.05)
+
+
+@pytest.mark.parametrize("shape", [(40, 64, 24), (33, 31, 65)])
+def test_four_products_of_halves(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    random = np.random.default_rng(0)
+    a, b = (random.uniform(-1, 1, s).astype(np.float32) for s in ((m, k), (k, n)))
+    half = baselines.contenders(np)[FP16].prepare(a, b).whole()
+    four = baselines.contenders(np)[baselines.SEPARATE_CALLS].prepare(a, b).whole()
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.abs(four - exact).max() < np.abs(half - exact).max() / 100
+
+
+def test_the_others_are_measured_when_one_fails_or_the_time_is_over(
+    reference: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(place: Place) -> Found:
+        raise MixPertError("out of order\nand more")
+
+    bad = replace(run.EXHIBITS["egemm-error"], measure=fail)
+    good = run.EXHIBITS["raihan-latency"]
+    kept: dict[str, Any] = {}
+    run.measure([bad, good], reference, math.inf, kept.__setitem__)
+    assert kept[bad.id] == {"failed": "MixPertError: out of order"}
+    assert kept[good.id]["rows"]
+    run.measure([good], reference, 0, kept.__setitem__)
+    assert kept[good.id] == {"missing": "the time given was over"}
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "egemm-error: MixPertError: out of order"
+    assert re.fullmatch(r"raihan-latency: \d+\.\d s", lines[1])
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
+def test_kernels_that_cannot_be_compiled_are_named() -> None:
+    """By processes of their own, none of which ends the others."""
+    assert compile_all(small=True) == ["ModuleNotFoundError: No module named 'cupy'"]
+
+
+def test_no_result_takes_the_place_of_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, id_ = tmp_path / "papers.json", "raihan-latency"
+    assert run.run([id_], small=True, seconds=60, path=path, html=None) == 0
+    before = run.read(path)
+    assert run.run([id_], small=True, seconds=-1, path=path, html=None) == 0
+
+    def fail(place: Place) -> Found:
+        raise MixPertError("out of order")
+
+    monkeypatch.setitem(run.EXHIBITS, id_, replace(run.EXHIBITS[id_], measure=fail))
+    assert run.run([id_], small=True, seconds=60, path=path, html=None) == 1
+    assert run.read(path) == before
+
+
+def test_an_interrupted_run_leaves_its_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(place: Place) -> Found:
+        raise KeyboardInterrupt
+
+    id_, path, html = "egemm-error", tmp_path / "papers.json", tmp_path / "papers.html"
+    exhibit = replace(run.EXHIBITS[id_], measure=interrupted)
+    exhibits = {"raihan-latency": run.EXHIBITS["raihan-latency"], id_: exhibit}
+    monkeypatch.setattr(run, "EXHIBITS", exhibits)
+    with pytest.raises(KeyboardInterrupt):
+        run.run(["raihan-latency", id_], small=True, seconds=60, path=path, html=html)
+    assert set(run.read(path)["exhibits"]) == {"raihan-latency"}
+    assert "cycles" in html.read_text("utf-8")
+
+
+def papers(folder: Path, *arguments: str) -> Said:
+    return called("samples.papers", *arguments, folder=folder)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path, html = tmp_path / "papers.json", tmp_path / "docs" / "papers.html"
+    common = ("--small", "--json", str(path), "--html", str(html))
+    done = papers(tmp_path, *common, "--only", "markidis-wide")
+    assert done.code == 0, done.err
+    assert "markidis-wide: " in done.err
+    assert "Operands in ±16" in done.out
+    done = papers(tmp_path, *common, "--only", "raihan-latency", "--only", "egemm-speed")
+    assert done.code == 0, done.err
+    entries = run.read(path)["exhibits"]
+    assert set(entries) == {"markidis-wide", "raihan-latency", "egemm-speed"}
+    assert "reference backend" in entries["markidis-wide"]["where"]
+    assert "Operands in ±16" in html.read_text("utf-8")
+    assert papers(tmp_path, "--only", "list").out.split() == list(run.EXHIBITS)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text("[]")
+    for arguments, said in (
+        (("--only", "nothing"), "unknown exhibit or paper 'nothing'"),
+        (("--json", str(other), "--small"), f"{other}: not a result of `python -m samples.papers`"),
+        (("--save", "--small"), "--save keeps results of full sizes"),
+        ((), "this benchmark runs on a GPU: "),
+    ):
+        done = papers(tmp_path, *arguments)
+        assert done.code == 2
+        assert said in done.err.splitlines()[-1]
+        assert "Traceback" not in done.err
+
+
+def test_a_result_is_what_was_written(tmp_path: Path) -> None:
+    row = {"name": "é", "n": 1, "x": 1 / 3, "y": None, "z": math.pi * 1e-9}
+    entries = {"a": {"where": "w", "note": "", "rows": [row, row]}, "b": {"missing": "m"}}
+    text = run.dumps({"exhibits": entries})
+    (tmp_path / "r.json").write_text(text, "utf-8")
+    found = run.read(tmp_path / "r.json")["exhibits"]
+    assert found["b"] == {"missing": "m"}
+    assert found["a"]["rows"] == [row, row]
+    assert text.count('"é"') == text.count("\n   {") == 2
+
+
+@pytest.fixture(scope="module")
+def small_results() -> dict[str, Any]:
+    """Every exhibit that can be measured without a GPU, on the reference backend."""
+    kept: dict[str, Any] = {}
+    run.measure(list(run.EXHIBITS.values()), place.without_gpu(), math.inf, kept.__setitem__)
+    return kept
+
+
+def test_the_reference_backend_answers_for_errors(small_results: dict[str, Any]) -> None:
+    measured = {id_ for id_, entry in small_results.items() if "rows" in entry}
+    assert measured >= {
+        *("mixpert-error", "egemm-error", "legemm-error", "legemm-histogram", "markidis-error"),
+        *("markidis-wide", "mixpert-search", "legemm-tiles", "raihan-latency"),
+    }
+    assert not any("failed" in entry for entry in small_results.values())
+
+
+def test_the_table_of_the_papers(small_results: dict[str, Any]) -> None:
+    lines = run.markdown({"exhibits": small_results}).splitlines()
+    assert lines[0] == "# Five papers, measured"
+    assert "| paper | what | published | here |" in lines
+    assert any(line.startswith("| Markidis et al. | Operands in ±16 | ") for line in lines)
+    assert any("8.32 *" in line for line in lines)  # not confirmed
+    assert any("99.6 % |" in line for line in lines)  # confirmed
+    assert "The reference backend" in lines[-1]
+
+
+def test_the_pages_are_made_of_what_is_kept(
+    small_results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RESULT", "PAGE", "README"):
+        monkeypatch.setattr(run, name, tmp_path / getattr(run, name).name)
+    record = {"exhibits": small_results}
+    run.RESULT.write_text(run.dumps(record), "utf-8")
+    run.write_pages()
+    assert run.README.read_text("utf-8") == run.markdown(record)
+    assert run.PAGE.read_text("utf-8") == page(run.PAPERS, run.read(run.RESULT))
+
+
+def test_fragments_are_kept_as_words(monkeypatch: pytest.MonkeyPatch, reference: Place) -> None:
+    places = {"A": np.arange(256), "B": np.arange(128), "C": np.arange(128)}
+    record = {FRAGMENT: {name: x.reshape(32, -1).tolist() for name, x in places.items()}}
+    monkeypatch.setattr(Gpu, "current", classmethod(lambda cls: None))
+    monkeypatch.setattr(fragments, "fragments", lambda gpu: fragments.Found("", record=record))
+    a, b, c = rows("raihan-fragments", reference)
+    assert (a["columns"], b["columns"], c["columns"]) == (16, 8, 8)
+    assert (a["elements"], a["each"], a["copies"]) == (256, 8, 1)
+    assert b["places"].split() == list(map(str, range(128)))
+
+
+def test_what_is_kept_is_shown() -> None:
+    """The two pages beside the results are those of the results."""
+    record = run.read(run.RESULT)
+    assert not any("failed" in entry for entry in record["exhibits"].values())
+    assert run.README.read_text("utf-8") == run.markdown(record)
+    assert run.PAGE.read_text("utf-8") == page(run.PAPERS, record)
+
+
+@pytest.mark.gpu
+def test_what_only_a_gpu_can_answer() -> None:
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    here = place.on_gpu(small=True)
+    a, b = here.uniform((-1.0, 1.0), 70, 50, 90)
+    for name in (baselines.SDK, baselines.SEPARATE_CALLS):
+        assert float(abs(here.product(name, a, b) - a @ b).max()) < 1e-5
+    stages = rows("legemm-pipeline", here)
+    assert {row["stages"] for row in stages} >= {1, 2, 3}
+    assert all(row["seconds"] > 0 for row in stages)
+    assert len(rows("raihan-fragments", here)) == 9
+    assert all(row["share"] is None or row["share"] > 0 for row in rows("legemm-roofline", here))
+    assert {row["name"] for row in rows("markidis-batched", here)} == set(markidis.BATCHED)

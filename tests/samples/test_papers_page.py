@@ -1,0 +1,206 @@
+"""The page of the papers: complete, in one piece, and shown as meant by a real browser."""
+
+import math
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from samples.papers import chart, run
+from samples.papers.exhibit import Bars, Column, Exhibit, Found, Lines, Paper, Published
+from samples.papers.page import page
+from tests import browser
+from tests.samples.test_papers import on_fake_gpu
+
+X, Y = Column("x", "X"), Column("y", "Y", ".1f", 10.0)
+FRAGMENT = "mma.sync m16n8k16 float16"
+
+
+class Outline(HTMLParser):
+    """What of a page leads elsewhere, and whether its tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.contents: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+        for key, value in attrs:
+            if key in ("href", "src"):
+                self.links.append(value or "")
+            if key == "content":
+                self.contents.append(value or "")
+            if key == "id":
+                self.ids.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    """Every exhibit: made on a GPU that is none, and three by hand."""
+    found: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("roofline", "raihan"):
+            name = f"samples.papers.{module}.device_name"
+            patch.setattr(name, lambda place: "NVIDIA H200")
+        made = {id_: e for id_, e in run.EXHIBITS.items() if id_ not in BY_HAND}
+        run.measure(list(made.values()), on_fake_gpu(), math.inf, found.__setitem__)
+    for id_, rows in BY_HAND.items():
+        found[id_] = {"where": "By hand.", "note": "", "rows": rows}
+    return {"exhibits": found}
+
+
+def fragment(operand: str, columns: int) -> dict[str, Any]:
+    places = np.arange(16 * columns)
+    row = {"name": FRAGMENT, "operand": operand, "elements": places.size, "columns": columns}
+    return {**row, "each": places.size // 32, "copies": 1, "places": " ".join(map(str, places))}
+
+
+BY_HAND = {
+    "raihan-fragments": [fragment("A", 16), fragment("B", 8), fragment("C", 8)],
+    "legemm-pipeline": [
+        {"name": "N = 64", "tile": "128 × 64", "stages": few, "seconds": 1e-3 / few, "times": few}
+        for few in (1, 2, 3)
+    ],
+    "mixpert-processes": [
+        {"name": "int8x6", "processes": n, "n": 64, "tflops": 10.0 + n, "scaling": 1 + n / 10}
+        for n in (1, 2, 4)
+    ],
+}
+
+
+def test_everything_is_on_the_page(record: dict[str, Any]) -> None:
+    text = page(run.PAPERS, record)
+    outline = Outline(text)
+    assert outline.open == []
+    assert len(set(outline.ids)) == len(outline.ids)
+    assert set(outline.ids) >= set(run.EXHIBITS) | {paper.name for paper in run.PAPERS}
+    measured = [id_ for id_, entry in record["exhibits"].items() if "rows" in entry]
+    assert not any("failed" in entry for entry in record["exhibits"].values())
+    for id_ in measured:
+        article = (
+            text.partition(f'id="{id_}"')[0].rpartition("<article")[2]
+            + text.partition(f'id="{id_}"')[2].partition("</article>")[0]
+        )
+        assert "Measured: " in article
+        assert article.count("<tr>") == 1 + len(record["exhibits"][id_]["rows"])
+        exhibit = run.EXHIBITS[id_]
+        if exhibit.picture:
+            assert "<svg" in article or "<img" in article, id_
+        for number in exhibit.published:
+            assert f"<b>{number.value}</b>" in article
+
+
+def test_it_loads_nothing(record: dict[str, Any]) -> None:
+    text = page(run.PAPERS, record)
+    outline = Outline(text)
+    for link in outline.links:
+        assert (
+            link.startswith("data:image/svg+xml;base64,") or link.removeprefix("#") in outline.ids
+        )
+    assert "<script" not in text
+    assert "url(" not in text
+    assert any(content.startswith("default-src 'none';") for content in outline.contents)
+
+
+def exhibit(**changes: Any) -> Exhibit:
+    given = {"id": "one", "of": "fig. 1", "title": "T", "said": "S", "columns": (X, Y)}
+    return Exhibit(**{**given, "measure": lambda place: Found([]), **changes})
+
+
+def shown(entry: dict[str, Any] | None, **changes: Any) -> str:
+    paper = Paper("p", "P", "Cited", "Chip X", (exhibit(**changes),))
+    return page((paper,), {"exhibits": {} if entry is None else {"one": entry}})
+
+
+def test_what_is_missing_says_why() -> None:
+    assert "Not measured here: it has not been run" in shown(None)
+    assert "Not measured here: too late" in shown({"missing": "too late"})
+    assert "Not measured here: E: &lt;b&gt;" in shown({"failed": "E: <b>"})
+    assert "Measured there on Chip X: not measured here." in shown(None)
+
+
+def test_published_numbers_are_marked() -> None:
+    numbers = (Published("a", "1×", "abstract"), Published("b", "2×", "notes", confirmed=False))
+    text = shown(None, published=numbers)
+    assert "Published: a <b>1×</b> (abstract)" in text
+    assert "Published: b <b>2×</b> (unconfirmed: notes)" in text
+    assert "published figure; values not transcribed." in shown(None)
+
+
+def test_a_table() -> None:
+    rows = [{"x": "<i>", "y": 0.25}, {"x": "j", "y": None}]
+    text = shown({"where": "Here.", "note": "So.", "rows": rows})
+    assert "Measured: Here. So." in text
+    assert '<td>&lt;i&gt;</td><td class="right">2.5</td>' in text
+    assert '<td>j</td><td class="right">–</td>' in text
+
+
+def test_lines_are_where_their_numbers_are() -> None:
+    rows = [
+        *({"name": "a", "x": x, "y": y} for x, y in ((1, 1), (10, 10), (100, 100))),
+        *({"name": "b", "x": x, "y": y} for x, y in ((1, 100), (100, 1), (10, 0), (10, None))),
+    ]
+    svg = chart.lines(rows, Lines(X, Y, marks=(("published", 1000.0),)))
+    paths = re.findall(r'points="([^"]+)"', svg)
+    places = [[tuple(map(float, p.split(","))) for p in path.split()] for path in paths]
+    (a, b) = places
+    assert a[1][0] == pytest.approx((a[0][0] + a[2][0]) / 2, abs=0.1)
+    assert a[1][1] == pytest.approx((a[0][1] + a[2][1]) / 2, abs=0.1)
+    assert a[0][1] > a[2][1]  # up is more
+    assert b == [(a[0][0], a[2][1]), (a[2][0], a[0][1])]
+    assert "published: 1000" in svg
+    assert "a: X 10, Y 100" in svg
+    assert "<polyline" not in chart.lines(rows, Lines(X, Y, joined=False))
+    assert chart.lines([], Lines(X, Y)) == ""
+
+
+def test_bars_are_shares() -> None:
+    svg = chart.bars([{"name": "a", "x": 1.0, "y": 3.0}], Bars((X, Y), ("name",)))
+    widths = [float(w) for w in re.findall(r'width="([\d.]+)" height="18"', svg)]
+    assert widths[1] == pytest.approx(3 * widths[0], rel=1e-4)
+    assert "a: Y 75.0%" in svg
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Page]:
+    if browser.FOUND is None:
+        pytest.skip("no Chromium is installed here")
+    with browser.browser() as one:
+        yield one
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it(
+    chromium: browser.Page, record: dict[str, Any], tmp_path: Path, width: int, scheme: str
+) -> None:
+    (tmp_path / "papers.html").write_text(page(run.PAPERS, record), "utf-8")
+    chromium.errors.clear()
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    chromium.call("Emulation.setEmulatedMedia", features=features)
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.call("Emulation.setDeviceMetricsOverride", **size)
+    chromium.open(tmp_path / "papers.html")
+    assert chromium.errors == []
+    assert chromium.evaluate("document.documentElement.scrollWidth") <= width
+    dark = chromium.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (dark != "rgb(255, 255, 255)") == (scheme == "dark")
+    assert chromium.evaluate("document.images[0].naturalWidth") > 100
+    # No name in a legend leaves its picture.
+    assert chromium.evaluate(
+        "[...document.querySelectorAll('.plane')].every(p => [...p.querySelectorAll('text')]"
+        ".every(t => t.getBBox().x + t.getBBox().width <= p.viewBox.baseVal.width"
+        " && t.getBBox().y + t.getBBox().height <= p.viewBox.baseVal.height + 4))"
+    )

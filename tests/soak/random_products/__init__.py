@@ -1,0 +1,1 @@
+"""Random products, each held against the bounds that its scheme states."""

@@ -1,0 +1,130 @@
+"""Threads that multiply at the same time: every product has the bits that it has alone."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from hashlib import sha256
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.bench.arrays import Array
+from mixpert_py.runtime.cuda.foreign import on_host
+from tests.soak.random_products.backend import Backend
+from tests.soak.random_products.case import Case, draw, operands
+from tests.soak.verdict import Verdict
+
+MOST_SHOWN = 20
+
+
+class Task(NamedTuple):
+    """A product, its operands, which all threads share, and the digest that is expected of it."""
+
+    case: Case
+    a: Array
+    b: Array
+    expected: str
+
+
+def gate(
+    backend: Backend,
+    threads: int,
+    count: int,
+    different: int,
+    seconds: float,
+    largest: int,
+    say: Callable[[str], None],
+    kinds: int = 0,
+) -> Verdict:
+    """Make random products one after the other, then by threads, each in an order of its own.
+
+    count: products of a thread, of so many `different` ones. kinds: as `draw` takes it. seconds:
+    after these, threads begin no more; after half of them, which goes by with compiling where
+    caches are empty, nothing does that is made alone.
+    """
+    start = monotonic()
+    tasks = _tasks(backend, different, largest, kinds, start + seconds / 2)
+    say(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
+    if backend.name == "cuda":
+        backend.xp.cuda.Device().synchronize()  # threads have streams of their own
+    made, wrong = [0] * threads, []
+    end, begin = start + seconds, threading.Barrier(threads)
+
+    def work(number: int) -> None:
+        order = random.Random(number).choices(tasks, k=count)
+        begin.wait()
+        with _own_stream(backend):
+            for task in order:
+                if monotonic() > end:
+                    return
+                found = digest(backend, task.case, task.a, task.b)
+                if found != task.expected:
+                    wrong.append(f"{task.case}: {found}, to be {task.expected}")
+                made[number] += 1
+
+    run_all([threading.Thread(target=work, args=(number,)) for number in range(threads)])
+    for line in wrong[:MOST_SHOWN]:
+        say(line)
+    return Verdict(
+        "threads",
+        f"{threads} threads, {sum(made):,} products in all, of schemes, shapes, types and layouts "
+        "at random" + (f", of {kinds} kinds" if kinds else ""),
+        f"{len(wrong)} differ from those made one after the other",
+        not wrong and (len(tasks), sum(made)) == (different, threads * count),
+        on_gpu=backend.name == "cuda",
+        figures={
+            "wrong": wrong[:MOST_SHOWN],
+            "different": len(tasks),
+            "largest": largest,
+            "kinds": kinds,
+        },
+    )
+
+
+def run_all(threads: Sequence[threading.Thread]) -> None:
+    """Start threads and wait for them."""
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def digest(backend: Backend, case: Case, a: Array, b: Array) -> str:
+    """The scheme that ran, the type, the shape and the bits of a product; or the error raised."""
+    try:
+        with np.errstate(all="ignore"):
+            made = backend.product(a, b, case.scheme, case.block, case.way)
+        value: Any = on_host(made.value)
+        bits = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+        return f"{made.ran} {value.dtype} {value.shape} {bits}"
+    except Exception as error:  # a thread that ends early would look like one that is right
+        return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _tasks(backend: Backend, count: int, largest: int, kinds: int, end: float) -> list[Task]:
+    """The products made alone until `end`, one at least."""
+    tasks: list[Task] = []
+    for seed in range(count):
+        case = draw(seed, largest, kinds)
+        with np.errstate(all="ignore"):
+            a, b = operands(case, backend.xp)
+        tasks.append(Task(case, a, b, digest(backend, case, a, b)))
+        if monotonic() > end:
+            break
+    return tasks
+
+
+def _own_stream(backend: Backend) -> AbstractContextManager[Any]:
+    if backend.name == "cuda":
+        return _stream(backend.xp)
+    return nullcontext()
+
+
+@contextmanager
+def _stream(xp: Any) -> Iterator[None]:
+    """A stream of its own for a thread; at the end, all that was enqueued on it is done."""
+    with xp.cuda.Stream(non_blocking=True) as stream:
+        yield
+        stream.synchronize()
