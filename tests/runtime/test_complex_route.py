@@ -22,7 +22,7 @@ from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.cuda.requested import multiplied, transferred
 from tests.runtime.cuda.test_foreign import Tensor
 from tests.runtime.cuda.test_foreign import torch as torch
-from tests.runtime.cuda.test_product import SHAPES, VIEWS
+from tests.runtime.cuda.test_multiply import SHAPES, VIEWS
 from tests.runtime.test_complex_product import PAIRS, UNIT, normal
 
 SITE = "m:f/matmul~aa#0"
