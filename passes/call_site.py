@@ -17,7 +17,7 @@ class CallSite:
 
     id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
     expression: the source text, whitespace folded. reason: why it is left alone; None: rewritten.
-    spelling: the file of `spellings/` that found it. span: offsets in the decoded text.
+    span: offsets in the decoded text.
     """
 
     id: str
@@ -26,7 +26,6 @@ class CallSite:
     column: int
     expression: str
     reason: str | None
-    spelling: str
     span: tuple[int, int]
 
 

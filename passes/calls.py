@@ -13,9 +13,8 @@ from collections.abc import Sequence
 
 from mixpert_py.passes import effects
 from mixpert_py.passes.flow import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects
-from mixpert_py.passes.function_call import written_name
 from mixpert_py.passes.own_calls import Arguments, OwnCallEvaluator
-from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS
+from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, written_name
 
 BUILTINS = frozenset(dir(builtins))
 

@@ -8,7 +8,6 @@ from mixpert_py.passes import effects
 from mixpert_py.passes.flow import ANY, ANY_ATTRIBUTE, NOTHING, Key, Object, Objects, Sites
 from mixpert_py.passes.frame import Frame
 from mixpert_py.passes.product import Product
-from mixpert_py.passes.spellings import Spelling
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -60,10 +59,8 @@ class Evaluator(Frame):
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
         """An operator: its result holds its own site only, so that edges are immediate."""
-        spelling: Spelling | None = product.spelling
-        assert spelling is not None
-        arguments, keywords = spelling.arguments(node)
-        operands = spelling.operands(node)
+        arguments, keywords = product.spelling.arguments(node)
+        operands = product.spelling.operands(node)
         out = NOTHING
         for argument in (*arguments, *(keyword.value for keyword in keywords)):
             objects = self.evaluate(argument)

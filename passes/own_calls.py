@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.evaluation import Evaluator
 from mixpert_py.passes.flow import ANY, NOTHING, Object, Objects
-from mixpert_py.passes.function_call import written_name
 from mixpert_py.passes.product import Product
-from mixpert_py.passes.scope import FUNCTIONS
+from mixpert_py.passes.scope import FUNCTIONS, written_name
 
 PROPERTIES = frozenset({"property", "cached_property"})
 SPECIAL_METHODS: dict[type[ast.operator], str] = {

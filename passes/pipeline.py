@@ -96,7 +96,6 @@ def rewrite_tree(
     name = imports.alias(reading.tree, reading.source.text)
     products: dict[ast.AST, tuple[Spelling, str]] = {}
     for product in reading.rewritten:
-        assert product.spelling is not None
         products[twins[product.node]] = (product.spelling, product.site.id)
     with refusing_depth(module):
         Substitute(name, products, settings).visit(tree)
@@ -138,7 +137,7 @@ def _require_undoable(text: str, reading: Reading, name: str, added: bool) -> No
         raise SourceError(f"{error} (after rewriting; the file is left as it is)") from None
     if added:
         del tree.body[imports.position(reading.tree)]
-    spellings = {p.site.id: p.spelling for p in reading.rewritten if p.spelling is not None}
+    spellings = {p.site.id: p.spelling for p in reading.rewritten}
     calls = ((call, site_of(call)) for call in runtime_calls(tree, name))
     Restore({call: spellings[site] for call, site in calls if site in spellings}).visit(tree)
     if not same(tree, reading.tree):

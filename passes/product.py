@@ -9,9 +9,9 @@ from mixpert_py.passes.spellings import Spelling
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """A call site in its tree. No spelling: it is only listed. scheme: what a comment asks for."""
+    """A call site in its tree. scheme: the one that a comment asks for."""
 
     site: CallSite
     node: ast.AST
-    spelling: Spelling | None
+    spelling: Spelling
     scheme: str | None = None

@@ -9,7 +9,6 @@ from mixpert_py.errors import SourceError
 from mixpert_py.passes import call_site, names, pragma
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.excerpt import excerpt
-from mixpert_py.passes.found import Found
 from mixpert_py.passes.names import Names
 from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.product import Product
@@ -24,7 +23,7 @@ from mixpert_py.passes.source import (
     require_few_tokens,
     require_shallow,
 )
-from mixpert_py.passes.spellings import WORDS, Spelling, find
+from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
 
 # A product is hashed with all that it multiplies, so products within products are read often.
 MAX_CHARACTERS = 8 << 20
@@ -130,16 +129,16 @@ class _Candidate:
     node: ast.expr | ast.stmt
     at: ast.expr | ast.stmt
     scope: Scope
-    spelling: Spelling | None
-    found: Found
+    spelling: Spelling
+    match: Match
 
     def left(self, reason: str | None) -> "_Candidate":
         """The same, left alone if there is a reason and none was known."""
-        return replace(self, found=replace(self.found, reason=self.found.reason or reason))
+        return replace(self, match=replace(self.match, reason=self.match.reason or reason))
 
     @property
     def core(self) -> ast.expr | ast.stmt:
-        return self.found.product or self.at
+        return self.match.product or self.at
 
 
 def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterator[_Candidate]:
@@ -160,11 +159,11 @@ def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterat
         scope = known.scope[node.target if isinstance(node, ast.AugAssign) else node]
         reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
         if answer := find(node, scope, fuse and reason is None):
-            spelling, found = answer
-            if found.product is not None:
-                fused.add(found.product)
-            found = replace(found, reason=reason or found.reason)
-            yield _Candidate(node, string or node, scope, spelling, found)
+            spelling, match = answer
+            if match.product is not None:
+                fused.add(match.product)
+            match = replace(match, reason=reason or match.reason)
+            yield _Candidate(node, string or node, scope, spelling, match)
 
 
 def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
@@ -218,8 +217,8 @@ def _products(
     reasons = _confirm(source, tree, candidates, cores)
     module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
     prefixes = [
-        f"{module}:{c.scope.qualname}/{c.found.kind}"
-        f"~{call_site.expression_hash(c.found.product or c.node, known.scope)}"
+        f"{module}:{c.scope.qualname}/{c.match.kind}"
+        f"~{call_site.expression_hash(c.match.product or c.node, known.scope)}"
         for c in candidates
     ]
     # Numbered in the order of what they are called after: fusing changes no id.
@@ -231,12 +230,11 @@ def _products(
         line, column = source.position(span[0])
         described = CallSite(
             id=ids[i],
-            kind=candidate.found.kind,
+            kind=candidate.match.kind,
             line=line,
             column=column + 1,
             expression=_expression(source, candidate, span),
             reason=reason,
-            spelling=candidate.spelling.NAME if candidate.spelling else "left_native",
             span=span,
         )
         asked = comments.scheme(*lines[i])
@@ -267,7 +265,7 @@ def _confirm(
     spans: list[tuple[int, int]],
 ) -> list[str | None]:
     """The reason of each candidate, after LibCST has been asked about those that have none."""
-    reasons = [candidate.found.reason for candidate in candidates]
+    reasons = [candidate.match.reason for candidate in candidates]
     open_cases = {
         i: (*source.position(spans[i][0]), *source.position(spans[i][1]))
         for i, reason in enumerate(reasons)
@@ -281,14 +279,14 @@ def _confirm(
     testimony = witness.read(shown, set(open_cases.values()))
     for i, position in open_cases.items():
         seen = testimony.products.get(position)
-        found = candidates[i].found
+        names = candidates[i].match.names
         if testimony.objection is not None:
             reasons[i] = testimony.objection
         elif seen is None:
             reasons[i] = "LibCST does not find it at this position"
         elif isinstance(candidates[i].node, ast.BinOp | ast.AugAssign):
             reasons[i] = None if seen == witness.OPERATOR else "LibCST finds no @ here"
-        elif seen != found.names if found.names else seen & ARRAY_DOTS:
+        elif seen != names if names else seen & ARRAY_DOTS:
             reasons[i] = "LibCST resolves the name differently"
     return reasons
 

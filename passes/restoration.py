@@ -75,8 +75,8 @@ def restore(raw: bytes, module: str) -> Restored:
     uses = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
     if uses == len(certain) and (removal := imports.undo(tree, source, name)):
         edits.append(removal)
-    spellings = {found.call: found.spelling for found in certain}
-    sites = tuple(_describe(call, spellings.get(call), source) for call in calls)
+    restored = {found.call for found in certain}
+    sites = tuple(_describe(call, call in restored, source) for call in calls)
     return Restored(source.encode(splice(source.text, edits)), sites)
 
 
@@ -148,26 +148,19 @@ def _come_back(written: Sequence[_Written], source: Source, name: str) -> bool:
 
 def _product(found: _Written, node: ast.expr | ast.stmt, source: Source) -> Product:
     """The product as it stands in the restored text."""
-    return Product(_site(found.tail.site, node, found.spelling, source, None), node, found.spelling)
+    return Product(_site(found.tail.site, node, source, None), node, found.spelling)
 
 
-def _describe(call: ast.Call, spelling: Spelling | None, source: Source) -> CallSite:
+def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:
     """A call of the rewritten text, for the reader."""
     site = tail.site_of(call)
     assert site is not None
-    return _site(site, call, spelling, source, None if spelling else CHANGED)
+    return _site(site, call, source, None if restored else CHANGED)
 
 
-def _site(
-    site: str,
-    node: ast.expr | ast.stmt,
-    spelling: Spelling | None,
-    source: Source,
-    reason: str | None,
-) -> CallSite:
+def _site(site: str, node: ast.expr | ast.stmt, source: Source, reason: str | None) -> CallSite:
     span = source.span(node)
     line, column = source.position(span[0])
     expression = " ".join(source.text[slice(*span)].split())
     kind = site.rpartition("/")[2].partition("~")[0]
-    name = spelling.NAME if spelling else ""
-    return CallSite(site, kind, line, column + 1, expression, reason, name, span)
+    return CallSite(site, kind, line, column + 1, expression, reason, span)

@@ -40,6 +40,13 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+def written_name(node: ast.expr) -> str:
+    """The last part of a dotted name; "" for any other expression."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
     """One way a name gets its value. `target`: what an import binds it to; None: anything else."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 from mixpert_py.passes.edit import Edit
 from mixpert_py.passes.product import Product
 from mixpert_py.passes.source import Source, preorder
-from mixpert_py.passes.spellings import Spelling, target
+from mixpert_py.passes.spellings import Spelling, assign
 from mixpert_py.passes.tail import OURS, Setting, site_of
 from mixpert_py.passes.tail import write as write_tail
 
@@ -25,7 +25,6 @@ def text_edits(
     edits: list[Edit] = []
     open_ends: list[int] = []  # where the products end that the next one may lie in
     for product in products:
-        assert product.spelling is not None
         start, end = product.site.span
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
@@ -70,7 +69,7 @@ class Substitute(ast.NodeTransformer):
             keywords.append(here(ast.keyword("native", native)))
         function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
         call = ast.copy_location(ast.Call(function, operands, keywords), node)
-        return target.statement(node, call) if isinstance(node, ast.AugAssign) else call
+        return assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
 
 class Restore(ast.NodeTransformer):
@@ -115,7 +114,7 @@ def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
         for node in preorder(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and (_is_name(node.func.value, name) or target.written(node, name))
+        and (_is_name(node.func.value, name) or assign.target_call(node, name))
         and site_of(node) is not None
     }
 

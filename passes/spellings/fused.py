@@ -20,20 +20,17 @@ from mixpert_py.passes.edit import (
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.found import Found
 from mixpert_py.passes.gap import (
     assignment_to_beside,
     beside_to_assignment,
     comma_to_operator,
     operator_to_comma,
 )
-from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings import target
+from mixpert_py.passes.spellings import assign
+from mixpert_py.passes.spellings.spelling import Match
 from mixpert_py.passes.tail import Tail
 
-NAME = "fused"
-WORDS = frozenset[str]()
 RUNTIME = "fused"
 
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-"}
@@ -53,17 +50,17 @@ class Fused(NamedTuple):
     second: ast.expr
 
 
-def find(node: ast.AST, scope: Scope) -> Found | None:
+def find(node: ast.AST) -> Match | None:
     """A sum or difference of a product and another term; the site is the product's."""
     fused = read(node)
-    return None if fused is None else Found("matmul", product=fused.product)
+    return None if fused is None else Match("matmul", product=fused.product)
 
 
 def read(node: ast.AST) -> Fused | None:
     """What a node fuses; None if it is to be left as it is."""
     if isinstance(node, ast.AugAssign):
         sign, product = SIGNS.get(type(node.op)), _product(node.value)
-        whole = target.is_plain(node) and _end(node) == _end(node.value)
+        whole = assign.is_plain(node) and _end(node) == _end(node.value)
         if sign is None or product is None or not whole:
             return None
         return Fused(f"c{sign}={product[0]}", product[1], node.target, node.value)
@@ -167,10 +164,10 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     made = [_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)]
     tail = f', form="{fused.form}"{tail}'
     if isinstance(node, ast.AugAssign):
-        gap = source.text[source.span(node.target)[1] : target.value_start(node, source)]
+        gap = source.text[source.span(node.target)[1] : assign.value_start(node, source)]
         beside = assignment_to_beside(gap, f"{SIGNS[type(node.op)]}=")
         tail = tail.replace("site=", f"site{'='.join(beside)}", 1)
-        made += target.edits(node, source, call, depth)
+        made += assign.target_edits(node, source, call, depth)
     else:
         sign = SIGNS[type(node.op)]
         made.append(_comma(source, node.left, node.right, sign, depth))
@@ -205,7 +202,7 @@ def restore(call: ast.Call) -> ast.expr | ast.AugAssign:
     assert found is not None
     operator = OPERATORS[found["sign"][0]]
     if found["sign"].endswith("="):
-        place, waiting = target.restored(call)
+        place, waiting = assign.restored_target(call)
         return ast.AugAssign(place, operator, _term(found["second"], waiting))
     waiting = list(call.args)
     first, second = _term(found["first"], waiting), _term(found["second"], waiting)
@@ -252,7 +249,7 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
         return None
     if in_place:
         (_, _, sign), *gaps = gaps
-        first = target.undo(call, source, beside_to_assignment(tail.beside, sign))
+        first = assign.undo_target(call, source, beside_to_assignment(tail.beside, sign))
         if first is None:
             return None
     else:

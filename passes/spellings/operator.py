@@ -10,21 +10,18 @@ from mixpert_py.passes.edit import (
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.found import Found
 from mixpert_py.passes.gap import comma_to_operator, operator_to_comma
-from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings.spelling import Match
 from mixpert_py.passes.tail import Tail
 
-NAME = "at_operator"
-WORDS = frozenset[str]()
 RUNTIME = "matmul"
 
 
-def find(node: ast.AST, scope: Scope) -> Found | None:
+def find(node: ast.AST) -> Match | None:
     """Every `@` is a product: what it multiplies is decided when it runs."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return Found("matmul")
+        return Match("matmul")
     return None
 
 

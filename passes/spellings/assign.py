@@ -1,16 +1,79 @@
-"""The target of a statement such as `x @= b`, as the runtime call has it.
+"""`x @= b` → `x = _mixpert.imatmul(x, b)`, `o.x[i] @= b` → `_mixpert.target(o.x)[i].imatmul(b)`.
 
-`x = _mixpert.imatmul(x, b)` for a name; for all else `_mixpert.target(o.x)[i].imatmul(b)`, in which
-every part stands where it stood. Both evaluate what the statement does, once and in its order.
+Every part of the target stands where it stood. Both forms evaluate what the statement does, once
+and in its order. The functions on targets also serve fused statements such as `c += a @ b`.
 """
 
 import ast
 
 from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, without_comments
+from mixpert_py.passes.gap import assignment_to_beside, beside_to_assignment
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings.spelling import Match
+from mixpert_py.passes.tail import Tail
 
+RUNTIME = "imatmul"
 TARGET = "target"
 METHODS = frozenset({"imatmul", "fused"})  # of what `target` returns
+
+
+def find(node: ast.AST) -> Match | None:
+    """Every `@=` is a product, in place or not: its target's type decides when it runs."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.MatMult):
+        return None
+    return Match("matmul", _reason(node))
+
+
+def _reason(node: ast.AugAssign) -> str | None:
+    if not is_plain(node):
+        return "brackets around the target"
+    if isinstance(node.value, ast.Tuple | ast.Yield | ast.YieldFrom):
+        return "an operand that a call would take apart"
+    return None
+
+
+def operands(node: ast.AST) -> tuple[ast.expr, ...]:
+    """The target as it was, and the right side."""
+    assert isinstance(node, ast.AugAssign)
+    return (node.target, node.value)
+
+
+def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+    """The operands stay where they are; the spaces of `@=` go beside the tail's first `=`."""
+    assert isinstance(node, ast.AugAssign)
+    end, left = source.span(node)[1], source.span(node.target)[1]
+    beside = assignment_to_beside(source.text[left : value_start(node, source)])
+    tail = tail.replace("=", "=".join(beside), 1)
+    return [*target_edits(node, source, call, depth), Edit(end, end, f"{tail})", False, depth)]
+
+
+def native(node: ast.AST) -> ast.expr | None:
+    """An operator has no function object to fall back to."""
+    return None
+
+
+def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
+    """The runtime call's arguments; `statement` makes the rest."""
+    assert isinstance(node, ast.AugAssign)
+    return [node.target, node.value], []
+
+
+def restore(call: ast.Call) -> ast.AugAssign:
+    """The statement that a runtime call, without its own keywords, was made from."""
+    place, (value,) = restored_target(call)
+    return ast.AugAssign(place, ast.MatMult(), value)
+
+
+def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    """The inverse of `edits`."""
+    if tail.native or any(keyword.arg is None for keyword in call.keywords):
+        return None
+    assert isinstance(call.func, ast.Attribute)
+    if len(call.args) != 1 + isinstance(call.func.value, ast.Name):
+        return None
+    first = undo_target(call, source, beside_to_assignment(tail.beside))
+    last = Edit(tail.start, source.span(call)[1], "", False, 0)
+    return None if first is None else [*first, last]
 
 
 def is_plain(node: ast.AugAssign) -> bool:
@@ -24,7 +87,7 @@ def value_start(node: ast.AugAssign, source: Source) -> int:
     return before_brackets(source.text, left, right)
 
 
-def edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> list[Edit]:
+def target_edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> list[Edit]:
     """All that changes before the right side. call: the runtime function's name."""
     start, left = source.span(node)[0], source.span(node.target)[1]
     right = value_start(node, source)
@@ -61,7 +124,7 @@ def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
     return ast.copy_location(ast.Expr(call), node)
 
 
-def written(call: ast.Call, name: str) -> ast.Call | None:
+def target_call(call: ast.Call, name: str) -> ast.Call | None:
     """The call `_mixpert.target(o)` in `_mixpert.target(o).x.imatmul(b)`."""
     match call.func:
         case ast.Attribute(
@@ -82,7 +145,9 @@ def _is_target(call: ast.Call, name: str) -> bool:
     return False
 
 
-def restored(call: ast.Call) -> tuple[ast.Name | ast.Attribute | ast.Subscript, list[ast.expr]]:
+def restored_target(
+    call: ast.Call,
+) -> tuple[ast.Name | ast.Attribute | ast.Subscript, list[ast.expr]]:
     """The target that a statement's call had, and the other arguments."""
     assert isinstance(call.func, ast.Attribute)
     target, values = call.func.value, call.args
@@ -96,8 +161,8 @@ def restored(call: ast.Call) -> tuple[ast.Name | ast.Attribute | ast.Subscript, 
     return target, values
 
 
-def undo(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
-    """The inverse of `edits`. gap: what stood between the target and the right side."""
+def undo_target(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
+    """The inverse of `target_edits`. gap: what stood between the target and the right side."""
     assert isinstance(call.func, ast.Attribute)
     start, place = source.span(call)[0], call.func.value
     if isinstance(place, ast.Name):

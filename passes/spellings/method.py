@@ -10,25 +10,23 @@ from mixpert_py.passes.edit import (
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.found import Found
-from mixpert_py.passes.function_call import after_arguments, argument_reason, written_name
 from mixpert_py.passes.gap import comma_to_method, method_to_comma
-from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.scope import Scope, written_name
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings.functions import Parameters, after_arguments, is_method
+from mixpert_py.passes.spellings.spelling import Match
 from mixpert_py.passes.tail import Tail
 
-NAME = "dot_method"
-WORDS = frozenset({"dot"})
 RUNTIME = "dot_method"
+PARAMETERS = Parameters(("b",), ("out",))
 
 
-def find(node: ast.AST, scope: Scope) -> Found | None:
+def find(node: ast.AST, scope: Scope) -> Match | None:
     """Any method `dot` with one operand, and perhaps `out`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if not isinstance(node, ast.Call) or not is_method(node, scope):
         return None
-    if node.func.attr != "dot" or scope.is_module(node.func):
-        return None
-    return Found("dot", _reason(node, node.func.value, scope))
+    assert isinstance(node.func, ast.Attribute)
+    return Match("dot", _reason(node, node.func.value, scope))
 
 
 def _reason(call: ast.Call, owner: ast.expr, scope: Scope) -> str | None:
@@ -39,8 +37,7 @@ def _reason(call: ast.Call, owner: ast.expr, scope: Scope) -> str | None:
         return f"{ast.unparse(owner)} may be a module other than numpy or cupy"
     if (call.lineno, call.col_offset) != (call.func.lineno, call.func.col_offset):
         return "brackets around the method"
-    reason = argument_reason(call, 1)
-    return None if reason == "the function's name spans several lines" else reason
+    return PARAMETERS.refusal(call)
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
