@@ -1,4 +1,4 @@
-"""CallSite: one product in the source, and the id that outlives edits around it."""
+"""Call sites: the products of a source, and their ids, which outlive edits around them."""
 
 import ast
 import hashlib
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import preorder
+from mixpert_py.passes.spellings.spelling import Spelling
 
 HASH_DIGITS = 6
 
@@ -27,6 +28,16 @@ class CallSite:
     expression: str
     reason: str | None
     span: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A call site in its syntax tree. scheme: the one that a comment of the program asks for."""
+
+    site: CallSite
+    node: ast.AST
+    spelling: Spelling
+    scheme: str | None = None
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:

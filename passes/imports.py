@@ -3,7 +3,7 @@
 import ast
 import re
 
-from mixpert_py.passes.edit import Edit, without_comments
+from mixpert_py.passes.edits import Edit, without_comments
 from mixpert_py.passes.source import Source
 
 PACKAGE = "mixpert_py"

@@ -8,15 +8,15 @@ import ast
 from functools import lru_cache
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import dependency, imports
+from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
-from mixpert_py.passes.edit import splice
+from mixpert_py.passes.dataflow import graph
+from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.passes.edits import splice
+from mixpert_py.passes.finder import Analysis, find_products
+from mixpert_py.passes.keywords import Setting, site_of
 from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.reading import Reading, read
-from mixpert_py.passes.source import parse, preorder, refusing_depth
-from mixpert_py.passes.spellings import Spelling
-from mixpert_py.passes.substitution import (
+from mixpert_py.passes.rewrite import (
     Restore,
     Settings,
     Substitute,
@@ -24,11 +24,12 @@ from mixpert_py.passes.substitution import (
     same,
     text_edits,
 )
-from mixpert_py.passes.tail import Setting, site_of
+from mixpert_py.passes.source import parse, preorder, refusing_depth
+from mixpert_py.passes.spellings import Spelling
 from mixpert_py.plan import Plan
 
 # One file is analysed, rewritten and graphed in turn, and LibCST is the cost of each.
-_read = lru_cache(maxsize=4)(read)
+_analysis = lru_cache(maxsize=4)(find_products)
 
 
 def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, ...]:
@@ -39,12 +40,12 @@ def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, .
     Nothing of the file is imported or run. Raises SourceError, in one line, if the file is too
     large or too deep, or if Python would not accept it.
     """
-    return tuple(product.site for product in _read(source, module, fuse).products)
+    return tuple(product.site for product in _analysis(source, module, fuse).products)
 
 
 def pragmas(source: bytes, module: str, fuse: bool = False) -> Pragmas:
     """What the comments of a file with products say. Raises SourceError as `analyze` does."""
-    return _read(source, module, fuse).comments
+    return _analysis(source, module, fuse).comments
 
 
 def rewrite(
@@ -60,18 +61,18 @@ def rewrite(
     as in `analyze`. Rewriting twice equals rewriting once. Raises SourceError as `analyze` does,
     and if undoing the change in the result's syntax tree does not give the original tree.
     """
-    reading = _read(source, module, fuse)
-    if not reading.rewritten:
+    analysis = _analysis(source, module, fuse)
+    if not analysis.rewritten:
         return source
-    name = imports.alias(reading.tree, reading.source.text)
-    edits = text_edits(reading.rewritten, reading.source, name, _settings(reading, plan, scheme))
-    present = imports.is_imported(reading.tree, name)
+    name = imports.alias(analysis.tree, analysis.source.text)
+    edits = text_edits(analysis.rewritten, analysis.source, name, _settings(analysis, plan, scheme))
+    present = imports.is_imported(analysis.tree, name)
     if not present:
-        edits.append(imports.edit(reading.tree, reading.source, name))
-    text = splice(reading.source.text, edits)
+        edits.append(imports.edit(analysis.tree, analysis.source, name))
+    text = splice(analysis.source.text, edits)
     with refusing_depth(module):
-        _require_undoable(text, reading, name, added=not present)
-    return reading.source.encode(text)
+        _require_undoable(text, analysis, name, added=not present)
+    return analysis.source.encode(text)
 
 
 def rewrite_tree(
@@ -87,33 +88,33 @@ def rewrite_tree(
     Every node keeps its original location, so tracebacks and debuggers show the file's own lines;
     the import has line 1 and stands behind the docstring. The tree is the caller's own.
     """
-    reading = _read(source, module, fuse)
-    if not reading.rewritten:
-        return parse(reading.source.text, module)
-    tree = ast.parse(reading.source.text, filename)
-    settings = _settings(reading, plan, scheme)
-    twins = dict(zip(preorder(reading.tree), preorder(tree), strict=True))
-    name = imports.alias(reading.tree, reading.source.text)
+    analysis = _analysis(source, module, fuse)
+    if not analysis.rewritten:
+        return parse(analysis.source.text, module)
+    tree = ast.parse(analysis.source.text, filename)
+    settings = _settings(analysis, plan, scheme)
+    twins = dict(zip(preorder(analysis.tree), preorder(tree), strict=True))
+    name = imports.alias(analysis.tree, analysis.source.text)
     products: dict[ast.AST, tuple[Spelling, str]] = {}
-    for product in reading.rewritten:
+    for product in analysis.rewritten:
         products[twins[product.node]] = (product.spelling, product.site.id)
     with refusing_depth(module):
         Substitute(name, products, settings).visit(tree)
-    if not imports.is_imported(reading.tree, name):
+    if not imports.is_imported(analysis.tree, name):
         tree.body.insert(imports.position(tree), imports.node(name))
     return tree
 
 
 def dependencies(source: bytes, module: str) -> Dependencies:
     """How values flow between the products of a file. Raises SourceError as `analyze` does."""
-    reading = _read(source, module, False)
+    analysis = _analysis(source, module, False)
     with refusing_depth(module):
-        return dependency.graph(reading.tree, reading.names, reading.rewritten)
+        return graph.graph(analysis.tree, analysis.names, analysis.rewritten)
 
 
-def _settings(reading: Reading, plan: Plan | None, scheme: str | None) -> Settings:
+def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:
     """Scheme and block length of the sites that have one."""
-    ids = {product.site.id: product.scheme for product in reading.rewritten}
+    ids = {product.site.id: product.scheme for product in analysis.rewritten}
     settings: dict[str, Setting] = {}
     for site, asked in ids.items():
         if asked is not None:  # by the program's author, at this very place
@@ -129,19 +130,19 @@ def _settings(reading: Reading, plan: Plan | None, scheme: str | None) -> Settin
     return settings
 
 
-def _require_undoable(text: str, reading: Reading, name: str, added: bool) -> None:
+def _require_undoable(text: str, analysis: Analysis, name: str, added: bool) -> None:
     """Raise SourceError unless the rewritten text, with the products put back, is the original."""
     try:
-        tree = parse(text, reading.source.module)
+        tree = parse(text, analysis.source.module)
     except SourceError as error:
         raise SourceError(f"{error} (after rewriting; the file is left as it is)") from None
     if added:
-        del tree.body[imports.position(reading.tree)]
-    spellings = {p.site.id: p.spelling for p in reading.rewritten}
+        del tree.body[imports.position(analysis.tree)]
+    spellings = {p.site.id: p.spelling for p in analysis.rewritten}
     calls = ((call, site_of(call)) for call in runtime_calls(tree, name))
     Restore({call: spellings[site] for call, site in calls if site in spellings}).visit(tree)
-    if not same(tree, reading.tree):
+    if not same(tree, analysis.tree):
         raise SourceError(
-            f"{reading.source.module}: the rewritten text does not mean the same; "
+            f"{analysis.source.module}: the rewritten text does not mean the same; "
             "the file is left as it is"
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mixpert_py.launch.launcher import Program
-from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.runs import printed
 from mixpert_py.runs.worker import SINKS
 from mixpert_py.runs.written_file import ENDINGS

@@ -6,11 +6,17 @@ and in its order. The functions on targets also serve fused statements such as `
 
 import ast
 
-from mixpert_py.passes.edit import Edit, after_brackets, before_brackets, without_comments
-from mixpert_py.passes.gap import assignment_to_beside, beside_to_assignment
+from mixpert_py.passes.edits import (
+    Edit,
+    after_brackets,
+    assignment_to_spacing,
+    before_brackets,
+    spacing_to_assignment,
+    without_comments,
+)
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match
-from mixpert_py.passes.tail import Tail
 
 RUNTIME = "imatmul"
 TARGET = "target"
@@ -38,13 +44,16 @@ def operands(node: ast.AST) -> tuple[ast.expr, ...]:
     return (node.target, node.value)
 
 
-def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
-    """The operands stay where they are; the spaces of `@=` go beside the tail's first `=`."""
+def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
+    """The operands stay where they are.
+
+    The spaces around `@=` go to the sides of the first `=` of the keywords.
+    """
     assert isinstance(node, ast.AugAssign)
     end, left = source.span(node)[1], source.span(node.target)[1]
-    beside = assignment_to_beside(source.text[left : value_start(node, source)])
-    tail = tail.replace("=", "=".join(beside), 1)
-    return [*target_edits(node, source, call, depth), Edit(end, end, f"{tail})", False, depth)]
+    spacing = assignment_to_spacing(source.text[left : value_start(node, source)])
+    keywords = keywords.replace("=", "=".join(spacing), 1)
+    return [*target_edits(node, source, call, depth), Edit(end, end, f"{keywords})", False, depth)]
 
 
 def native(node: ast.AST) -> ast.expr | None:
@@ -64,15 +73,15 @@ def restore(call: ast.Call) -> ast.AugAssign:
     return ast.AugAssign(place, ast.MatMult(), value)
 
 
-def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
     """The inverse of `edits`."""
-    if tail.native or any(keyword.arg is None for keyword in call.keywords):
+    if keywords.native or any(keyword.arg is None for keyword in call.keywords):
         return None
     assert isinstance(call.func, ast.Attribute)
     if len(call.args) != 1 + isinstance(call.func.value, ast.Name):
         return None
-    first = undo_target(call, source, beside_to_assignment(tail.beside))
-    last = Edit(tail.start, source.span(call)[1], "", False, 0)
+    first = undo_target(call, source, spacing_to_assignment(keywords.spacing))
+    last = Edit(keywords.start, source.span(call)[1], "", False, 0)
     return None if first is None else [*first, last]
 
 
@@ -88,7 +97,7 @@ def value_start(node: ast.AugAssign, source: Source) -> int:
 
 
 def target_edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> list[Edit]:
-    """All that changes before the right side. call: the runtime function's name."""
+    """The edits before the right side. call: the name of the runtime's function."""
     start, left = source.span(node)[0], source.span(node.target)[1]
     right = value_start(node, source)
     runtime, _, method = call.rpartition(".")
@@ -161,8 +170,8 @@ def restored_target(
     return target, values
 
 
-def undo_target(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
-    """The inverse of `target_edits`. gap: what stood between the target and the right side."""
+def undo_target(call: ast.Call, source: Source, between: str) -> list[Edit] | None:
+    """The inverse of `target_edits`. between: the text between the target and the right side."""
     assert isinstance(call.func, ast.Attribute)
     start, place = source.span(call)[0], call.func.value
     if isinstance(place, ast.Name):
@@ -170,7 +179,7 @@ def undo_target(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
             return None
         comma = source.span(call.args[0])[1]
         right = before_brackets(source.text, comma, source.span(call.args[1])[0])
-        return [Edit(start - len(" = "), right, gap, False, 0)]
+        return [Edit(start - len(" = "), right, between, False, 0)]
     if not call.args or not isinstance(place, ast.Attribute | ast.Subscript):
         return None
     right = before_brackets(
@@ -181,5 +190,5 @@ def undo_target(call: ast.Call, source: Source, gap: str) -> list[Edit] | None:
     return [
         Edit(start, behind, "", True, 0),
         Edit(closing - 1, closing, "", False, 0),
-        Edit(source.span(place)[1], right, gap, False, 0),
+        Edit(source.span(place)[1], right, between, False, 0),
     ]

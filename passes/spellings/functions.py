@@ -9,11 +9,11 @@ that it does not multiply itself. A new function is a row of FUNCTIONS.
 import ast
 from dataclasses import dataclass
 
-from mixpert_py.passes.edit import Edit, after_brackets
+from mixpert_py.passes.edits import Edit, after_brackets
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match
-from mixpert_py.passes.tail import Tail
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,14 @@ class Function:
         assert isinstance(node, ast.Call)
         return list(node.args), list(node.keywords)
 
-    def edits(self, node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+    def edits(
+        self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
+    ) -> list[Edit]:
         """Replace the function's name, and add the runtime's keyword arguments."""
         assert isinstance(node, ast.Call)
         start, end = source.span(node.func)
         last = after_arguments(node, source)
-        return [Edit(start, end, call, True, depth), Edit(last, last, tail, False, depth)]
+        return [Edit(start, end, call, True, depth), Edit(last, last, keywords, False, depth)]
 
     def restore(self, call: ast.Call) -> ast.expr:
         """The program's call of a runtime call that still has its `native=`."""
@@ -125,12 +127,15 @@ class Function:
         function = next(keyword.value for keyword in call.keywords if keyword.arg == "native")
         return ast.Call(function, call.args, others)
 
-    def undo(self, call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
         """The inverse of `edits`."""
-        if not tail.native:
+        if not keywords.native:
             return None
         start, end = source.span(call.func)
-        return [Edit(start, end, tail.native, True, 0), Edit(tail.start, tail.end, "", False, 0)]
+        return [
+            Edit(start, end, keywords.native, True, 0),
+            Edit(keywords.start, keywords.end, "", False, 0),
+        ]
 
 
 def after_arguments(call: ast.Call, source: Source) -> int:

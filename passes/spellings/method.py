@@ -2,20 +2,21 @@
 
 import ast
 
-from mixpert_py.passes.edit import (
+from mixpert_py.passes.edits import (
     Edit,
     after_brackets,
     before_brackets,
+    comma_to_method,
+    method_to_comma,
     opening,
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.gap import comma_to_method, method_to_comma
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.functions import Parameters, after_arguments, is_method
 from mixpert_py.passes.spellings.spelling import Match
-from mixpert_py.passes.tail import Tail
 
 RUNTIME = "dot_method"
 PARAMETERS = Parameters(("b",), ("out",))
@@ -47,10 +48,11 @@ def operands(node: ast.AST) -> tuple[ast.expr, ...]:
     return (node.func.value, node.args[0])
 
 
-def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
     """`.dot(` becomes a comma; the call's own closing bracket stays.
 
-    What stands between `.`, `dot` and `(` goes to the sides of the tail's first `=`.
+    The text between `.`, `dot` and `(` goes to the sides of the first `=` of
+    the keywords.
     """
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Attribute)
@@ -62,12 +64,12 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     left = after_brackets(source.text, left, period)
     right = before_brackets(source.text, bracket, right)
     last = after_arguments(node, source)
-    gap, beside = method_to_comma(source.text[left:right])
-    tail = tail.replace("=", "=".join(beside), 1)
+    between, spacing = method_to_comma(source.text[left:right])
+    keywords = keywords.replace("=", "=".join(spacing), 1)
     return [
         Edit(start, start, opening(source.text, start, call), True, depth),
-        Edit(left, right, gap, False, depth),
-        Edit(last, last, tail, False, depth),
+        Edit(left, right, between, False, depth),
+        Edit(last, last, keywords, False, depth),
     ]
 
 
@@ -89,18 +91,18 @@ def restore(call: ast.Call) -> ast.expr:
     return ast.Call(ast.Attribute(owner, "dot", ast.Load()), others, call.keywords)
 
 
-def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
     """The inverse of `edits`."""
-    if len(call.args) < 2 or tail.native:
+    if len(call.args) < 2 or keywords.native:
         return None
     start = source.span(call)[0]
     left, right = source.span(call.args[0])[1], source.span(call.args[1])[0]
     at = left + without_comments(source.text[left:right]).index(",")
     left = after_brackets(source.text, left, at)
     right = before_brackets(source.text, at, right)
-    gap = comma_to_method(source.text[left:right], tail.beside)
+    between = comma_to_method(source.text[left:right], keywords.spacing)
     return [
         without_opening(source.text, start, ast.unparse(call.func)),
-        Edit(left, right, gap, False, 0),
-        Edit(tail.start, tail.end, "", False, 0),
+        Edit(left, right, between, False, 0),
+        Edit(keywords.start, keywords.end, "", False, 0),
     ]

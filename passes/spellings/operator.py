@@ -2,18 +2,19 @@
 
 import ast
 
-from mixpert_py.passes.edit import (
+from mixpert_py.passes.edits import (
     Edit,
     after_brackets,
     before_brackets,
+    comma_to_operator,
     opening,
+    operator_to_comma,
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.gap import comma_to_operator, operator_to_comma
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.spelling import Match
-from mixpert_py.passes.tail import Tail
 
 RUNTIME = "matmul"
 
@@ -31,7 +32,7 @@ def operands(node: ast.AST) -> tuple[ast.expr, ...]:
     return (node.left, node.right)
 
 
-def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
     """The operands stay where they are; `@` becomes a comma."""
     assert isinstance(node, ast.BinOp)
     start, end = source.span(node)
@@ -42,7 +43,7 @@ def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> li
     return [
         Edit(start, start, opening(source.text, start, call), True, depth),
         Edit(left, right, operator_to_comma(source.text[left:right]), False, depth),
-        Edit(end, end, f"{tail})", False, depth),
+        Edit(end, end, f"{keywords})", False, depth),
     ]
 
 
@@ -63,9 +64,9 @@ def restore(call: ast.Call) -> ast.expr:
     return ast.BinOp(left, ast.MatMult(), right)
 
 
-def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
     """The inverse of `edits`."""
-    if len(call.args) != 2 or tail.native:
+    if len(call.args) != 2 or keywords.native:
         return None
     start, end = source.span(call)
     left, right = source.span(call.args[0])[1], source.span(call.args[1])[0]
@@ -75,5 +76,5 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
     return [
         without_opening(source.text, start, ast.unparse(call.func)),
         Edit(left, right, comma_to_operator(source.text[left:right]), False, 0),
-        Edit(tail.start, end, "", False, 0),
+        Edit(keywords.start, end, "", False, 0),
     ]

@@ -4,9 +4,9 @@ import ast
 from dataclasses import dataclass
 from typing import Protocol
 
-from mixpert_py.passes.edit import Edit
+from mixpert_py.passes.edits import Edit
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,13 @@ class Spelling(Protocol):
     def arguments(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
         """The runtime call's arguments, without the runtime's own keywords."""
 
-    def edits(self, node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
-        """The same in text: `call` is the runtime function's name, `tail` its own keywords."""
+    def edits(
+        self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
+    ) -> list[Edit]:
+        """The same in text: `call` is the runtime function's name, `keywords` its own keywords."""
 
     def restore(self, call: ast.Call) -> ast.expr | ast.AugAssign:
         """The inverse of `arguments`; of a statement, the statement."""
 
-    def undo(self, call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+    def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
         """The inverse of `edits`; None if it did not write this call."""

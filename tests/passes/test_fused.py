@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
-from mixpert_py.passes.restoration import restore
-from mixpert_py.passes.substitution import same
+from mixpert_py.passes.restore import restore
+from mixpert_py.passes.rewrite import same
 from tests.passes.sources import GAPS
 
 FUSED = [

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mixpert_py.passes.pipeline import analyze, rewrite
-from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.restore import restore
 
 NUMPY = "import numpy as np\n"
 

@@ -11,9 +11,9 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from mixpert_py.passes import effects
-from mixpert_py.passes.flow import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects
-from mixpert_py.passes.own_calls import Arguments, OwnCallEvaluator
+from mixpert_py.passes.dataflow import effects
+from mixpert_py.passes.dataflow.own_calls import Arguments, OwnCallEvaluator
+from mixpert_py.passes.dataflow.values import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects
 from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, written_name
 
 BUILTINS = frozenset(dir(builtins))

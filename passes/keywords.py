@@ -1,14 +1,14 @@
-"""Tail: the runtime's own keywords, behind the arguments that were the program's."""
+"""The keyword arguments that the runtime's functions have, behind those of the program."""
 
 import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mixpert_py.passes.edit import without_comments
+from mixpert_py.passes.edits import without_comments
 from mixpert_py.passes.source import Source
 
-# The keywords that the runtime's functions have and the program's have not, as they follow.
+# In the order in which they are written. The program's functions have none of these.
 OURS = ("site", "scheme", "block", "native")
 SITE_ID = re.compile(r"[^:]*:.+/\w+~[0-9a-f]+#\d+", re.DOTALL)
 
@@ -16,31 +16,32 @@ Setting = Mapping[str, str | int]
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """Where a tail stands in a rewritten text, and what of the program it keeps.
+class RuntimeKeywords:
+    """The runtime's keyword arguments of one call in a rewritten text.
 
-    beside: what stands on either side of its first `=`. native: the function that was called.
-    setting: scheme and block length.
+    site: the site's id. start, end: their offsets, from the comma before them. spacing: the text on
+    either side of their first `=`, which keeps some of the program's. native: the text of the
+    function that the program called. setting: scheme and block length.
     """
 
     site: str
     start: int
     end: int
-    beside: tuple[str, str]
+    spacing: tuple[str, str]
     native: str | None
     setting: Setting
 
 
 def write(site: str, setting: Setting, native: str | None, encoding: str) -> str:
-    """The text of a tail, in letters that the file's encoding can hold."""
-    tail = f", site={_literal(site, encoding)}"
+    """The runtime's keyword arguments as text, in letters that the file's encoding can hold."""
+    text = f", site={_literal(site, encoding)}"
     for key, value in setting.items():
-        tail += f', {key}="{value}"' if isinstance(value, str) else f", {key}={value}"
-    return tail if native is None else f"{tail}, native={native}"
+        text += f', {key}="{value}"' if isinstance(value, str) else f", {key}={value}"
+    return text if native is None else f"{text}, native={native}"
 
 
-def read(call: ast.Call, source: Source) -> Tail | None:
-    """The tail that ends a call's arguments; None if it has not one of ours."""
+def read(call: ast.Call, source: Source) -> RuntimeKeywords | None:
+    """The runtime's keywords that end a call's arguments; None if they are not as written here."""
     names = [keyword.arg for keyword in call.keywords]
     site = site_of(call)
     if site is None or not SITE_ID.fullmatch(site):
@@ -63,12 +64,12 @@ def read(call: ast.Call, source: Source) -> Tail | None:
         and isinstance(keyword.value.value, str | int)
     }
     end = source.span(last.value)[1]
-    beside = between[:at], between[at + 1 :]
-    return Tail(site, begin - len(", "), end, beside, native, setting)
+    spacing = between[:at], between[at + 1 :]
+    return RuntimeKeywords(site, begin - len(", "), end, spacing, native, setting)
 
 
 def site_of(node: ast.AST) -> str | None:
-    """The site id that a call tells the runtime."""
+    """The site id that a call hands to the runtime."""
     if isinstance(node, ast.Call):
         for keyword in node.keywords:
             if keyword.arg == "site" and isinstance(keyword.value, ast.Constant):

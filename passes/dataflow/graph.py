@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mixpert_py.passes.execution import Executor
-from mixpert_py.passes.flow import NOTHING, Activation, Heap, State, TooComplexError
-from mixpert_py.passes.frame import Program
-from mixpert_py.passes.names import Names
-from mixpert_py.passes.product import Product
+from mixpert_py.passes.bindings import Names
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow.expressions import Program
+from mixpert_py.passes.dataflow.statements import Executor
+from mixpert_py.passes.dataflow.values import NOTHING, Activation, Heap, State, TooComplexError
 from mixpert_py.passes.scope import FUNCTIONS, Scope
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

@@ -1,4 +1,4 @@
-"""The excerpt shows every product at its place, and every name that the whole text binds."""
+"""The reduced source shows every product at its place, and every name that the whole text binds."""
 
 import ast
 import re
@@ -6,8 +6,8 @@ import textwrap
 
 import pytest
 
-from mixpert_py.passes.excerpt import excerpt
 from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.source import decode
 
 SHORTENED = [
@@ -56,7 +56,7 @@ def shown(text: str) -> str:
         if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "np.dot")
     )
-    return excerpt(source, ast.parse(text), spans)
+    return reduced(source, ast.parse(text), spans)
 
 
 @pytest.mark.parametrize(

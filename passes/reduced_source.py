@@ -1,4 +1,7 @@
-"""Excerpt: what of a file a slow second reader must see, with every line at its number."""
+"""The reduced source: the part of a file that the cross-check needs, every line at its number.
+
+LibCST takes ten times as long for a whole file as for its products, and what is around them.
+"""
 
 import ast
 import bisect
@@ -19,7 +22,7 @@ BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class _Omission:
     """Statements that are left out, and the names that they bind."""
 
     start: int
@@ -27,7 +30,7 @@ class _Stretch:
     names: tuple[str, ...]
 
 
-def excerpt(source: Source, tree: ast.Module, products: Sequence[tuple[int, int]]) -> str:
+def reduced(source: Source, tree: ast.Module, products: Sequence[tuple[int, int]]) -> str:
     """The text with one assignment, of all the names bound there, for statements without a product.
 
     products: their spans. What remains are the statements with a product, all around them, and
@@ -37,43 +40,43 @@ def excerpt(source: Source, tree: ast.Module, products: Sequence[tuple[int, int]
     starts = sorted(start for start, _ in products)
     pieces = []
     done = 0
-    for stretch in _left_out(source, tree.body, starts):
-        lines = len(NEWLINE.findall(source.text, stretch.start, stretch.end))
+    for omission in _omissions(source, tree.body, starts):
+        lines = len(NEWLINE.findall(source.text, omission.start, omission.end))
         # Of an empty line LibCST makes several nodes, of a string one.
         value = '"""' + "\n" * lines + '"""' if lines else "0"
-        pieces.append(source.text[done : stretch.start])
-        pieces.append(" = ".join([*stretch.names, value]))
-        done = stretch.end
+        pieces.append(source.text[done : omission.start])
+        pieces.append(" = ".join([*omission.names, value]))
+        done = omission.end
     pieces.append(source.text[done:])
     return "".join(NEWLINE.sub("\n", piece) for piece in pieces)
 
 
-def _left_out(source: Source, block: Iterable[ast.AST], starts: list[int]) -> Iterator[_Stretch]:
-    """What is left out of a block of statements, in order."""
-    run: list[_Stretch] = []
+def _omissions(source: Source, block: Iterable[ast.AST], starts: list[int]) -> Iterator[_Omission]:
+    """The omissions of a block of statements, in order."""
+    run: list[_Omission] = []
     for part in block:
-        if isinstance(part, ast.stmt) and (stretch := _stretch(source, part, starts)):
-            run.append(stretch)
+        if isinstance(part, ast.stmt) and (omission := _omitted(source, part, starts)):
+            run.append(omission)
             continue
         yield from _joined(source, run)
         run = []
         for name in BLOCKS:
-            yield from _left_out(source, getattr(part, name, ()), starts)
+            yield from _omissions(source, getattr(part, name, ()), starts)
     yield from _joined(source, run)
 
 
-def _joined(source: Source, run: list[_Stretch]) -> Iterator[_Stretch]:
-    """A run of statements as one stretch to the end of its last line."""
+def _joined(source: Source, run: list[_Omission]) -> Iterator[_Omission]:
+    """A run of statements as one omission to the end of its last line."""
     while run:
         if end := LINE_END.match(source.text, run[-1].end):
-            names = dict.fromkeys(name for stretch in run for name in stretch.names)
-            yield _Stretch(run[0].start, end.end(), tuple(names))
+            names = dict.fromkeys(name for omission in run for name in omission.names)
+            yield _Omission(run[0].start, end.end(), tuple(names))
             return
         run.pop()
 
 
-def _stretch(source: Source, statement: ast.stmt, starts: list[int]) -> _Stretch | None:
-    """A statement that can be left out; None if it is shown."""
+def _omitted(source: Source, statement: ast.stmt, starts: list[int]) -> _Omission | None:
+    """A statement that is left out; None if it must stay."""
     start, end = source.span(statement)
     if decorators := getattr(statement, "decorator_list", None):
         line = source.line_starts[min(node.lineno for node in decorators) - 1]
@@ -85,7 +88,7 @@ def _stretch(source: Source, statement: ast.stmt, starts: list[int]) -> _Stretch
     if source.text.startswith("elif", start) or OUTWARD.search(source.text, start, end):
         return None
     names: list[str] = []
-    return _Stretch(start, end, tuple(names)) if _bind(statement, names) else None
+    return _Omission(start, end, tuple(names)) if _bind(statement, names) else None
 
 
 def _bind(part: ast.AST, names: list[str]) -> bool:

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mixpert_py.passes.evaluation import Evaluator
-from mixpert_py.passes.flow import ANY, NOTHING, Object, Objects
-from mixpert_py.passes.product import Product
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow.expressions import Evaluator
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Object, Objects
 from mixpert_py.passes.scope import FUNCTIONS, written_name
 
 PROPERTIES = frozenset({"property", "cached_property"})

@@ -5,10 +5,10 @@
 import ast
 from collections.abc import Callable, Sequence
 
-from mixpert_py.passes.calls import CallEvaluator
-from mixpert_py.passes.flow import ANY, NOTHING, Heap, Loop, Objects, State, joined
-from mixpert_py.passes.frame import Program
-from mixpert_py.passes.own_calls import Arguments
+from mixpert_py.passes.dataflow.calls import CallEvaluator
+from mixpert_py.passes.dataflow.expressions import Program
+from mixpert_py.passes.dataflow.own_calls import Arguments
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Heap, Loop, Objects, State, joined
 from mixpert_py.passes.scope import Scope
 
 Step = Callable[[], None]

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mixpert_py.passes import flow
+from mixpert_py.passes.dataflow import values
 from mixpert_py.passes.pipeline import analyze, dependencies
 
 GRAPHS = [
@@ -701,7 +701,7 @@ m = 1
         return {names[a] + names[b] for a, b in dependencies(source, "m").edges}
 
     assert edges() == {"pq", "qr"}
-    monkeypatch.setattr(flow, "MAX_WORK", 0)
+    monkeypatch.setattr(values, "MAX_WORK", 0)
     assert edges() == {a + b for a in "pqr" for b in "pqr"}
     assert dependencies(source, "m").names == ("c", "d", "e", "m")
     assert [names[site] for site in dependencies(source, "m").sinks] == ["p", "q", "r"]

@@ -5,16 +5,16 @@ import bisect
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from mixpert_py.passes.edit import Edit
-from mixpert_py.passes.product import Product
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.edits import Edit
+from mixpert_py.passes.keywords import OURS, Setting, site_of
+from mixpert_py.passes.keywords import write as write_keywords
 from mixpert_py.passes.source import Source, preorder
 from mixpert_py.passes.spellings import Spelling, assign
-from mixpert_py.passes.tail import OURS, Setting, site_of
-from mixpert_py.passes.tail import write as write_tail
 
 Placed = TypeVar("Placed", ast.expr, ast.keyword)
 
-# Site id → what its call is told besides its site: scheme and block length.
+# For the id of a site, the scheme and the block length that its call names.
 Settings = Mapping[str, Setting]
 
 
@@ -31,9 +31,9 @@ def text_edits(
         native = product.spelling.native(product.node)
         called = None if native is None else source.text[slice(*source.span(native))]
         setting = settings.get(product.site.id, {})
-        tail = write_tail(product.site.id, setting, called, source.encoding)
+        keywords = write_keywords(product.site.id, setting, called, source.encoding)
         call = f"{name}.{product.spelling.RUNTIME}"
-        edits += product.spelling.edits(product.node, source, call, tail, len(open_ends))
+        edits += product.spelling.edits(product.node, source, call, keywords, len(open_ends))
         open_ends.append(end)
     return edits
 
@@ -105,7 +105,7 @@ class Restore(ast.NodeTransformer):
 
 
 def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
-    """The calls of the runtime that tell a site, and the function of the runtime that each calls.
+    """The calls of the runtime that name a site, and the function of the runtime that each calls.
 
     name: the runtime's, in this file.
     """

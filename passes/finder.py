@@ -1,4 +1,4 @@
-"""Reading: one file, parsed once, with its products found, described and confirmed."""
+"""The finder: parses a file once, and finds, describes and confirms its products."""
 
 import ast
 import re
@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import call_site, names, pragma
-from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.excerpt import excerpt
-from mixpert_py.passes.names import Names
+from mixpert_py.passes import bindings, call_site, pragma
+from mixpert_py.passes.bindings import Names
+from mixpert_py.passes.call_site import CallSite, Product
 from mixpert_py.passes.pragma import Pragmas
-from mixpert_py.passes.product import Product
-from mixpert_py.passes.scope import ARRAY_MODULES, COMPILERS, COMPILING, Scope
+from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope
 from mixpert_py.passes.source import (
     Source,
     children,
@@ -41,13 +39,10 @@ DECORATOR = re.compile(
 # The field of a node in which a word of the text filter is one of the program's names.
 NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
 
-# What a method's call must not be for LibCST.
-ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
-
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What is known about a file. The tree is shared: nobody changes it.
+class Analysis:
+    """A file with its products. The tree is shared: nobody changes it.
 
     Without a product in the file the tree is empty, and its comments are not read.
     """
@@ -64,8 +59,8 @@ class Reading:
         return tuple(product for product in self.products if product.site.reason is None)
 
 
-def read(raw: bytes, module: str, fuse: bool = False) -> Reading:
-    """Find every product of a file. Raises SourceError where `pipeline.analyze` says.
+def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
+    """Find every product of a file. Raises SourceError as `pipeline.analyze` does.
 
     fuse: whether sums may become one call with the product in them.
     """
@@ -78,15 +73,15 @@ def read(raw: bytes, module: str, fuse: bool = False) -> Reading:
         return _without_products(source)
     require_shallow(tree, module)
     with refusing_depth(module):
-        known = names.read(tree)
+        known = bindings.read(tree)
         comments = pragma.read(source.text)
         products = _products(source, tree, known, comments, fuse)
-        return Reading(source, tree, known, products, comments)
+        return Analysis(source, tree, known, products, comments)
 
 
-def _without_products(source: Source) -> Reading:
+def _without_products(source: Source) -> Analysis:
     empty = ast.Module([], [])
-    return Reading(source, empty, names.read(empty), (), pragma.read(""))
+    return Analysis(source, empty, bindings.read(empty), (), pragma.read(""))
 
 
 def _may_multiply(text: str) -> bool:
@@ -259,35 +254,25 @@ def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) ->
 
 
 def _confirm(
-    source: Source,
-    tree: ast.Module,
-    candidates: list[_Candidate],
-    spans: list[tuple[int, int]],
+    source: Source, tree: ast.Module, candidates: list[_Candidate], spans: list[tuple[int, int]]
 ) -> list[str | None]:
-    """The reason of each candidate, after LibCST has been asked about those that have none."""
+    """The reason of each candidate, after the cross-check of those that have none."""
     reasons = [candidate.match.reason for candidate in candidates]
-    open_cases = {
-        i: (*source.position(spans[i][0]), *source.position(spans[i][1]))
-        for i, reason in enumerate(reasons)
-        if reason is None
-    }
-    if not open_cases:
+    unsettled = [i for i, reason in enumerate(reasons) if reason is None]
+    if not unsettled:
         return reasons
-    from mixpert_py.passes import witness  # LibCST takes a third of a second to import
+    from mixpert_py.passes import cross_check  # LibCST takes a third of a second to import
 
-    shown = excerpt(source, tree, [spans[i] for i in open_cases])
-    testimony = witness.read(shown, set(open_cases.values()))
-    for i, position in open_cases.items():
-        seen = testimony.products.get(position)
-        names = candidates[i].match.names
-        if testimony.objection is not None:
-            reasons[i] = testimony.objection
-        elif seen is None:
-            reasons[i] = "LibCST does not find it at this position"
-        elif isinstance(candidates[i].node, ast.BinOp | ast.AugAssign):
-            reasons[i] = None if seen == witness.OPERATOR else "LibCST finds no @ here"
-        elif seen != names if names else seen & ARRAY_DOTS:
-            reasons[i] = "LibCST resolves the name differently"
+    claims = [
+        cross_check.Claim(
+            spans[i],
+            isinstance(candidates[i].node, ast.BinOp | ast.AugAssign),
+            candidates[i].match.names,
+        )
+        for i in unsettled
+    ]
+    for i, refusal in zip(unsettled, cross_check.refusals(source, tree, claims), strict=True):
+        reasons[i] = refusal
     return reasons
 
 

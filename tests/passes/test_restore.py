@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 from mixpert_py.passes.pipeline import analyze, rewrite
-from mixpert_py.passes.restoration import CHANGED, restore
+from mixpert_py.passes.restore import CHANGED, restore
 from mixpert_py.plan import Plan, Site
 from tests.every_check import examples
 from tests.passes.properties import require_safe

@@ -1,7 +1,7 @@
-"""Restoration: the text that a rewritten one was made from, call by call.
+"""The inverse of a rewriting: the text that a rewritten one was made from, call by call.
 
-Nothing but the rewritten text is known. What is put back is certain, because every edit has its
-inverse: a call is restored only if rewriting what came out gives the very same text again.
+Nothing but the rewritten text is known. Every call that is put back is certain, because every edit
+has its inverse: a call is restored only if rewriting the result gives the very same text again.
 """
 
 import ast
@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import imports, tail
-from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.edit import Edit, splice
-from mixpert_py.passes.product import Product
+from mixpert_py.passes import imports
+from mixpert_py.passes.call_site import CallSite, Product
+from mixpert_py.passes.edits import Edit, splice
+from mixpert_py.passes.keywords import RuntimeKeywords, Setting, site_of
+from mixpert_py.passes.keywords import read as read_keywords
+from mixpert_py.passes.rewrite import Restore, runtime_calls, same, text_edits
 from mixpert_py.passes.source import (
     Source,
     decode,
@@ -22,8 +24,6 @@ from mixpert_py.passes.source import (
     require_few_tokens,
 )
 from mixpert_py.passes.spellings import WRITTEN, Spelling
-from mixpert_py.passes.substitution import Restore, runtime_calls, same, text_edits
-from mixpert_py.passes.tail import Setting, Tail
 
 CHANGED = "the call was changed after it was written"
 
@@ -45,7 +45,7 @@ class _Written:
     """A runtime call with the spelling that wrote it, and the edits that put the product back."""
 
     call: ast.Call
-    tail: Tail
+    keywords: RuntimeKeywords
     spelling: Spelling
     edits: tuple[Edit, ...]
 
@@ -67,7 +67,7 @@ def restore(raw: bytes, module: str) -> Restored:
         calls = runtime_calls(tree, name)
         written = _written(calls, source)
         certain = _certain(written, source, name)
-        if len(certain) < len(written) and not _come_back(certain, source, name):
+        if len(certain) < len(written) and not _rewrites_back(certain, source, name):
             raise SourceError(
                 f"{module}: its runtime calls cannot be told apart; it is left as it is"
             )
@@ -87,24 +87,24 @@ def _written(calls: Mapping[ast.Call, str], source: Source) -> list[_Written]:
     return [
         one
         for one in found
-        if settings.setdefault(one.tail.site, one.tail.setting) == one.tail.setting
+        if settings.setdefault(one.keywords.site, one.keywords.setting) == one.keywords.setting
     ]
 
 
 def _find(call: ast.Call, runtime: str, source: Source) -> _Written | None:
     """How a call was written; None if it has not that form."""
-    end = tail.read(call, source)
-    if end is None:
+    keywords = read_keywords(call, source)
+    if keywords is None:
         return None
     for spelling in WRITTEN:
-        if runtime == spelling.RUNTIME and (edits := spelling.undo(call, source, end)):
-            return _Written(call, end, spelling, tuple(edits))
+        if runtime == spelling.RUNTIME and (edits := spelling.undo(call, source, keywords)):
+            return _Written(call, keywords, spelling, tuple(edits))
     return None
 
 
 def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Written]:
     """Those that come back: all of them, unless somebody has edited the file."""
-    if not written or _come_back(written, source, name):
+    if not written or _rewrites_back(written, source, name):
         return list(written)
     if len(written) == 1:
         return []
@@ -115,7 +115,7 @@ def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Wr
     ]
 
 
-def _come_back(written: Sequence[_Written], source: Source, name: str) -> bool:
+def _rewrites_back(written: Sequence[_Written], source: Source, name: str) -> bool:
     """Whether rewriting the restored text gives the text that is there."""
     text = splice(source.text, (edit for found in written for edit in found.edits))
     restored = Source(source.module, text, source.encoding, source.bom)
@@ -142,18 +142,18 @@ def _come_back(written: Sequence[_Written], source: Source, name: str) -> bool:
             assert isinstance(new, ast.expr | ast.stmt)
             products.append(_product(found, new, restored))
     products.sort(key=lambda product: (product.site.span[0], -product.site.span[1]))
-    settings = {found.tail.site: found.tail.setting for found in written}
+    settings = {found.keywords.site: found.keywords.setting for found in written}
     return splice(text, text_edits(products, restored, name, settings)) == source.text
 
 
 def _product(found: _Written, node: ast.expr | ast.stmt, source: Source) -> Product:
     """The product as it stands in the restored text."""
-    return Product(_site(found.tail.site, node, source, None), node, found.spelling)
+    return Product(_site(found.keywords.site, node, source, None), node, found.spelling)
 
 
 def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:
     """A call of the rewritten text, for the reader."""
-    site = tail.site_of(call)
+    site = site_of(call)
     assert site is not None
     return _site(site, call, source, None if restored else CHANGED)
 
