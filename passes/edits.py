@@ -5,9 +5,11 @@ it. No two texts become the same one, so that the program's spaces, line breaks 
 put back.
 """
 
+import bisect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 COMMENT = re.compile(r"#[^\r\n]*")
 # One space before `@` is what people write, and none before a comma.
@@ -44,6 +46,25 @@ def splice(text: str, edits: Iterable[Edit]) -> str:
         pieces += [text[done : edit.start], edit.replacement]
         done = edit.end
     return "".join([*pieces, text[done:]])
+
+
+def moved(edits: Iterable[Edit]) -> Callable[[int], int]:
+    """The function from an offset in a text to that in the text with every edit made.
+
+    An offset within a replaced span goes to the beginning of the replacement.
+    """
+    ordered = sorted(edits, key=lambda edit: edit.order)
+    starts = [edit.start for edit in ordered]
+    lengths = (len(edit.replacement) - (edit.end - edit.start) for edit in ordered)
+    shifts = [0, *accumulate(lengths)]
+
+    def move(offset: int) -> int:
+        i = bisect.bisect_right(starts, offset)
+        if i and ordered[i - 1].end > offset:
+            return starts[i - 1] + shifts[i - 1]
+        return offset + shifts[i]
+
+    return move
 
 
 def without_comments(text: str) -> str:

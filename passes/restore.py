@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from mixpert_py.errors import SourceError
 from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite, Product
-from mixpert_py.passes.edits import Edit, splice
+from mixpert_py.passes.edits import Edit, moved, splice
 from mixpert_py.passes.keywords import RuntimeKeywords, Setting, site_of
 from mixpert_py.passes.keywords import read as read_keywords
-from mixpert_py.passes.rewrite import Restore, runtime_calls, same, text_edits
+from mixpert_py.passes.rewrite import Substitute, runtime_calls, same, text_edits
 from mixpert_py.passes.source import (
     Source,
     decode,
@@ -116,39 +116,49 @@ def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Wr
 
 
 def _rewrites_back(written: Sequence[_Written], source: Source, name: str) -> bool:
-    """Whether rewriting the restored text gives the text that is there."""
-    text = splice(source.text, (edit for found in written for edit in found.edits))
+    """Whether rewriting the restored text gives the text and the tree that are there."""
+    edits = [edit for found in written for edit in found.edits]
+    text = splice(source.text, edits)
     restored = Source(source.module, text, source.encoding, source.bom)
     try:
         tree = parse(text, source.module)
     except SourceError:
         return False
-    expected = parse(source.text, source.module)
-    # A tree of its own, because restoring changes it: its nodes stand in the same order.
-    spans = {source.span(found.call): found for found in written}
-    own = {
-        call: spans[span]
-        for call in runtime_calls(expected, name)
-        if (span := source.span(call)) in spans
-    }
-    undoing = Restore({call: found.spelling for call, found in own.items()})
-    undoing.visit(expected)
-    if not same(expected, tree):
+    products = _products(written, edits, source, restored, tree)
+    if products is None:
         return False
-    products = []
-    for old, new in zip(preorder(expected), preorder(tree), strict=True):
-        if old in undoing.products:
-            found = own[undoing.products[old]]
-            assert isinstance(new, ast.expr | ast.stmt)
-            products.append(_product(found, new, restored))
-    products.sort(key=lambda product: (product.site.span[0], -product.site.span[1]))
     settings = {found.keywords.site: found.keywords.setting for found in written}
-    return splice(text, text_edits(products, restored, name, settings)) == source.text
+    if splice(text, text_edits(products, restored, name, settings)) != source.text:
+        return False
+    calls = {product.node: (product.spelling, product.site.id) for product in products}
+    Substitute(name, calls, settings).visit(tree)
+    return same(tree, parse(source.text, source.module))
 
 
-def _product(found: _Written, node: ast.expr | ast.stmt, source: Source) -> Product:
-    """The product as it stands in the restored text."""
-    return Product(_site(found.keywords.site, node, source, None), node, found.spelling)
+def _products(
+    written: Sequence[_Written],
+    edits: Sequence[Edit],
+    source: Source,
+    restored: Source,
+    tree: ast.Module,
+) -> list[Product] | None:
+    """The products in the restored text; None if one does not stand where its call stood."""
+    nodes: dict[tuple[int, int], ast.expr | ast.stmt] = {}
+    for part in preorder(tree):
+        if isinstance(part, ast.BinOp | ast.Call | ast.AugAssign):
+            start, end = restored.span(part)
+            # The call of an assignment begins behind its target, and ends where the product does.
+            nodes[-1 if isinstance(part, ast.AugAssign) else start, end] = part
+    move = moved(edits)
+    products = []
+    for found in written:
+        start, end = map(move, source.span(found.call))
+        node = nodes.get((start, end)) or nodes.get((-1, end))
+        if node is None or not found.spelling.matches(node):
+            return None
+        site = _site(found.keywords.site, node, restored, None)
+        products.append(Product(site, node, found.spelling))
+    return sorted(products, key=lambda product: (product.site.span[0], -product.site.span[1]))
 
 
 def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.edits import Edit
-from mixpert_py.passes.keywords import OURS, Setting, site_of
+from mixpert_py.passes.keywords import Setting, site_of
 from mixpert_py.passes.keywords import write as write_keywords
 from mixpert_py.passes.source import Source, preorder
 from mixpert_py.passes.spellings import Spelling, assign
@@ -50,8 +50,11 @@ class Substitute(ast.NodeTransformer):
         self.name = name
         self.products = products
         self.settings = settings
+        self.lines = sorted(getattr(node, "lineno") for node in products)  # noqa: B009
 
     def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.stmt) and not self.may_hold_product(node):
+            return node
         product = self.products.get(node)
         self.generic_visit(node)
         if product is None:
@@ -71,32 +74,7 @@ class Substitute(ast.NodeTransformer):
         call = ast.copy_location(ast.Call(function, operands, keywords), node)
         return assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
-
-class Restore(ast.NodeTransformer):
-    """The products in place of the given runtime calls: the inverse of Substitute.
-
-    products: for each new node, the call that it was made from.
-    """
-
-    def __init__(self, calls: Mapping[ast.Call, Spelling]) -> None:
-        self.calls = calls
-        self.lines = sorted(call.lineno for call in calls)
-        self.products: dict[ast.AST, ast.Call] = {}
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.stmt) and not self.may_hold_call(node):
-            return node
-        self.generic_visit(node)
-        if isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.AugAssign):
-            return node.value  # the call that was all of this statement
-        if not isinstance(node, ast.Call) or node not in self.calls:
-            return node
-        theirs = [k for k in node.keywords if k.arg not in OURS or k.arg == "native"]
-        product = self.calls[node].restore(ast.Call(node.func, node.args, theirs))
-        self.products[product] = node
-        return product
-
-    def may_hold_call(self, statement: ast.stmt) -> bool:
+    def may_hold_product(self, statement: ast.stmt) -> bool:
         if getattr(statement, "decorator_list", None):  # its location leaves them out
             return True
         assert statement.end_lineno is not None

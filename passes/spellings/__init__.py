@@ -22,13 +22,16 @@ def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Mat
 
     fuse: whether sums may become one call with the product in them.
     """
-    if fuse and (match := fused.find(node)):
-        return fused, match
-    if match := operator.find(node):
-        return operator, match
-    if match := assign.find(node):
-        return assign, match
-    if product := functions.find(node, scope):
-        return product
-    match = method.find(node, scope)
-    return (method, match) if match else None
+    if fuse and (sum_ := fused.read(node)):
+        return fused, Match("matmul", product=sum_.product)
+    if operator.matches(node):
+        return operator, Match("matmul")
+    if isinstance(node, ast.AugAssign):
+        return (assign, Match("matmul", assign.refusal(node))) if assign.matches(node) else None
+    if not isinstance(node, ast.Call):
+        return None
+    # `x.dot(y)` is a method's call unless x is, or hides, an imported module, or is called `xp`.
+    if method.matches(node) and not scope.is_module(node.func):
+        chosen = functions.find_by_variable(node, scope)
+        return chosen or (method, Match("dot", method.refusal(node, scope)))
+    return functions.find(node, scope)

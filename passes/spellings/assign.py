@@ -16,21 +16,19 @@ from mixpert_py.passes.edits import (
 )
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Match
 
 RUNTIME = "imatmul"
 TARGET = "target"
 METHODS = frozenset({"imatmul", "fused"})  # of what `target` returns
 
 
-def find(node: ast.AST) -> Match | None:
+def matches(node: ast.AST) -> bool:
     """Every `@=` is a product, in place or not: its target's type decides when it runs."""
-    if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.MatMult):
-        return None
-    return Match("matmul", _reason(node))
+    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.MatMult)
 
 
-def _reason(node: ast.AugAssign) -> str | None:
+def refusal(node: ast.AugAssign) -> str | None:
+    """Why such a statement is left alone; None if it is rewritten."""
     if not is_plain(node):
         return "brackets around the target"
     if isinstance(node.value, ast.Tuple | ast.Yield | ast.YieldFrom):
@@ -65,12 +63,6 @@ def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
     """The runtime call's arguments; `statement` makes the rest."""
     assert isinstance(node, ast.AugAssign)
     return [node.target, node.value], []
-
-
-def restore(call: ast.Call) -> ast.AugAssign:
-    """The statement that a runtime call, without its own keywords, was made from."""
-    place, (value,) = restored_target(call)
-    return ast.AugAssign(place, ast.MatMult(), value)
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
@@ -152,22 +144,6 @@ def _is_target(call: ast.Call, name: str) -> bool:
         ):
             return runtime == name and word == TARGET
     return False
-
-
-def restored_target(
-    call: ast.Call,
-) -> tuple[ast.Name | ast.Attribute | ast.Subscript, list[ast.expr]]:
-    """The target that a statement's call had, and the other arguments."""
-    assert isinstance(call.func, ast.Attribute)
-    target, values = call.func.value, call.args
-    if isinstance(target, ast.Attribute | ast.Subscript):
-        if isinstance(target.value, ast.Call):
-            target.value = target.value.args[0]
-    else:
-        target, *values = call.args
-    assert isinstance(target, ast.Name | ast.Attribute | ast.Subscript)
-    target.ctx = ast.Store()
-    return target, values
 
 
 def undo_target(call: ast.Call, source: Source, between: str) -> list[Edit] | None:

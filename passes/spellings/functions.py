@@ -78,6 +78,10 @@ class Function:
     by_word: bool = False
     by_variable: bool = False
 
+    def matches(self, node: ast.AST) -> bool:
+        """Whether a node is a call, of whatever function."""
+        return isinstance(node, ast.Call)
+
     @property
     def words(self) -> frozenset[str]:
         """The functions' own names, without their modules."""
@@ -120,12 +124,6 @@ class Function:
         start, end = source.span(node.func)
         last = after_arguments(node, source)
         return [Edit(start, end, call, True, depth), Edit(last, last, keywords, False, depth)]
-
-    def restore(self, call: ast.Call) -> ast.expr:
-        """The program's call of a runtime call that still has its `native=`."""
-        others = [keyword for keyword in call.keywords if keyword.arg != "native"]
-        function = next(keyword.value for keyword in call.keywords if keyword.arg == "native")
-        return ast.Call(function, call.args, others)
 
     def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
         """The inverse of `edits`."""
@@ -196,21 +194,16 @@ WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
 _BY_NAME = {name: row for row in FUNCTIONS for name in row.names}
 
 
-def find(node: ast.AST, scope: Scope) -> tuple[Function, Match] | None:
+def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     """The row of a call that is a product for certain, or is written like one; with the reason
     why it is left alone, if it is.
     """
-    if not isinstance(node, ast.Call):
-        return None
-    meanings = scope.meanings(node.func)
+    meanings = scope.meanings(call.func)
     if meanings is None:
-        return _find_unresolved(node, scope)
-    if is_method(node, scope):
-        return None
-    first = min(meanings)
-    row = _BY_NAME.get(first)
+        return _find_unresolved(call, scope)
+    row = _BY_NAME.get(min(meanings))
     if row and row.RUNTIME and not row.by_variable and meanings <= row.names:
-        return row, Match(_word(first), row.refusal(node), meanings)
+        return row, Match(_word(min(meanings)), row.refusal(call), meanings)
     for row in FUNCTIONS:
         other = min((name for name in meanings if _word(name) in row.words), default=None)
         if row.by_word and other is not None and not other.startswith("mixpert_py."):
@@ -222,25 +215,22 @@ def find(node: ast.AST, scope: Scope) -> tuple[Function, Match] | None:
     return None
 
 
-def is_method(call: ast.Call, scope: Scope) -> bool:
-    """Whether a call is one of a method `dot`: of all but what is, or hides, a module."""
-    return (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr == "dot"
-        and not scope.is_module(call.func)
-    )
+def find_by_variable(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a call such as `xp.matmul(a, b)`, where no import tells which module `xp` is."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=variable), attr=word):
+            row = _BY_NAME.get(f"{variable}.{word}")
+            method = word == "dot" and len(call.args) < 2  # of an array that has this name
+            if row and row.by_variable and not method and scope.meanings(call.func) is None:
+                return row, Match(word, row.refusal(call))
+    return None
 
 
 def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The same for a call of a function that no import tells."""
+    """The row of a call of a function that no import tells."""
+    if found := find_by_variable(call, scope):
+        return found
     word = written_name(call.func)
-    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-        row = _BY_NAME.get(f"{call.func.value.id}.{word}")
-        method = word == "dot" and len(call.args) < 2  # of an array that is called so
-        if row and row.by_variable and not method:
-            return row, Match(word, row.refusal(call))
-    if is_method(call, scope):
-        return None
     for row in FUNCTIONS:
         if row.by_word and word in row.words:
             return row, Match(word, _unresolved(call.func, scope))

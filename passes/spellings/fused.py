@@ -27,12 +27,10 @@ from mixpert_py.passes.edits import (
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import assign
-from mixpert_py.passes.spellings.spelling import Match
 
 RUNTIME = "fused"
 
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-"}
-OPERATORS: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult()}
 PRODUCT = r"(?:alpha\*)?ab"
 FORM = re.compile(
     rf"(?P<first>{PRODUCT}|(?:beta\*)?c)(?P<sign>\+=|-=|[+-])(?P<second>{PRODUCT}|(?:beta\*)?c)"
@@ -48,10 +46,9 @@ class Fused(NamedTuple):
     second: ast.expr
 
 
-def find(node: ast.AST) -> Match | None:
-    """A sum or difference of a product and another term; the site is the product's."""
-    fused = read(node)
-    return None if fused is None else Match("matmul", product=fused.product)
+def matches(node: ast.AST) -> bool:
+    """Whether a node is a sum or difference of a product and another term that one call makes."""
+    return read(node) is not None
 
 
 def read(node: ast.AST) -> Fused | None:
@@ -194,38 +191,11 @@ def _comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: in
     return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
 
 
-def restore(call: ast.Call) -> ast.expr | ast.AugAssign:
-    """The sum that a runtime call, without its own keywords, was made from."""
-    found = FORM.fullmatch(_form(call))
-    assert found is not None
-    operator = OPERATORS[found["sign"][0]]
-    if found["sign"].endswith("="):
-        place, waiting = assign.restored_target(call)
-        return ast.AugAssign(place, operator, _term(found["second"], waiting))
-    waiting = list(call.args)
-    first, second = _term(found["first"], waiting), _term(found["second"], waiting)
-    return ast.BinOp(first, operator, second)
-
-
 def _form(call: ast.Call) -> str:
     for keyword in call.keywords:
         if keyword.arg == "form" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value)
     return ""
-
-
-def _term(form: str, waiting: list[ast.expr]) -> ast.expr:
-    """A term out of the next of a call's arguments."""
-    first = waiting.pop(0)
-    if form == "c":
-        return first
-    second = waiting.pop(0)
-    if form == "ab":
-        return ast.BinOp(first, ast.MatMult(), second)
-    if form == "alpha*ab":
-        assert isinstance(second, ast.Tuple)
-        second = ast.BinOp(second.elts[0], ast.MatMult(), second.elts[1])
-    return ast.BinOp(first, ast.Mult(), second)
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:

@@ -15,22 +15,25 @@ from mixpert_py.passes.edits import (
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import Scope, written_name
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.functions import Parameters, after_arguments, is_method
-from mixpert_py.passes.spellings.spelling import Match
+from mixpert_py.passes.spellings.functions import Parameters, after_arguments
 
 RUNTIME = "dot_method"
 PARAMETERS = Parameters(("b",), ("out",))
 
 
-def find(node: ast.AST, scope: Scope) -> Match | None:
-    """Any method `dot` with one operand, and perhaps `out`."""
-    if not isinstance(node, ast.Call) or not is_method(node, scope):
-        return None
-    assert isinstance(node.func, ast.Attribute)
-    return Match("dot", _reason(node, node.func.value, scope))
+def matches(node: ast.AST) -> bool:
+    """Whether a node is a call of anything's `dot`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "dot"
+    )
 
 
-def _reason(call: ast.Call, owner: ast.expr, scope: Scope) -> str | None:
+def refusal(call: ast.Call, scope: Scope) -> str | None:
+    """Why such a call is left alone; None if it is rewritten."""
+    assert isinstance(call.func, ast.Attribute)
+    owner = call.func.value
     if isinstance(owner, ast.Call) and written_name(owner.func) == "super":
         return "super().dot is left native"
     if len(call.args) == 2 and any(binding.target for binding in scope.root_bindings(owner)):
@@ -83,12 +86,6 @@ def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Attribute)
     return [node.func.value, *node.args], list(node.keywords)
-
-
-def restore(call: ast.Call) -> ast.expr:
-    """The method's call that a runtime call, without its own keywords, was made from."""
-    owner, *others = call.args
-    return ast.Call(ast.Attribute(owner, "dot", ast.Load()), others, call.keywords)
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:

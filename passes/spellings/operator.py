@@ -14,16 +14,13 @@ from mixpert_py.passes.edits import (
 )
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Match
 
 RUNTIME = "matmul"
 
 
-def find(node: ast.AST) -> Match | None:
+def matches(node: ast.AST) -> bool:
     """Every `@` is a product: what it multiplies is decided when it runs."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        return Match("matmul")
-    return None
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
@@ -56,12 +53,6 @@ def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
     """The runtime call's arguments."""
     assert isinstance(node, ast.BinOp)
     return [node.left, node.right], []
-
-
-def restore(call: ast.Call) -> ast.expr:
-    """The product that a runtime call, without its own keywords, was made from."""
-    left, right = call.args
-    return ast.BinOp(left, ast.MatMult(), right)
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:

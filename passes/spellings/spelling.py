@@ -33,6 +33,9 @@ class Spelling(Protocol):
     @property
     def RUNTIME(self) -> str: ...  # noqa: N802 — a constant of the modules that are spellings
 
+    def matches(self, node: ast.AST) -> bool:
+        """Whether a node is written this way, whatever its names mean."""
+
     def operands(self, node: ast.AST) -> tuple[ast.expr, ...]:
         """The matrices that are multiplied, and all else that decides the result."""
 
@@ -46,9 +49,6 @@ class Spelling(Protocol):
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
     ) -> list[Edit]:
         """The same in text: `call` is the runtime function's name, `keywords` its own keywords."""
-
-    def restore(self, call: ast.Call) -> ast.expr | ast.AugAssign:
-        """The inverse of `arguments`; of a statement, the statement."""
 
     def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
         """The inverse of `edits`; None if it did not write this call."""
