@@ -1,4 +1,4 @@
-"""Names of a module: its scopes, every binding in them, and the places that are not plain code."""
+"""Scopes of a module: every binding in them, and the places in which nothing is rewritten."""
 
 # ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
 
@@ -14,24 +14,24 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 @dataclass(frozen=True)
-class Names:
-    """The scopes of a module: each node's scope, and what is not plain code."""
+class Scopes:
+    """The scopes of a module, and its expressions in which no runtime call can stand."""
 
     module: Scope
-    scope: dict[ast.AST, Scope]  # in which a statement or an expression is evaluated
-    of_node: dict[ast.AST, Scope]  # the scope that a function, class or comprehension opens
+    scope_of: dict[ast.AST, Scope]  # in which a statement or an expression is evaluated
+    opened_by: dict[ast.AST, Scope]  # the scope that a function, class or comprehension opens
     barred: dict[ast.AST, str]  # topmost expression -> why nothing in it is rewritten
 
 
-def read(tree: ast.Module) -> Names:
-    """The scopes of a module and every binding in them."""
+def read(tree: ast.Module) -> Scopes:
+    """Read the scopes of a module, and every binding in them."""
     reader = _Reader(tree)
     for statement in tree.body:
         reader.visit(statement)
     for scope, name, binding in reader.late:
-        home = scope.owner(name) or reader.names.module
+        home = scope.owner(name) or reader.scopes.module
         home.bindings.setdefault(name, []).append(binding)
-    return reader.names
+    return reader.scopes
 
 
 class _Reader:
@@ -40,11 +40,11 @@ class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self.here = Scope(tree, None)
         self.top = frozenset(tree.body)
-        self.names = Names(self.here, {}, {tree: self.here}, {})
+        self.scopes = Scopes(self.here, {}, {tree: self.here}, {})
         self.late: list[tuple[Scope, str, Binding]] = []
 
     def visit(self, node: ast.AST) -> None:
-        self.names.scope[node] = self.here
+        self.scopes.scope_of[node] = self.here
         METHODS.get(type(node), _Reader.generic_visit)(self, node)
 
     def generic_visit(self, node: ast.AST) -> None:
@@ -54,14 +54,14 @@ class _Reader:
     def bind(self, name: str | None, binding: Binding) -> None:
         if name is None:
             return
-        if name in self.here.elsewhere:
+        if name in self.here.declarations:
             self.late.append((self.here, name, binding))
             return
         self.here.bindings.setdefault(name, []).append(binding)
 
     def enter(self, node: ast.AST) -> Scope:
         outer = self.here
-        self.here = self.names.of_node[node] = Scope(node, outer)
+        self.here = self.scopes.opened_by[node] = Scope(node, outer)
         return outer
 
     def visit_all(self, nodes: list[ast.expr] | list[ast.stmt] | list[ast.expr | None]) -> None:
@@ -71,7 +71,7 @@ class _Reader:
 
     def annotation(self, node: ast.expr | None) -> None:
         if node is not None:
-            self.names.barred[node] = "inside an annotation"
+            self.scopes.barred[node] = "inside an annotation"
             self.visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -83,7 +83,7 @@ class _Reader:
         missing = isinstance(node.value, ast.Constant) and node.value.value is None
         for target in node.targets:
             if missing and isinstance(target, ast.Name):
-                self.names.scope[target] = self.here
+                self.scopes.scope_of[target] = self.here
                 self.bind(target.id, Binding("", line=node.lineno))
             else:
                 self.visit(target)
@@ -96,7 +96,7 @@ class _Reader:
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
-        self.names.scope[node.target] = self.here
+        self.scopes.scope_of[node.target] = self.here
         inner = self.here  # a walrus in a comprehension binds in the function around it
         while isinstance(self.here.node, COMPREHENSIONS) and self.here.parent:
             self.here = self.here.parent
@@ -104,7 +104,7 @@ class _Reader:
         self.here = inner
 
     def certain(self, node: ast.stmt) -> bool:
-        """Whether a statement is made, once and in its order, when the module is."""
+        """Whether a statement runs once and in its order when the module is imported."""
         return node in self.top
 
     def visit_Import(self, node: ast.Import) -> None:
@@ -117,7 +117,7 @@ class _Reader:
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             if alias.name == "*":
-                self.here.stars.append(Binding(module, line=node.lineno))
+                self.here.star_imports.append(Binding(module, line=node.lineno))
                 continue
             target = f"{module}{'.' if node.module else ''}{alias.name}"
             binding = Binding(target, line=node.lineno, certain=self.certain(node))
@@ -125,7 +125,7 @@ class _Reader:
 
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         for name in node.names:
-            self.here.elsewhere[name] = type(node)
+            self.here.declarations[name] = type(node)
 
     visit_Nonlocal = visit_Global
 
@@ -144,7 +144,7 @@ class _Reader:
         self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        self.names.barred[node] = "inside an f-string"
+        self.scopes.barred[node] = "inside an f-string"
         self.generic_visit(node)
 
     visit_TemplateStr = visit_JoinedStr

@@ -14,7 +14,7 @@ HASH_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """Where a product is and what becomes of it.
+    """One product in the source: its id, its place, and whether it is rewritten.
 
     id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
     expression: the source text, whitespace folded. reason: why it is left alone; None: rewritten.

@@ -76,7 +76,7 @@ def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
 
 
 def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]]:
-    """What LibCST sees at those places: OPERATOR, or the imported names that a call may mean.
+    """Read what LibCST sees at those places: OPERATOR, or the imported names a call may mean.
 
     Takes 10–20 s for a megabyte.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes import bindings, call_site, pragma
-from mixpert_py.passes.bindings import Names
+from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import CallSite, Product
 from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope
@@ -49,7 +49,7 @@ class Analysis:
 
     source: Source
     tree: ast.Module
-    names: Names
+    scopes: Scopes
     products: tuple[Product, ...]
     comments: Pragmas
 
@@ -73,10 +73,10 @@ def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
         return _without_products(source)
     require_shallow(tree, module)
     with refusing_depth(module):
-        known = bindings.read(tree)
+        scopes = bindings.read(tree)
         comments = pragma.read(source.text)
-        products = _products(source, tree, known, comments, fuse)
-        return Analysis(source, tree, known, products, comments)
+        products = _products(source, tree, scopes, comments, fuse)
+        return Analysis(source, tree, scopes, products, comments)
 
 
 def _without_products(source: Source) -> Analysis:
@@ -118,7 +118,7 @@ def _mentions_product(tree: ast.Module) -> bool:
 class _Candidate:
     """A product before it is confirmed and numbered. `at`: the node that has its location.
 
-    core: what it is called after, and found at by LibCST.
+    core: the part of it after which it is called, and at which LibCST finds it.
     """
 
     node: ast.expr | ast.stmt
@@ -128,7 +128,7 @@ class _Candidate:
     match: Match
 
     def left(self, reason: str | None) -> "_Candidate":
-        """The same, left alone if there is a reason and none was known."""
+        """This candidate, left alone if a reason is given and it had none."""
         return replace(self, match=replace(self.match, reason=self.match.reason or reason))
 
     @property
@@ -136,14 +136,14 @@ class _Candidate:
         return self.match.product or self.at
 
 
-def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterator[_Candidate]:
+def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason of the place it stands in."""
-    compiled = _compiled_arguments(tree, known) if COMPILER.search(text) else {}
+    compiled = _compiled_arguments(tree, scopes) if COMPILER.search(text) else {}
     stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, None, None)]
     fused: set[ast.AST] = set()
     while stack:
         node, barred, string = stack.pop()
-        barred = barred or known.barred.get(node) or compiled.get(node)
+        barred = barred or scopes.barred.get(node) or compiled.get(node)
         if isinstance(node, ast.JoinedStr):
             string = string or node  # Python 3.11 has no usable locations inside
         stack += [(child, barred, string) for child in children(node)]
@@ -151,7 +151,7 @@ def _candidates(text: str, tree: ast.Module, known: Names, fuse: bool) -> Iterat
             continue
         if not fuse and not _may_be_product(node):
             continue
-        scope = known.scope[node.target if isinstance(node, ast.AugAssign) else node]
+        scope = scopes.scope_of[node.target if isinstance(node, ast.AugAssign) else node]
         reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
         if answer := find(node, scope, fuse and reason is None):
             spelling, match = answer
@@ -169,9 +169,11 @@ def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
     return not isinstance(node.func, ast.Attribute) or node.func.attr in WORDS
 
 
-def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
-    """What a call hands to a compiler: `fast = njit(slow)`, `njit(lambda a: a)`. All that the file
-    defines where that is a local variable, as in `[njit(f) for f in (one, two)]`.
+def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
+    """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
+
+    Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
+    functions and classes that the file defines.
     """
     arguments: dict[ast.AST, str] = {}
     called: set[str] = set()
@@ -180,12 +182,12 @@ def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node] = node.name
-        elif isinstance(node, ast.Call) and known.scope[node].names_compiler(node.func):
+        elif isinstance(node, ast.Call) and scopes.scope_of[node].names_compiler(node.func):
             for argument in node.args:
                 arguments[argument] = "inside a compiled function"
                 if isinstance(argument, ast.Name):
                     called.add(argument.id)
-                    varies = varies or known.scope[node].is_local(argument.id)
+                    varies = varies or scopes.scope_of[node].is_local(argument.id)
     for node, name in definitions.items():
         if name in called:
             arguments[node] = "inside a compiled function"
@@ -195,9 +197,9 @@ def _compiled_arguments(tree: ast.Module, known: Names) -> dict[ast.AST, str]:
 
 
 def _products(
-    source: Source, tree: ast.Module, known: Names, comments: Pragmas, fuse: bool
+    source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas, fuse: bool
 ) -> tuple[Product, ...]:
-    candidates = list(_candidates(source.text, tree, known, fuse))
+    candidates = list(_candidates(source.text, tree, scopes, fuse))
     spans = [source.span(candidate.at) for candidate in candidates]
     if sum(end - start for start, end in spans) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
@@ -213,7 +215,7 @@ def _products(
     module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"
-        f"~{call_site.expression_hash(c.match.product or c.node, known.scope)}"
+        f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"
         for c in candidates
     ]
     # Numbered in the order of what they are called after: fusing changes no id.
@@ -256,7 +258,7 @@ def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) ->
 def _confirm(
     source: Source, tree: ast.Module, candidates: list[_Candidate], spans: list[tuple[int, int]]
 ) -> list[str | None]:
-    """The reason of each candidate, after the cross-check of those that have none."""
+    """Cross-check the candidates that have no reason yet; returns the reason of every candidate."""
     reasons = [candidate.match.reason for candidate in candidates]
     unsettled = [i for i, reason in enumerate(reasons) if reason is None]
     if not unsettled:

@@ -1,4 +1,4 @@
-"""The keyword arguments that the runtime's functions have, behind those of the program."""
+"""The runtime's own keyword arguments, which follow the program's arguments in a call."""
 
 import ast
 import re

@@ -48,7 +48,7 @@ def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, .
 
 
 def pragmas(source: bytes, module: str, fuse: bool = False) -> Pragmas:
-    """What the comments of a file with products say. Raises SourceError as `analyze` does."""
+    """The pragmas of a file with products. Raises SourceError as `analyze` does."""
     return _analysis(source, module, fuse).comments
 
 
@@ -124,7 +124,7 @@ def dependencies(source: bytes, module: str) -> Dependencies:
     """How values flow between the products of a file. Raises SourceError as `analyze` does."""
     analysis = _analysis(source, module, False)
     with refusing_depth(module):
-        return graph.graph(analysis.tree, analysis.names, analysis.rewritten)
+        return graph.graph(analysis.tree, analysis.scopes, analysis.rewritten)
 
 
 def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:

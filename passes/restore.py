@@ -81,7 +81,7 @@ def restore(raw: bytes, module: str) -> Restored:
 
 
 def _written(calls: Mapping[ast.Call, str], source: Source) -> list[_Written]:
-    """The calls that have the form in which a spelling writes them."""
+    """Find the calls that have the form in which a spelling writes them."""
     found = [one for call, runtime in calls.items() if (one := _find(call, runtime, source))]
     settings: dict[str, Setting] = {}
     return [
@@ -92,7 +92,7 @@ def _written(calls: Mapping[ast.Call, str], source: Source) -> list[_Written]:
 
 
 def _find(call: ast.Call, runtime: str, source: Source) -> _Written | None:
-    """How a call was written; None if it has not that form."""
+    """Recognise the spelling that wrote a call; None if none writes this form."""
     keywords = read_keywords(call, source)
     if keywords is None:
         return None
@@ -103,7 +103,7 @@ def _find(call: ast.Call, runtime: str, source: Source) -> _Written | None:
 
 
 def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Written]:
-    """Those that come back: all of them, unless somebody has edited the file."""
+    """The calls that can be put back: all of them, unless somebody has edited the file."""
     if not written or _rewrites_back(written, source, name):
         return list(written)
     if len(written) == 1:
@@ -162,7 +162,7 @@ def _products(
 
 
 def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:
-    """A call of the rewritten text, for the reader."""
+    """Describe a call of the rewritten text."""
     site = site_of(call)
     assert site is not None
     return _site(site, call, source, None if restored else CHANGED)

@@ -1,4 +1,4 @@
-"""Calls: whether of the module's own code or of another's, and what another's does.
+"""Calls: those of the module's own code are entered, those of other code have known effects.
 
 A call of a function that is not in the module may return anything that its arguments and receiver
 hold. NumPy's and CuPy's functions change nothing but `out`; of other calls, one whose result is
@@ -20,7 +20,7 @@ BUILTINS = frozenset(dir(builtins))
 
 
 class CallEvaluator(OwnCallEvaluator):
-    """Evaluator that knows what every call does."""
+    """An evaluator that also evaluates calls, of the module's own code and of other code."""
 
     discarded: ast.expr | None = None  # the call whose result the running statement throws away
 
@@ -67,7 +67,7 @@ class CallEvaluator(OwnCallEvaluator):
         return Arguments(positional, keywords, spread)
 
     def builtin(self, node: ast.Call, name: str, arguments: Arguments) -> Objects:
-        if name in effects.BARREN_BUILTINS:
+        if name in effects.BUILTINS_WITHOUT_ARRAYS:
             return NOTHING
         everything = arguments.all
         if name == "enumerate" and arguments.positional:
@@ -80,12 +80,12 @@ class CallEvaluator(OwnCallEvaluator):
             return self.container(node, {ANY: self.container(node, parts, "item")})
         elements = self.heap.load(everything) | self.callbacks(node, everything)
         if name == "dict":
-            made = self.container(node, {ANY: self.heap.load(arguments.spread)})
+            created = self.container(node, {ANY: self.heap.load(arguments.spread)})
             for key, objects in arguments.keywords.items():
-                self.heap.store(made, key, objects)
+                self.heap.store(created, key, objects)
             for objects in arguments.positional:
-                self.heap.store(made, ANY, self.heap.load(objects))
-            return made
+                self.heap.store(created, ANY, self.heap.load(objects))
+            return created
         if name in effects.CONTAINER_BUILTINS:
             return self.container(node, {ANY: elements})
         if name in effects.ELEMENT_BUILTINS:
@@ -100,7 +100,7 @@ class CallEvaluator(OwnCallEvaluator):
         return self.new(node, self.sites(everything))
 
     def stored(self, owners: Objects, name: ast.expr) -> Objects:
-        """The attribute of that name; whatever can be reached, if the name is computed."""
+        """The objects of an attribute; all that can be reached, if its name is computed."""
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             return self.attribute(owners, name.value)
         return self.heap.reach(owners) | owners
@@ -108,7 +108,10 @@ class CallEvaluator(OwnCallEvaluator):
     def library(
         self, node: ast.Call, name: Sequence[str], receiver: Objects, arguments: Arguments
     ) -> Objects:
-        """A function or method of another module. `name`: its dotted name, or a method's alone."""
+        """Call a function or method of other code.
+
+        name: the parts of the function's dotted name, or the method's name alone.
+        """
         module, function = (name[0] if len(name) > 1 else None), name[-1]
         values = arguments.all
         everything = values | receiver
@@ -133,12 +136,12 @@ class CallEvaluator(OwnCallEvaluator):
     def effect(
         self, node: ast.Call, module: str | None, receiver: Objects, arguments: Arguments
     ) -> None:
-        """What a call of unknown code changes in its receiver and its arguments."""
+        """Let a call of unknown code change its receiver and its arguments."""
         values = arguments.all
         containers = receiver & self.heap.containers
         if containers:
             self.heap.store(containers, ANY, values | self.heap.load(values))
-        if node is not self.discarded or module in effects.SPECTATORS:
+        if node is not self.discarded or module in effects.OUTPUT_MODULES:
             return
         changed = receiver | values
         if module in ARRAY_MODULES:  # copyto, put, add.at, shuffle: the first is the target
@@ -147,7 +150,7 @@ class CallEvaluator(OwnCallEvaluator):
         self.state.put(self.heap.reach(changed - containers), sites)
 
     def callbacks(self, node: ast.AST, values: Objects) -> Objects:
-        """Functions among the arguments of unknown code: called with any of the other arguments."""
+        """Call the functions among the arguments of unknown code, with any of the others."""
         functions = [v.node for v in values if isinstance(v.node, FUNCTIONS) and not v.role]
         if not functions:
             return NOTHING
@@ -159,7 +162,7 @@ class CallEvaluator(OwnCallEvaluator):
 
 
 def _parts(name: str) -> list[str]:
-    """A dotted name's, an array module's own name in one."""
+    """The parts of a dotted name; an array module's own name is one part."""
     module = next((module for module in ARRAY_MODULES if name.startswith(f"{module}.")), None)
     return name.split(".") if module is None else [module, *name[len(module) + 1 :].split(".")]
 

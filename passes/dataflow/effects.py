@@ -1,6 +1,6 @@
-"""What calls do to values, where their names say so: facts about NumPy, CuPy and the builtins."""
+"""Effects of calls that follow from their names: facts about NumPy, CuPy and the builtins."""
 
-# The result says how large an argument is, not what is in it.
+# The result depends on the size or the type of an array, not on its elements.
 SHAPE_ATTRIBUTES = frozenset(
     {"shape", "ndim", "size", "dtype", "nbytes", "itemsize", "strides", "flags"}
 )
@@ -16,7 +16,7 @@ SHAPE_FUNCTIONS = frozenset(
         "iscomplexobj",
     }
 )
-BARREN_BUILTINS = frozenset(
+BUILTINS_WITHOUT_ARRAYS = frozenset(
     {
         "len",
         "range",
@@ -61,7 +61,7 @@ CONTAINER_BUILTINS = frozenset(
 )
 
 # Calls into these show or store values; nothing comes back into the program.
-SPECTATORS = frozenset(
+OUTPUT_MODULES = frozenset(
     {
         "matplotlib",
         "seaborn",

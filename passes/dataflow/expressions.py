@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mixpert_py.passes.bindings import Names
+from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.values import (
@@ -27,9 +27,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class Program:
-    """The module: its scopes, its operators and its classes' methods by name."""
+    """The analysed module: its scopes, its operators, and its classes' methods by name."""
 
-    names: Names
+    scopes: Scopes
     operators: Mapping[ast.AST, Product]
     methods: Mapping[str, tuple[ast.AST, ...]]
     families: Mapping[ast.AST, frozenset[ast.AST]]  # a class and all its bases, where all are here
@@ -58,26 +58,26 @@ class Evaluator:
         self.state = state
         self.context = context
         # Owner of what is stored in attributes of values that are not known at all.
-        self.nowhere = heap.thing(program.names.module.node)
+        self.unknown_owner = heap.object_at(program.scopes.module.node)
 
     def sites(self, objects: Objects) -> Sites:
         return self.heap.sites(objects, self.state)
 
     def new(self, node: ast.AST, sites: Sites, role: str = "") -> Objects:
-        """The object that a node makes, holding these sites' results too from now on."""
-        made = frozenset({self.heap.thing(node, role, self.context)})
-        self.state.put(made, sites)
-        return made
+        """The object that a node creates, which from now on holds these sites' results too."""
+        created = frozenset({self.heap.object_at(node, role, self.context)})
+        self.state.put(created, sites)
+        return created
 
     def container(self, node: ast.AST, elements: Mapping[Key, Objects], role: str = "") -> Objects:
-        made = self.heap.thing(node, role, self.context)
-        self.heap.containers.add(made)
+        created = self.heap.object_at(node, role, self.context)
+        self.heap.containers.add(created)
         for key, objects in elements.items():
-            self.heap.store([made], key, objects)
-        return frozenset({made})
+            self.heap.store([created], key, objects)
+        return frozenset({created})
 
     def scope(self, node: ast.AST) -> Scope:
-        return self.program.names.scope[node]
+        return self.program.scopes.scope_of[node]
 
     def is_here(self, owner: Scope) -> bool:
         """True if a variable belongs to the function that runs, not to one around it."""
@@ -93,11 +93,11 @@ class Evaluator:
             return NOTHING
         variable = (owner, name)
         if variable in self.program.shared or not self.is_here(owner):
-            return self.heap.ever.get(variable, NOTHING)
+            return self.heap.variables.get(variable, NOTHING)
         return self.state.variables.get(variable, NOTHING)
 
     def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
-        owner = scope.owner(name) or self.program.names.module
+        owner = scope.owner(name) or self.program.scopes.module
         self.state.variables[(owner, name)] = objects
         self.heap.remember((owner, name), objects)
 
@@ -115,7 +115,7 @@ class Evaluator:
                 owners = self.evaluate(owner)
                 self.heap.store(owners, f".{name}", objects)
                 if not owners:
-                    self.heap.store([self.nowhere], f".{name}", objects)
+                    self.heap.store([self.unknown_owner], f".{name}", objects)
             case ast.Subscript(value=owner, slice=index):
                 self.change(self.evaluate(owner), objects, index)
 
@@ -176,9 +176,9 @@ class Evaluator:
         return self.attribute(owners, node.attr)
 
     def attribute(self, owners: Objects, name: str) -> Objects:
-        """An attribute of an instance is what was stored there; of an array, a view of it."""
+        """The objects of an attribute: those stored in an instance, a view of an array."""
         found: set[Object] = set()
-        for owner in owners or {self.nowhere}:
+        for owner in owners or {self.unknown_owner}:
             elements = self.heap.elements.get(owner, {})
             found |= elements.get(ANY_ATTRIBUTE, NOTHING)
             family = self.family(owner)
@@ -186,14 +186,14 @@ class Evaluator:
             if stored is not None:
                 found |= stored
             elif family is not None:
-                for definition in map(self.heap.thing, family):
+                for definition in map(self.heap.object_at, family):
                     found |= self.heap.elements.get(definition, {}).get(f".{name}", NOTHING)
             elif owner in self.heap.instances:
                 found |= self.heap.class_attributes.get(name, NOTHING)
             elif owners:
                 found.add(owner)
         if not owners or any(self.family(owner) is None for owner in owners):
-            found.update(map(self.heap.thing, self.program.methods.get(name, ())))
+            found.update(map(self.heap.object_at, self.program.methods.get(name, ())))
         return frozenset(found)
 
     def family(self, owner: Object) -> frozenset[ast.AST] | None:
@@ -227,15 +227,15 @@ class Evaluator:
     eval_Set = eval_List
 
     def eval_Dict(self, node: ast.Dict) -> Objects:
-        made = self.container(node, {})
+        created = self.container(node, {})
         for key, value in zip(node.keys, node.values, strict=True):
             objects = self.evaluate(value)
             self.evaluate(key)
             if key is None:
-                self.heap.store(made, ANY, self.heap.load(objects))
+                self.heap.store(created, ANY, self.heap.load(objects))
             else:
-                self.heap.store(made, constant_key(key), objects)
-        return made
+                self.heap.store(created, constant_key(key), objects)
+        return created
 
     def eval_IfExp(self, node: ast.IfExp) -> Objects:
         self.evaluate(node.test)
@@ -246,7 +246,7 @@ class Evaluator:
 
     def eval_Lambda(self, node: ast.Lambda) -> Objects:
         self.defaults(node)
-        return frozenset({self.heap.thing(node)})
+        return frozenset({self.heap.object_at(node)})
 
     def defaults(self, node: Function) -> None:
         """Make a function known; its parameters may be their defaults."""
@@ -264,7 +264,7 @@ class Evaluator:
         return self.evaluate(node.value)
 
     def eval_Yield(self, node: ast.Yield) -> Objects:
-        """What a generator yields is an element of what calling it returns."""
+        """A value that a generator yields is an element of the object that calling it returns."""
         self.heap.store(self.generator(), ANY, self.evaluate(node.value))
         return NOTHING
 
@@ -273,9 +273,9 @@ class Evaluator:
         return NOTHING
 
     def generator(self) -> Objects:
-        made = self.container(self.home.node, {}, "generator")
-        self.returns(made)
-        return made
+        created = self.container(self.home.node, {}, "generator")
+        self.returns(created)
+        return created
 
     def returns(self, objects: Objects) -> None:
         """Add to what the running function may return."""
@@ -287,7 +287,7 @@ class Evaluator:
     def comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> Objects:
-        made = self.container(node, {})
+        created = self.container(node, {})
         # Twice, for a value that a walrus carries from one element to the next.
         for _ in range(2):
             for generator in node.generators:
@@ -296,10 +296,10 @@ class Evaluator:
                     self.evaluate(test)
             if isinstance(node, ast.DictComp):
                 self.evaluate(node.key)
-                self.heap.store(made, ANY, self.evaluate(node.value))
+                self.heap.store(created, ANY, self.evaluate(node.value))
             else:
-                self.heap.store(made, ANY, self.evaluate(node.elt))
-        return made
+                self.heap.store(created, ANY, self.evaluate(node.elt))
+        return created
 
     eval_ListComp = eval_SetComp = eval_GeneratorExp = eval_DictComp = comprehension
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mixpert_py.passes.bindings import Names
+from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow.expressions import Program
 from mixpert_py.passes.dataflow.statements import Executor
@@ -25,7 +25,7 @@ DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """How values flow between the operators of a module.
+    """The dependency graph of the operators of a module.
 
     edges: (P, S) where a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
@@ -38,7 +38,7 @@ class Dependencies:
     names: tuple[str, ...]
 
 
-def graph(tree: ast.Module, names: Names, products: Iterable[Product]) -> Dependencies:
+def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Dependencies:
     """The graph of the products that are rewritten; all others are ordinary expressions."""
     operators = {product.node: product for product in products}
     if not operators:
@@ -47,7 +47,7 @@ def graph(tree: ast.Module, names: Names, products: Iterable[Product]) -> Depend
     for by_call in (True, False):
         heap = Heap()
         program = Program(
-            names, operators, _methods(tree), _families(tree), _shared(names), by_call
+            scopes, operators, _methods(tree), _families(tree), _shared(scopes), by_call
         )
         try:
             end = _fixpoint(tree, program, heap)
@@ -56,7 +56,7 @@ def graph(tree: ast.Module, names: Names, products: Iterable[Product]) -> Depend
         edges = frozenset(heap.edges)
         return Dependencies(edges, _sinks(ids, edges), _holding(program, heap, end))
     every = frozenset((one, other) for one in ids for other in ids)
-    return Dependencies(every, tuple(ids), _variables(tree, names))
+    return Dependencies(every, tuple(ids), _variables(tree, scopes))
 
 
 def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
@@ -73,7 +73,7 @@ def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
             _call_from_outside(program, heap, end)
         for activation in list(heap.summaries):
             _run_function(activation, program, heap)
-        module = Executor(program, heap, program.names.module, State())
+        module = Executor(program, heap, program.scopes.module, State())
         module.block(tree.body)
         heap.grown |= end.join(module.state)
         if not heap.grown:
@@ -85,7 +85,7 @@ def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
 def _run_function(activation: Activation, program: Program, heap: Heap) -> None:
     node, context = activation
     summary = heap.summaries[activation]
-    home = program.names.of_node[node]
+    home = program.scopes.opened_by[node]
     executor = Executor(program, heap, home, State(held=dict(summary.entry.held)), context)
     for name, objects in summary.parameters.items():
         executor.assign_name(home, name, objects)
@@ -111,11 +111,11 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
         end.gain(summary.exit.held)
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         for parameter in parameters:
-            unknown = frozenset({heap.thing(parameter)})
+            unknown = frozenset({heap.object_at(parameter)})
             summary.parameters[parameter.arg] = defaults.get(parameter.arg, NOTHING) | unknown
-        around = program.names.of_node[node].parent
+        around = program.scopes.opened_by[node].parent
         if parameters and around and isinstance(around.node, ast.ClassDef):
-            itself = heap.thing(around.node, "self")
+            itself = heap.object_at(around.node, "self")
             heap.instances.add(itself)
             summary.parameters[parameters[0].arg] = frozenset({itself})
 
@@ -151,12 +151,12 @@ def _families(tree: ast.Module) -> dict[ast.AST, frozenset[ast.AST]]:
     return families
 
 
-def _shared(names: Names) -> frozenset[tuple[Scope, str]]:
+def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
     """Variables that `global` or `nonlocal` lets another function assign."""
     return frozenset(
         (owner, name)
-        for scope in names.of_node.values()
-        for name in scope.elsewhere
+        for scope in scopes.opened_by.values()
+        for name in scope.declarations
         if (owner := scope.owner(name)) is not None
     )
 
@@ -173,25 +173,25 @@ def _sinks(ids: list[str], edges: frozenset[tuple[str, str]]) -> tuple[str, ...]
 
 
 def _holding(program: Program, heap: Heap, end: State) -> tuple[str, ...]:
-    module = program.names.module
+    module = program.scopes.module
     held = []
     for name in module.bindings:
         objects = end.variables.get((module, name), NOTHING)
         if (module, name) in program.shared:
-            objects |= heap.ever.get((module, name), NOTHING)
-        code = any(isinstance(thing.node, (*FUNCTIONS, ast.ClassDef)) for thing in objects)
+            objects |= heap.variables.get((module, name), NOTHING)
+        code = any(isinstance(obj.node, (*FUNCTIONS, ast.ClassDef)) for obj in objects)
         if not code and heap.sites(objects, end):
             held.append(name)
     return tuple(sorted(held))
 
 
-def _variables(tree: ast.Module, names: Names) -> tuple[str, ...]:
+def _variables(tree: ast.Module, scopes: Scopes) -> tuple[str, ...]:
     """Module-level variables other than modules, functions and classes."""
     defined = {part.name for part in tree.body if isinstance(part, DEFINITIONS)}
     return tuple(
         sorted(
             name
-            for name, bindings in names.module.bindings.items()
+            for name, bindings in scopes.module.bindings.items()
             if name not in defined and any(binding.target is None for binding in bindings)
         )
     )

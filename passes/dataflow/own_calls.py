@@ -1,4 +1,4 @@
-"""Calls of the module's own functions and classes: what their summaries say."""
+"""Calls of the module's own functions and classes, by the summaries of those functions."""
 
 # ruff: noqa: N802 — named after the nodes, as a visitor's methods are
 
@@ -32,8 +32,9 @@ METHOD_KINDS = frozenset({"staticmethod", "classmethod"})
 
 @dataclass(frozen=True)
 class Arguments:
-    """The values a call is made with. `spread`: starred ones and those that follow, which may be
-    any parameter after `positional`.
+    """The arguments of a call.
+
+    spread: starred arguments and those that follow, which may be any parameter after `positional`.
     """
 
     positional: Sequence[Objects]
@@ -46,10 +47,10 @@ class Arguments:
 
 
 class OwnCallEvaluator(Evaluator):
-    """Evaluator that enters functions, methods, properties and operators of the module."""
+    """An evaluator that enters functions, methods, properties and operators of the module."""
 
     def classes(self, objects: Objects) -> Objects:
-        return frozenset(thing for thing in objects if isinstance(thing.node, ast.ClassDef))
+        return frozenset(obj for obj in objects if isinstance(obj.node, ast.ClassDef))
 
     def own_instance(self) -> Objects:
         """The first parameter of the running method."""
@@ -62,7 +63,7 @@ class OwnCallEvaluator(Evaluator):
     def own_code(
         self, node: ast.AST, callees: Objects, receiver: Objects, arguments: Arguments
     ) -> Objects | None:
-        """Call what is defined in this module; None if nothing of it can be meant."""
+        """Call the callees that this module defines; None if there are none among them."""
         result: Objects | None = None
         for callee in callees:
             if isinstance(callee.node, FUNCTIONS) and not callee.role:
@@ -81,10 +82,10 @@ class OwnCallEvaluator(Evaluator):
 
     def construct(self, node: ast.AST, definition: ast.ClassDef, arguments: Arguments) -> Objects:
         """Make an instance; without an __init__, arguments are the fields of a dataclass."""
-        made = self.heap.thing(node, "instance", self.context)
-        self.heap.instances.add(made)
-        self.heap.class_of[made] = definition
-        itself = frozenset({made})
+        created = self.heap.object_at(node, "instance", self.context)
+        self.heap.instances.add(created)
+        self.heap.class_of[created] = definition
+        itself = frozenset({created})
         starts = [method for method in definition.body if _name(method) == "__init__"]
         if not starts and any(isinstance(base, ast.Name) for base in definition.bases):
             starts = list(self.program.methods.get("__init__", ()))  # type: ignore[arg-type]
@@ -153,19 +154,19 @@ class OwnCallEvaluator(Evaluator):
         return [one.node for one in found if isinstance(one.node, FUNCTIONS) and not one.role]
 
     def itself(self, function: ast.AST, bound: Objects | None) -> Objects | None:
-        """What a call hands over before its arguments: the instance, the class, or nothing."""
+        """The first argument that a method's call adds: the instance, the class, or nothing."""
         if function not in self.program.methods.get(_name(function), ()):
             return None
         decorators = map(written_name, getattr(function, "decorator_list", []))
         kinds = METHOD_KINDS.intersection(decorators)
         if "classmethod" in kinds:
-            around = self.program.names.of_node[function].parent
-            return None if around is None else frozenset({self.heap.thing(around.node)})
+            around = self.program.scopes.opened_by[function].parent
+            return None if around is None else frozenset({self.heap.object_at(around.node)})
         return None if kinds else bound
 
     def eval_Attribute(self, node: ast.Attribute) -> Objects:
         found = super().eval_Attribute(node)
-        for method in [thing.node for thing in found if isinstance(thing.node, FUNCTIONS)]:
+        for method in [obj.node for obj in found if isinstance(obj.node, FUNCTIONS)]:
             if any(written_name(d) in PROPERTIES for d in getattr(method, "decorator_list", ())):
                 found |= self.enter(node, method, self.evaluate(node.value), Arguments([], {}))
         return found
@@ -180,7 +181,7 @@ class OwnCallEvaluator(Evaluator):
         return result
 
     def special_method(self, node: ast.BinOp) -> Objects:
-        """What an operator's method returns, if a class of this module defines one."""
+        """The result of an operator's method, if a class of this module defines one."""
         name = SPECIAL_METHODS[type(node.op)]
         returned = NOTHING
         for prefix, owner, other in (

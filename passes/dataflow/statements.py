@@ -15,7 +15,7 @@ Step = Callable[[], None]
 
 
 class Executor(CallEvaluator):
-    """Runs the body of the module or of one function. `live`: whether this point is reached."""
+    """Runs the body of the module or of one function. live: whether this point is reached."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Executor(CallEvaluator):
                 self.evaluate(child)
 
     def choose(self, *steps: Step) -> None:
-        """One of several continuations from here; what may hold afterwards joins them."""
+        """Take one of several continuations from here; the states that they end in are joined."""
         before = self.state
         after: State | None = None
         for step in steps:
@@ -89,7 +89,7 @@ class Executor(CallEvaluator):
             self.assign(node.target, self.evaluate(node.value))
 
     def exec_AugAssign(self, node: ast.AugAssign) -> None:
-        """In place for arrays, which every alias sees; a new object for numbers and the like."""
+        """Change an array in place, which every alias sees; create an object for a number."""
         value = self.evaluate(node.value)
         sites = self.sites(value)
         before = self.evaluate(node.target)
@@ -103,9 +103,9 @@ class Executor(CallEvaluator):
         if isinstance(node.target, ast.Subscript):
             self.change(self.evaluate(node.target.value), value, node.target.slice)
         else:
-            made = self.heap.thing(node, context=self.context)
-            self.state.put({made}, sites | self.sites(before))
-            self.assign(node.target, before | {made})
+            created = self.heap.object_at(node, context=self.context)
+            self.state.put({created}, sites | self.sites(before))
+            self.assign(node.target, before | {created})
 
     def exec_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -198,7 +198,10 @@ class Executor(CallEvaluator):
     def loop(
         self, test: Step, take: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
     ) -> None:
-        """test: done before every turn and before the end. take: at the beginning of a turn."""
+        """Run a loop until no turn adds anything.
+
+        test: runs before every turn and before the end. take: runs at the beginning of a turn.
+        """
         test()
         top = self.state
         while True:
@@ -235,7 +238,7 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """What objects hold here, they may hold when the function has returned."""
+        """Let objects hold, after the function has returned, what they hold here."""
         if self.heap.summaries[(self.home.node, self.context)].exit.gain(self.state.held):
             self.heap.grown = True
 
@@ -254,11 +257,11 @@ class Executor(CallEvaluator):
 
     def exec_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.defaults(node)
-        made: Objects = frozenset({self.heap.thing(node)})
+        created: Objects = frozenset({self.heap.object_at(node)})
         for decorator in node.decorator_list:
             callees = self.evaluate(decorator)
-            made |= self.own_code(node, callees, NOTHING, Arguments([made], {})) or NOTHING
-        self.assign_name(self.scope(node), node.name, made)
+            created |= self.own_code(node, callees, NOTHING, Arguments([created], {})) or NOTHING
+        self.assign_name(self.scope(node), node.name, created)
 
     exec_AsyncFunctionDef = exec_FunctionDef
 
@@ -266,9 +269,9 @@ class Executor(CallEvaluator):
         for base in (*node.bases, *node.decorator_list):
             self.evaluate(base)
         self.block(node.body)
-        scope = self.program.names.of_node[node]
+        scope = self.program.scopes.opened_by[node]
         for name in scope.bindings:
             objects = self.state.variables.get((scope, name), NOTHING)
-            self.heap.store([self.heap.thing(node)], f".{name}", objects)
+            self.heap.store([self.heap.object_at(node)], f".{name}", objects)
             self.heap.store_class_attribute(name, objects)
-        self.assign_name(self.scope(node), node.name, frozenset({self.heap.thing(node)}))
+        self.assign_name(self.scope(node), node.name, frozenset({self.heap.object_at(node)}))

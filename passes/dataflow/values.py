@@ -1,4 +1,4 @@
-"""Flow: what variables and objects may hold at one point of a program, and at any point of it."""
+"""Abstract values: the objects of variables, and the sites whose results objects may hold."""
 
 import ast
 from collections import defaultdict
@@ -10,9 +10,9 @@ from mixpert_py.passes.scope import Scope
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Object:
-    """Everything that one place of the program makes: arrays, containers, instances, functions.
+    """Everything that one place of the program creates: arrays, containers, instances, functions.
 
-    Made by Heap.thing only, one for each place, so that sets of them compare by identity.
+    Made by Heap.object_at only, one for each place, so that sets of them compare by identity.
     context: the call that entered the function around it, so that `relu(x)` and `relu(y)` differ.
     """
 
@@ -42,7 +42,7 @@ class TooComplexError(Exception):
 
 @dataclass
 class State:
-    """One point: the objects of each variable, and the sites whose result each object may hold.
+    """One point of a program: the objects of each variable, and the sites whose results they hold.
 
     A variable is overwritten by an assignment; an object, which may be many arrays, only gains.
     """
@@ -54,7 +54,7 @@ class State:
         return State(dict(self.variables), dict(self.held))
 
     def join(self, other: "State | None") -> bool:
-        """Become what may hold here or there; True if that adds anything."""
+        """Add what may hold at another point; True if that adds anything."""
         if other is None:
             return False
         grown = False
@@ -68,10 +68,10 @@ class State:
     def gain(self, held: dict[Object, Sites]) -> bool:
         """Let objects hold more; True if that adds anything."""
         grown = False
-        for thing, sites in held.items():
-            before = self.held.get(thing, NO_SITES)
+        for obj, sites in held.items():
+            before = self.held.get(obj, NO_SITES)
             if not sites <= before:
-                self.held[thing] = before | sites
+                self.held[obj] = before | sites
                 grown = True
         return grown
 
@@ -101,7 +101,7 @@ class Loop:
 
 @dataclass
 class Summary:
-    """A function as one call of it sees it."""
+    """The parameters, the result and the states of a function, for one call of it."""
 
     parameters: dict[str, Objects] = field(default_factory=dict)
     entry: State = field(default_factory=State)
@@ -114,12 +114,12 @@ Activation = tuple[ast.AST, ast.AST | None]
 
 
 class Heap:
-    """What holds at any point of the program. Facts are only added; `grown` says that some were."""
+    """Facts about every point of the program. They are only added; grown: whether some were."""
 
     def __init__(self) -> None:
         self.grown = False
         self.elements: dict[Object, dict[Key, Objects]] = defaultdict(dict)
-        self.ever: dict[Variable, Objects] = {}
+        self.variables: dict[Variable, Objects] = {}
         self.class_attributes: dict[str, Objects] = {}
         self.summaries: dict[Activation, Summary] = defaultdict(Summary)
         self.defaults: dict[ast.AST, dict[str, Objects]] = {}  # of every function met so far
@@ -128,15 +128,15 @@ class Heap:
         self.class_of: dict[Object, ast.ClassDef] = {}  # of instances made in the module
         self.edges: set[tuple[str, str]] = set()
         self.work = 0
-        self._things: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}
+        self._objects: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}
         self._reached: dict[Objects, Objects] = {}
 
-    def thing(self, node: ast.AST, role: str = "", context: ast.AST | None = None) -> Object:
+    def object_at(self, node: ast.AST, role: str = "", context: ast.AST | None = None) -> Object:
         """The object of a place."""
         place = (node, role, context)
-        if place not in self._things:
-            self._things[place] = Object(*place)
-        return self._things[place]
+        if place not in self._objects:
+            self._objects[place] = Object(*place)
+        return self._objects[place]
 
     def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:
         """Put objects into containers, or into attributes of instances."""
@@ -148,7 +148,7 @@ class Heap:
                 self._reached.clear()
 
     def load(self, owners: Iterable[Object], key: Key = ANY) -> Objects:
-        """What indexing, unpacking or iterating may give. An array gives views of itself."""
+        """The results of indexing, unpacking or iterating. An array gives views of itself."""
         found: set[Object] = set()
         for owner in owners:
             elements = self.elements.get(owner, {})
@@ -162,10 +162,10 @@ class Heap:
         return frozenset(found)
 
     def remember(self, variable: Variable, objects: Objects) -> None:
-        """A variable as other functions see it: anything it ever was."""
-        before = self.ever.get(variable, NOTHING)
+        """Add the objects of a variable, which other functions see at any time."""
+        before = self.variables.get(variable, NOTHING)
         if not objects <= before:
-            self.ever[variable] = before | objects
+            self.variables[variable] = before | objects
             self.grown = True
 
     def store_class_attribute(self, name: str, objects: Objects) -> None:
@@ -184,11 +184,11 @@ class Heap:
         pending = list(objects)
         looked_at = 0
         while pending:
-            thing = pending.pop()
+            obj = pending.pop()
             looked_at += 1
-            if thing not in reached:
-                reached.add(thing)
-                for stored in self.elements.get(thing, {}).values():
+            if obj not in reached:
+                reached.add(obj)
+                for stored in self.elements.get(obj, {}).values():
                     pending += stored
         self.spend(looked_at)
         self._reached[objects] = frozenset(reached)
@@ -196,7 +196,7 @@ class Heap:
 
     def sites(self, objects: Objects, state: State) -> Sites:
         """The sites whose results a value may hold."""
-        held = [state.held[thing] for thing in self.reach(objects) if thing in state.held]
+        held = [state.held[obj] for obj in self.reach(objects) if obj in state.held]
         self.spend(len(held))
         return NO_SITES.union(*held)
 

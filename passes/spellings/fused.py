@@ -38,7 +38,7 @@ FORM = re.compile(
 
 
 class Fused(NamedTuple):
-    """A sum that one call can make. first, second: its terms; operators: every gap and its sign."""
+    """A sum that one call can make. product: the `@` in it. first, second: its terms."""
 
     form: str
     product: ast.BinOp
@@ -52,7 +52,7 @@ def matches(node: ast.AST) -> bool:
 
 
 def read(node: ast.AST) -> Fused | None:
-    """What a node fuses; None if it is to be left as it is."""
+    """Read a node as a fused sum; None if it is to be left as it is."""
     if isinstance(node, ast.AugAssign):
         sign, product = SIGNS.get(type(node.op)), _product(node.value)
         whole = assign.is_plain(node) and _end(node) == _end(node.value)
@@ -86,7 +86,10 @@ def _product(term: ast.expr) -> tuple[str, ast.BinOp] | None:
 
 
 def _other(term: ast.expr, bare: bool) -> str:
-    """bare: no brackets stand around the term, which a call would take for a tuple's."""
+    """The form of the term that is no product.
+
+    bare: whether no brackets stand around it, which in a call would be those of a tuple.
+    """
     return "beta*c" if bare and isinstance(term, ast.BinOp) and _is_times(term) else "c"
 
 
@@ -123,7 +126,7 @@ def _end(node: ast.expr | ast.stmt) -> tuple[int | None, int | None]:
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """All that is multiplied or added."""
+    """Every matrix and factor that is multiplied or added."""
     return tuple(arguments(node)[0])
 
 

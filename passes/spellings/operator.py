@@ -24,7 +24,7 @@ def matches(node: ast.AST) -> bool:
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """The two sides."""
+    """The two sides of the operator."""
     assert isinstance(node, ast.BinOp)
     return (node.left, node.right)
 
