@@ -178,11 +178,10 @@ FUNCTIONS: tuple[Function, ...] = (
         Parameters(("subscripts", "a", "b"), options=EINSUM_OPTIONS, any_number=True),
     ),
     Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
-    # Rows of their own, because a call of one or the other is left native.
-    Function(frozenset({"scipy.linalg.blas.sgemm"}), "blas_gemm", BLAS, output="c"),
-    Function(frozenset({"scipy.linalg.blas.dgemm"}), "blas_gemm", BLAS, output="c"),
-    Function(frozenset({"scipy.linalg.blas.cgemm"}), "blas_gemm", BLAS, output="c"),
-    Function(frozenset({"scipy.linalg.blas.zgemm"}), "blas_gemm", BLAS, output="c"),
+    *(  # rows of their own, because a call of one or the other is left native
+        Function(frozenset({f"scipy.linalg.blas.{letter}gemm"}), "blas_gemm", BLAS, output="c")
+        for letter in "sdcz"
+    ),
     Function(_arrays("vdot", "vecdot", "matvec", "vecmat"), LEFT_NATIVE, PAIR),
     Function(
         _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power"),

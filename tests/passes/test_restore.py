@@ -105,7 +105,7 @@ CHANGES = [
 @pytest.mark.parametrize(
     ("old", "new"), [row[1:] for row in CHANGES], ids=[row[0] for row in CHANGES]
 )
-def test_a_changed_call_stays_and_is_told(old: str, new: str) -> None:
+def test_a_changed_call_stays_with_a_reason(old: str, new: str) -> None:
     rewritten = rewrite(PROGRAM, "m").decode()
     assert old in rewritten
     changed = rewritten.replace(old, new, 1)
