@@ -79,7 +79,7 @@ def rewrite(
             written = parse(text, module)
         except SourceError as error:
             raise SourceError(f"{error} (after rewriting; the file is left as it is)") from None
-        if not same(written, _substituted(analysis, parse(analysis.source.text, module), settings)):
+        if not same(written, _substituted(analysis, analysis.tree, settings)):
             raise SourceError(
                 f"{module}: the rewritten text does not mean the same; the file is left as it is"
             )
@@ -108,16 +108,23 @@ def rewrite_tree(
 
 
 def _substituted(analysis: Analysis, tree: ast.Module, settings: Settings) -> ast.Module:
-    """A tree that equals the analysed one, changed: runtime calls for products, and the import."""
-    name = imports.alias(tree, analysis.source.text)
-    twins = dict(zip(preorder(analysis.tree), preorder(tree), strict=True))
+    """A tree with runtime calls in place of products, and the import.
+
+    tree: the analysed one, which is not changed, or another tree of the same text.
+    """
+    twins: dict[ast.AST, ast.AST] = {}
+    if tree is not analysis.tree:
+        twins.update(zip(preorder(analysis.tree), preorder(tree), strict=True))
     products = {
-        twins[product.node]: (product.spelling, product.site.id) for product in analysis.rewritten
+        twins.get(product.node, product.node): (product.spelling, product.site.id)
+        for product in analysis.rewritten
     }
-    Substitute(name, products, settings).visit(tree)
+    name = imports.alias(tree, analysis.source.text)
+    substituted = Substitute(name, products, settings).visit(tree)
+    assert isinstance(substituted, ast.Module)
     if not imports.is_imported(tree, name):
-        tree.body.insert(imports.position(tree), imports.node(name))
-    return tree
+        substituted.body.insert(imports.position(tree), imports.node(name))
+    return substituted
 
 
 def dependencies(source: bytes, module: str) -> Dependencies:

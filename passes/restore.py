@@ -17,9 +17,9 @@ from mixpert_py.passes.keywords import read as read_keywords
 from mixpert_py.passes.rewrite import Substitute, runtime_calls, same, text_edits
 from mixpert_py.passes.source import (
     Source,
+    children,
     decode,
     parse,
-    preorder,
     refusing_depth,
     require_few_tokens,
 )
@@ -131,8 +131,8 @@ def _rewrites_back(written: Sequence[_Written], source: Source, name: str) -> bo
     if splice(text, text_edits(products, restored, name, settings)) != source.text:
         return False
     calls = {product.node: (product.spelling, product.site.id) for product in products}
-    Substitute(name, calls, settings).visit(tree)
-    return same(tree, parse(source.text, source.module))
+    rewritten = Substitute(name, calls, settings).visit(tree)
+    return same(rewritten, parse(source.text, source.module))
 
 
 def _products(
@@ -144,7 +144,12 @@ def _products(
 ) -> list[Product] | None:
     """The products in the restored text; None if one does not stand where its call stood."""
     nodes: dict[tuple[int, int], ast.expr | ast.stmt] = {}
-    for part in preorder(tree):
+    pending: list[ast.AST] = [tree]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, ast.JoinedStr):
+            continue  # nothing in it is rewritten, and Python 3.11 has no usable locations there
+        pending += children(part)
         if isinstance(part, ast.BinOp | ast.Call | ast.AugAssign):
             start, end = restored.span(part)
             # The call of an assignment begins behind its target, and ends where the product does.

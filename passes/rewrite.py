@@ -41,7 +41,8 @@ def text_edits(
 class Substitute(ast.NodeTransformer):
     """Runtime calls in place of the products of a tree, at the products' own locations.
 
-    products: for each node, its spelling and its site id.
+    products: for each node, its spelling and its site id. `visit` returns a tree of its own, which
+    shares the statements without a product.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Substitute(ast.NodeTransformer):
         if isinstance(node, ast.stmt) and not self.may_hold_product(node):
             return node
         product = self.products.get(node)
+        node = _copy(node)
         self.generic_visit(node)
         if product is None:
             return node
@@ -80,6 +82,15 @@ class Substitute(ast.NodeTransformer):
         assert statement.end_lineno is not None
         first = bisect.bisect_left(self.lines, statement.lineno)
         return first < bisect.bisect_right(self.lines, statement.end_lineno)
+
+
+def _copy(node: ast.AST) -> ast.AST:
+    """A node with lists of its own, and the same children."""
+    fields = {
+        name: list(value) if isinstance(value, list) else value
+        for name, value in ast.iter_fields(node)
+    }
+    return ast.copy_location(type(node)(**fields), node)
 
 
 def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:

@@ -32,7 +32,7 @@ class Program:
     scopes: Scopes
     operators: Mapping[ast.AST, Product]
     methods: Mapping[str, tuple[ast.AST, ...]]
-    families: Mapping[ast.AST, frozenset[ast.AST]]  # a class and all its bases, where all are here
+    families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
 
@@ -196,7 +196,7 @@ class Evaluator:
             found.update(map(self.heap.object_at, self.program.methods.get(name, ())))
         return frozenset(found)
 
-    def family(self, owner: Object) -> frozenset[ast.AST] | None:
+    def family(self, owner: Object) -> tuple[ast.AST, ...] | None:
         """The classes that an instance has its methods from; None if they are not known."""
         definition = self.heap.class_of.get(owner)
         return None if definition is None else self.program.families.get(definition)

@@ -131,23 +131,23 @@ def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
     return {name: tuple(functions) for name, functions in methods.items()}
 
 
-def _families(tree: ast.Module) -> dict[ast.AST, frozenset[ast.AST]]:
+def _families(tree: ast.Module) -> dict[ast.AST, tuple[ast.AST, ...]]:
     """Each class of the module with all its bases, if these are classes of the module as well."""
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             classes[node.name].append(node)
-    families: dict[ast.AST, frozenset[ast.AST]] = {}
+    families: dict[ast.AST, tuple[ast.AST, ...]] = {}
     for node in (one for several in classes.values() for one in several):
-        family, pending, whole = {node}, [node], True
+        family, pending, whole = dict.fromkeys([node]), [node], True
         while pending:
             for base in pending.pop().bases:
                 found = classes.get(base.id, []) if isinstance(base, ast.Name) else []
                 whole = whole and bool(found)
                 pending += [one for one in found if one not in family]
-                family.update(found)
+                family.update(dict.fromkeys(found))
         if whole:
-            families[node] = frozenset(family)
+            families[node] = tuple(family)
     return families
 
 

@@ -13,12 +13,18 @@ class Object:
     """Everything that one place of the program creates: arrays, containers, instances, functions.
 
     Made by Heap.object_at only, one for each place, so that sets of them compare by identity.
-    context: the call that entered the function around it, so that `relu(x)` and `relu(y)` differ.
+    number: counts the objects of a heap; as their hash it makes the order of sets the same in every
+    run. context: the call that entered the function around it, so that `relu(x)` and `relu(y)`
+    differ.
     """
 
+    number: int
     node: ast.AST
-    role: str = ""
-    context: ast.AST | None = None
+    role: str
+    context: ast.AST | None
+
+    def __hash__(self) -> int:
+        return self.number
 
 
 Objects = frozenset[Object]
@@ -135,7 +141,7 @@ class Heap:
         """The object of a place."""
         place = (node, role, context)
         if place not in self._objects:
-            self._objects[place] = Object(*place)
+            self._objects[place] = Object(len(self._objects), *place)
         return self._objects[place]
 
     def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:

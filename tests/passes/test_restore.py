@@ -51,6 +51,13 @@ def test_a_product_that_was_added_later_comes_back_too() -> None:
     assert restore(twice, "m").source == PROGRAM + b"z = a@ b\n"
 
 
+def test_products_beside_and_within_an_f_string() -> None:
+    source = b"x = (f'''\\\n\n{f(a @ b)}\n{g(\na @ b)}''' f'{a @ b}', a @ b)\nx @= f'{a @ b}'\n"
+    rewritten = rewrite(source, "m")
+    assert rewritten.count(b"_mixpert.") == 2
+    assert restore(rewritten, "m").source == source
+
+
 def test_ids_in_an_encoding_without_the_letters() -> None:
     source = b"# coding: latin-1\na @ '\xe9'\n"
     assert restore(rewrite(source, "gr\u00f6\u00dfe\u2192"), "m").source == source
