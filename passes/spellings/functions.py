@@ -191,6 +191,7 @@ FUNCTIONS: tuple[Function, ...] = (
 )
 WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
 _BY_NAME = {name: row for row in FUNCTIONS for name in row.names}
+_BY_WORD = {word: row for row in FUNCTIONS if row.by_word for word in row.words}
 
 
 def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
@@ -203,10 +204,10 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     row = _BY_NAME.get(min(meanings))
     if row and row.RUNTIME and not row.by_variable and meanings <= row.names:
         return row, Match(_word(min(meanings)), row.refusal(call), meanings)
-    for row in FUNCTIONS:
-        other = min((name for name in meanings if _word(name) in row.words), default=None)
-        if row.by_word and other is not None and not other.startswith("mixpert_py."):
-            return row, Match(_word(other), f"{other} is left native")
+    for word, row in _BY_WORD.items():
+        other = min((name for name in meanings if _word(name) == word), default=None)
+        if other is not None and not other.startswith("mixpert_py."):
+            return row, Match(word, f"{other} is left native")
     for name in sorted(meanings):
         row = _BY_NAME.get(name)
         if row and not row.by_variable:
@@ -230,10 +231,8 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     if found := find_by_variable(call, scope):
         return found
     word = written_name(call.func)
-    for row in FUNCTIONS:
-        if row.by_word and word in row.words:
-            return row, Match(word, _unresolved(call.func, scope))
-    return None
+    row = _BY_WORD.get(word)
+    return (row, Match(word, _unresolved(call.func, scope))) if row else None
 
 
 def _unresolved(function: ast.expr, scope: Scope) -> str:
