@@ -19,7 +19,7 @@ from mixpert_py.sources.in_memory import rewritten_tree
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
 from tests.mixpert_py.tuning import recorded
-from tests.passes.test_dependency import GRAPHS, labels, program
+from tests.passes.dataflow.test_graph import GRAPHS, labels, program
 from tests.samples.test_samples import CASES
 
 SEEDS = range(60)
