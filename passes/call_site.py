@@ -1,4 +1,4 @@
-"""CallSite: one product in the source, and the id that outlives edits around it."""
+"""Call sites: the products of a source, and their ids, which outlive edits around them."""
 
 import ast
 import hashlib
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.scope import Scope
 from mixpert_py.passes.source import preorder
+from mixpert_py.passes.spellings.spelling import Spelling
 
 HASH_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """Where a product is and what becomes of it.
+    """One product in the source: its id, its place, and whether it is rewritten.
 
     id: `module:qualname/kind~hash#n`. line and column are 1-based, column in characters.
     expression: the source text, whitespace folded. reason: why it is left alone; None: rewritten.
-    spelling: the file of `spellings/` that found it. span: offsets in the decoded text.
+    span: offsets in the decoded text.
     """
 
     id: str
@@ -26,8 +27,17 @@ class CallSite:
     column: int
     expression: str
     reason: str | None
-    spelling: str
     span: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A call site in its syntax tree. scheme: the one that a comment of the program asks for."""
+
+    site: CallSite
+    node: ast.AST
+    spelling: Spelling
+    scheme: str | None = None
 
 
 def expression_hash(node: ast.AST, scopes: dict[ast.AST, Scope]) -> str:

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from mixpert_py.passes.edit import Edit, without_comments
+from mixpert_py.passes.edits import Edit, without_comments
 from mixpert_py.passes.source import Source
 
 PACKAGE = "mixpert_py"
@@ -18,7 +18,7 @@ MARKED = re.compile(rf"{MARK}(?P<split>{SPLIT_MARK[len(MARK) :]})?(?:\r\n|\r|\n)
 
 
 def position(tree: ast.Module) -> int:
-    """How many statements stay before the import: the docstring and the future imports."""
+    """The number of statements that stay before the import: docstring and future imports."""
     body = tree.body
     count = 1 if body and _is_docstring(body[0]) else 0
     while count < len(body) and _is_future(body[count]):

@@ -19,7 +19,7 @@ MAX_COMMENT = 40
 
 @dataclass(frozen=True, slots=True)
 class Pragmas:
-    """What the comments of a file say. off: line numbers. schemes: a line's scheme.
+    """The pragmas of a file. off: line numbers. schemes: the scheme that a line asks for.
 
     unknown: a line's comment that begins as a pragma and is none, cut to MAX_COMMENT characters.
     """

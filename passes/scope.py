@@ -1,4 +1,4 @@
-"""Scope: what a name means at a place, by Python's rules and the imports that bind it."""
+"""Scope: the meaning of a name at a place, by Python's rules and the imports that bind it."""
 
 import ast
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ COMPILERS = frozenset(
         "intrinsic",
     }
 )
-# Others, whose words mean something else elsewhere.
+# Others, whose last words mean something else in other modules.
 COMPILING = frozenset(
     {
         "torch.jit.script",
@@ -40,9 +40,16 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
+def written_name(node: ast.expr) -> str:
+    """The last part of a dotted name; "" for any other expression."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One way a name gets its value. `target`: what an import binds it to; None: anything else."""
+    """One way a name gets its value. target: the import's qualified name; None: not an import."""
 
     target: str | None
     module: bool = False  # bound by `import x`, so certainly a module
@@ -57,9 +64,9 @@ class Scope:
     node: ast.AST
     parent: "Scope | None"
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
-    elsewhere: dict[str, type[ast.stmt]] = field(default_factory=dict)  # global, nonlocal
-    stars: list[Binding] = field(default_factory=list)
-    known: dict[str, frozenset[str] | None] = field(default_factory=dict)  # kept by `_meaning`
+    declarations: dict[str, type[ast.stmt]] = field(default_factory=dict)  # global, nonlocal
+    star_imports: list[Binding] = field(default_factory=list)
+    meaning_of: dict[str, frozenset[str] | None] = field(default_factory=dict)  # a cache
 
     @property
     def qualname(self) -> str:
@@ -72,7 +79,7 @@ class Scope:
         around = self.parent
         while isinstance(around.node, COMPREHENSIONS) and around.parent:
             around = around.parent
-        if around.parent is None or self.parent.elsewhere.get(name) is ast.Global:
+        if around.parent is None or self.parent.declarations.get(name) is ast.Global:
             return str(name)
         inner = ".<locals>." if isinstance(around.node, FUNCTIONS) else "."
         return f"{around.qualname}{inner}{name}"
@@ -87,7 +94,7 @@ class Scope:
 
     def owner(self, name: str) -> "Scope | None":
         """The scope whose variable a name used here is; None: a builtin, or from a star import."""
-        declared = self.elsewhere.get(name)
+        declared = self.declarations.get(name)
         for scope in self.chain():
             if declared is ast.Global and scope.parent is not None:
                 continue
@@ -95,7 +102,7 @@ class Scope:
                 continue
             if name in scope.bindings:
                 return scope
-            if scope is not self and scope.elsewhere.get(name) is ast.Global:
+            if scope is not self and scope.declarations.get(name) is ast.Global:
                 declared = ast.Global
         return None
 
@@ -117,22 +124,24 @@ class Scope:
         owner = self.owner(expr.id)
         if owner is None:
             return None
-        if expr.id not in owner.known:
-            owner.known[expr.id] = owner._meaning(expr.id)
-        return owner.known[expr.id]
+        if expr.id not in owner.meaning_of:
+            owner.meaning_of[expr.id] = owner._meaning(expr.id)
+        return owner.meaning_of[expr.id]
 
     def _meaning(self, name: str) -> frozenset[str] | None:
-        """The same for a variable of this scope."""
+        """Everything that a variable of this scope may mean; None: not known for certain."""
         bindings = self.bindings[name]
         latest = max((binding.line for binding in bindings if binding.certain), default=0)
-        if any(star.line > latest and star.target not in ARRAY_MODULES for star in self.stars):
+        if any(
+            star.line > latest and star.target not in ARRAY_MODULES for star in self.star_imports
+        ):
             return None
         targets = {binding.target for binding in bindings}
         return None if None in targets or targets == {""} else frozenset(t for t in targets if t)
 
     def has_star(self) -> bool:
         """True if a star import may have bound a name used here."""
-        return any(scope.stars for scope in self.chain())
+        return any(scope.star_imports for scope in self.chain())
 
     def root_bindings(self, expr: ast.expr) -> list[Binding]:
         """Every binding, hidden ones too, of the name that a dotted name starts with."""

@@ -20,7 +20,7 @@ MAX_TOKENS = 1_000_000
 # LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a
 # thousand levels; code that a person wrote stays below 100.
 MAX_DEPTH = 250
-# What LibCST nests though `ast` does not: from some thousand on it ends the process.
+# LibCST nests some parts that `ast` has in a row: from some thousand on it ends the process.
 MAX_PARTS = 1000
 COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 ROWS = frozenset((ast.BoolOp, ast.alias, ast.ImportFrom, *COMPREHENSIONS))
@@ -168,8 +168,10 @@ def require_shallow(tree: ast.Module, module: str) -> None:
 
 
 def _parts(node: ast.AST) -> int:
-    """How many `ast` has side by side and LibCST one in the other: parts of the name of a module
-    that is imported, operands of `and` and `or`, loops of a comprehension. node: one of ROWS.
+    """Count the parts of a node of ROWS that `ast` has in a row and LibCST nests.
+
+    They are the parts of an imported module's name, the operands of `and` and `or`, and the loops
+    of a comprehension.
     """
     if isinstance(node, ast.BoolOp):
         return len(node.values)
@@ -190,7 +192,7 @@ def refusing_depth(module: str) -> Iterator[None]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """What `ast.iter_child_nodes` yields, in half of its time."""
+    """The child nodes that `ast.iter_child_nodes` yields, in half of its time."""
     found: list[ast.AST] = []
     for name in node._fields:
         below = getattr(node, name, None)

@@ -12,7 +12,7 @@ from typing import Any
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, named
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.sources import notebook_file, source_files
 

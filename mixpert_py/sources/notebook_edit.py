@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes.edit import Edit, splice
+from mixpert_py.passes.edits import Edit, splice
 from mixpert_py.sources.notebook_cells import Cell
 
 

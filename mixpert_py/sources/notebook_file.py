@@ -9,10 +9,10 @@ from itertools import accumulate
 from mixpert_py.errors import SourceError
 from mixpert_py.passes import imports
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
-from mixpert_py.passes.edit import Edit, splice
+from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.passes.edits import Edit, splice
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite
-from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments

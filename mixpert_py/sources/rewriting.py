@@ -12,7 +12,7 @@ from mixpert_py import config
 from mixpert_py.errors import MixPertError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
-from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.restore import restore
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments, notebook_file, pool, source_files
 from mixpert_py.sources.collector import collecting_seldom

@@ -16,7 +16,7 @@ from mixpert_py.execution.worker import Job, Product, Result
 from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
-from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.in_force import emulates
 from mixpert_py.tuner.records import Measurement

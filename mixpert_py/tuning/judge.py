@@ -18,7 +18,7 @@ from mixpert_py.errors import ProgramError
 from mixpert_py.execution import outputs, process
 from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.launcher import Program
-from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.options import Limits, TuningOptions

@@ -13,7 +13,7 @@ from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.dependency import Dependencies
+from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.in_force import emulates

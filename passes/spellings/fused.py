@@ -12,32 +12,25 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mixpert_py.passes.edit import (
+from mixpert_py.passes.edits import (
     Edit,
     after_brackets,
+    assignment_to_spacing,
     before_brackets,
+    comma_to_operator,
     opening,
+    operator_to_comma,
+    spacing_to_assignment,
     without_comments,
     without_opening,
 )
-from mixpert_py.passes.found import Found
-from mixpert_py.passes.gap import (
-    assignment_to_beside,
-    beside_to_assignment,
-    comma_to_operator,
-    operator_to_comma,
-)
-from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings import target
-from mixpert_py.passes.tail import Tail
+from mixpert_py.passes.spellings import assign
 
-NAME = "fused"
-WORDS = frozenset[str]()
 RUNTIME = "fused"
 
 SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-"}
-OPERATORS: dict[str, ast.operator] = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult()}
 PRODUCT = r"(?:alpha\*)?ab"
 FORM = re.compile(
     rf"(?P<first>{PRODUCT}|(?:beta\*)?c)(?P<sign>\+=|-=|[+-])(?P<second>{PRODUCT}|(?:beta\*)?c)"
@@ -45,7 +38,7 @@ FORM = re.compile(
 
 
 class Fused(NamedTuple):
-    """A sum that one call can make. first, second: its terms; operators: every gap and its sign."""
+    """A sum that one call can make. product: the `@` in it. first, second: its terms."""
 
     form: str
     product: ast.BinOp
@@ -53,17 +46,16 @@ class Fused(NamedTuple):
     second: ast.expr
 
 
-def find(node: ast.AST, scope: Scope) -> Found | None:
-    """A sum or difference of a product and another term; the site is the product's."""
-    fused = read(node)
-    return None if fused is None else Found("matmul", product=fused.product)
+def matches(node: ast.AST) -> bool:
+    """Whether a node is a sum or difference of a product and another term that one call makes."""
+    return read(node) is not None
 
 
 def read(node: ast.AST) -> Fused | None:
-    """What a node fuses; None if it is to be left as it is."""
+    """Read a node as a fused sum; None if it is to be left as it is."""
     if isinstance(node, ast.AugAssign):
         sign, product = SIGNS.get(type(node.op)), _product(node.value)
-        whole = target.is_plain(node) and _end(node) == _end(node.value)
+        whole = assign.is_plain(node) and _end(node) == _end(node.value)
         if sign is None or product is None or not whole:
             return None
         return Fused(f"c{sign}={product[0]}", product[1], node.target, node.value)
@@ -94,7 +86,10 @@ def _product(term: ast.expr) -> tuple[str, ast.BinOp] | None:
 
 
 def _other(term: ast.expr, bare: bool) -> str:
-    """bare: no brackets stand around the term, which a call would take for a tuple's."""
+    """The form of the term that is no product.
+
+    bare: whether no brackets stand around it, which in a call would be those of a tuple.
+    """
     return "beta*c" if bare and isinstance(term, ast.BinOp) and _is_times(term) else "c"
 
 
@@ -131,7 +126,7 @@ def _end(node: ast.expr | ast.stmt) -> tuple[int | None, int | None]:
 
 
 def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """All that is multiplied or added."""
+    """Every matrix and factor that is multiplied or added."""
     return tuple(arguments(node)[0])
 
 
@@ -158,24 +153,24 @@ def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
     return terms, [ast.copy_location(ast.keyword("form", value), fused.product)]
 
 
-def edits(node: ast.AST, source: Source, call: str, tail: str, depth: int) -> list[Edit]:
+def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
     """The operands stay where they are; every operator becomes a comma."""
     fused = read(node)
     assert fused is not None
     assert isinstance(node, ast.BinOp | ast.AugAssign)
     start, end = source.span(node)
     made = [_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)]
-    tail = f', form="{fused.form}"{tail}'
+    keywords = f', form="{fused.form}"{keywords}'
     if isinstance(node, ast.AugAssign):
-        gap = source.text[source.span(node.target)[1] : target.value_start(node, source)]
-        beside = assignment_to_beside(gap, f"{SIGNS[type(node.op)]}=")
-        tail = tail.replace("site=", f"site{'='.join(beside)}", 1)
-        made += target.edits(node, source, call, depth)
+        between = source.text[source.span(node.target)[1] : assign.value_start(node, source)]
+        spacing = assignment_to_spacing(between, f"{SIGNS[type(node.op)]}=")
+        keywords = keywords.replace("site=", f"site{'='.join(spacing)}", 1)
+        made += assign.target_edits(node, source, call, depth)
     else:
         sign = SIGNS[type(node.op)]
         made.append(_comma(source, node.left, node.right, sign, depth))
         made.append(Edit(start, start, opening(source.text, start, call), True, depth))
-    return [*made, Edit(end, end, f"{tail})", False, depth)]
+    return [*made, Edit(end, end, f"{keywords})", False, depth)]
 
 
 def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
@@ -187,7 +182,7 @@ def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
             yield term, "*"
 
 
-def _gap(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
+def _between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
     """From one operand and its brackets to the brackets of the next."""
     start, end = source.span(left)[1], source.span(right)[0]
     at = start + without_comments(source.text[start:end]).index(sign)
@@ -195,21 +190,8 @@ def _gap(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[in
 
 
 def _comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: int) -> Edit:
-    start, end = _gap(source, left, right, sign)
+    start, end = _between(source, left, right, sign)
     return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
-
-
-def restore(call: ast.Call) -> ast.expr | ast.AugAssign:
-    """The sum that a runtime call, without its own keywords, was made from."""
-    found = FORM.fullmatch(_form(call))
-    assert found is not None
-    operator = OPERATORS[found["sign"][0]]
-    if found["sign"].endswith("="):
-        place, waiting = target.restored(call)
-        return ast.AugAssign(place, operator, _term(found["second"], waiting))
-    waiting = list(call.args)
-    first, second = _term(found["first"], waiting), _term(found["second"], waiting)
-    return ast.BinOp(first, operator, second)
 
 
 def _form(call: ast.Call) -> str:
@@ -219,27 +201,13 @@ def _form(call: ast.Call) -> str:
     return ""
 
 
-def _term(form: str, waiting: list[ast.expr]) -> ast.expr:
-    """A term out of the next of a call's arguments."""
-    first = waiting.pop(0)
-    if form == "c":
-        return first
-    second = waiting.pop(0)
-    if form == "ab":
-        return ast.BinOp(first, ast.MatMult(), second)
-    if form == "alpha*ab":
-        assert isinstance(second, ast.Tuple)
-        second = ast.BinOp(second.elts[0], ast.MatMult(), second.elts[1])
-    return ast.BinOp(first, ast.Mult(), second)
-
-
-def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
+def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
     """The inverse of `edits`."""
     form = _form(call)
     found = FORM.fullmatch(form)
     written = f', form="{form}"'
-    begin = tail.start - len(written)
-    if found is None or tail.native or source.text[begin : tail.start] != written:
+    begin = keywords.start - len(written)
+    if found is None or keywords.native or source.text[begin : keywords.start] != written:
         return None
     if [keyword.arg for keyword in call.keywords][:2] != ["form", "site"]:
         return None
@@ -247,21 +215,21 @@ def undo(call: ast.Call, source: Source, tail: Tail) -> list[Edit] | None:
     start, end = source.span(call)
     place = [] if isinstance(call.func.value, ast.Name) else [call.func.value]
     in_place = found["sign"].endswith("=")
-    gaps = _gaps([*place, *call.args], found)
-    if gaps is None or (place and not in_place):
+    separators = _separators([*place, *call.args], found)
+    if separators is None or (place and not in_place):
         return None
     if in_place:
-        (_, _, sign), *gaps = gaps
-        first = target.undo(call, source, beside_to_assignment(tail.beside, sign))
+        (_, _, sign), *separators = separators
+        first = assign.undo_target(call, source, spacing_to_assignment(keywords.spacing, sign))
         if first is None:
             return None
     else:
         first = [without_opening(source.text, start, ast.unparse(call.func))]
     last = Edit(begin, end, "", False, 0)
-    return [*first, *(_operator(source, *gap) for gap in gaps), last]
+    return [*first, *(_operator(source, *one) for one in separators), last]
 
 
-def _gaps(
+def _separators(
     args: list[ast.expr], found: re.Match[str]
 ) -> list[tuple[ast.expr, ast.expr, str]] | None:
     """The commas of a call: between which operands, and for which operator; the sum's first."""
@@ -285,5 +253,5 @@ def _gaps(
 
 
 def _operator(source: Source, left: ast.expr, right: ast.expr, sign: str) -> Edit:
-    start, end = _gap(source, left, right, ",")
+    start, end = _between(source, left, right, ",")
     return Edit(start, end, comma_to_operator(source.text[start:end], sign), False, 0)

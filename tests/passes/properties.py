@@ -5,8 +5,8 @@ import warnings
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
-from mixpert_py.passes.restoration import restore
-from mixpert_py.passes.substitution import same
+from mixpert_py.passes.restore import restore
+from mixpert_py.passes.rewrite import same
 
 
 def require_safe(source: bytes) -> int:

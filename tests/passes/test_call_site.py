@@ -120,7 +120,6 @@ def test_a_site_says_where_it_is() -> None:
             column=15,
             expression="a @ b",
             reason=None,
-            spelling="at_operator",
             span=(24, 44),
         ),
     )

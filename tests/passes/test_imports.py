@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from mixpert_py.passes.pipeline import rewrite, rewrite_tree
-from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.restore import restore
 
 LINE = "import mixpert_py as _mixpert  # added by mixpert rewrite"
 SPLIT = f"{LINE}, which split this line"

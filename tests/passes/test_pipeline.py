@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import pipeline, witness
-from mixpert_py.passes.edit import Edit
+from mixpert_py.passes import cross_check, pipeline
+from mixpert_py.passes.edits import Edit
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
-from mixpert_py.passes.substitution import same
+from mixpert_py.passes.rewrite import same
 from mixpert_py.plan import Plan, Site
 
 
@@ -208,16 +208,18 @@ def test_a_wrong_edit_is_noticed(
     assert words in str(raised.value)
 
 
-def test_one_reading_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_analysis_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    original = witness.read
+    original = cross_check.read
 
-    def count(text: str, wanted: Collection[witness.Position]) -> witness.Testimony:
+    def count(
+        text: str, places: Collection[cross_check.Position]
+    ) -> dict[cross_check.Position, frozenset[str]]:
         calls.append(text)
-        return original(text, wanted)
+        return original(text, places)
 
-    monkeypatch.setattr(witness, "read", count)
-    source = b"one_reading = a @ b\n"
+    monkeypatch.setattr(cross_check, "read", count)
+    source = b"one_analysis = a @ b\n"
     analyze(source, "m")
     rewrite(source, "m")
     rewrite_tree(source, "m", "m.py")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.passes.reading import HINT
+from mixpert_py.passes.finder import HINT
 from mixpert_py.sources import source_files
 from mixpert_py.sources.collector import collect_seldom
 from tests.passes.properties import require_safe

@@ -6,7 +6,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
-from mixpert_py.passes.restoration import restore
+from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import decode
 
 MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"

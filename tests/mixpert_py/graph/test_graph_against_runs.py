@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.passes import flow
+from mixpert_py.passes.dataflow import values
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.runtime.dispatch import matmul
 from mixpert_py.runtime.in_force import InForce, use
@@ -19,7 +19,7 @@ from mixpert_py.sources.in_memory import rewritten_tree
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
 from tests.mixpert_py.tuning import recorded
-from tests.passes.test_dependency import GRAPHS, labels, program
+from tests.passes.dataflow.test_graph import GRAPHS, labels, program
 from tests.samples.test_samples import CASES
 
 SEEDS = range(60)
@@ -181,10 +181,10 @@ def test_a_missing_edge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 1
     assert not missing(IN_PLACE, "m", seen)
 
-    def forget(state: flow.State, objects: Any, sites: Any) -> None:
+    def forget(state: values.State, objects: Any, sites: Any) -> None:
         if all(thing.node.lineno != 3 for thing in objects):
             put(state, objects, sites)
 
-    put = flow.State.put
-    monkeypatch.setattr(flow.State, "put", forget)
+    put = values.State.put
+    monkeypatch.setattr(values.State, "put", forget)
     assert missing(IN_PLACE, "m", seen) == seen

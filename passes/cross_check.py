@@ -1,0 +1,106 @@
+"""The cross-check: LibCST must see the same product at the same place before it is rewritten.
+
+LibCST has a parser, a position counter and a scope analysis of its own. It is shown the reduced
+source only. Its positions come from the text that it would write, which for a few files is not the
+text that it read: a product that it finds elsewhere, or not at all, stays as it is.
+"""
+
+import ast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameSource, ScopeProvider
+from libcst.metadata.scope_provider import Scope
+
+from mixpert_py.passes.reduced_source import reduced
+from mixpert_py.passes.scope import ARRAY_MODULES
+from mixpert_py.passes.source import Source, has_tokens, one_line
+
+# LibCST takes 2.5 kB and a tenth of a millisecond for each token.
+MAX_CHARACTERS = 1 << 20
+MAX_TOKENS = 150_000
+
+# Line (1-based) and column (0-based, characters) of the first character and behind the last one.
+Position = tuple[int, int, int, int]
+OPERATOR = frozenset({"@"})
+OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
+KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
+# What the call of a method must not be for LibCST.
+ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A product as the finder sees it.
+
+    span: its offsets in the text. operator: whether it is written with `@` or `@=`, and not as a
+    call. names: the qualified names that a called function may have; none of a method.
+    """
+
+    span: tuple[int, int]
+    operator: bool
+    names: frozenset[str]
+
+
+def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
+    """For each claim the reason why LibCST does not confirm it; None where it does.
+
+    RecursionError leaves this function: LibCST needs a few Python frames for each level of nesting.
+    """
+    text = reduced(source, tree, [claim.span for claim in claims])
+    if len(text) > MAX_CHARACTERS:
+        limit = f"the code around its products is larger than {MAX_CHARACTERS >> 20} MiB"
+        return [limit] * len(claims)
+    if has_tokens(text, MAX_TOKENS):
+        return [f"the code around its products has more than {MAX_TOKENS:,} words"] * len(claims)
+    places = [
+        (*source.position(claim.span[0]), *source.position(claim.span[1])) for claim in claims
+    ]
+    try:
+        seen = read(text, set(places))
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # of valid Python, too: `assert(x if y else z)` has no space
+        return [f"LibCST does not read the file: {one_line(error)}"] * len(claims)
+    return [_refusal(claim, seen.get(place)) for claim, place in zip(claims, places, strict=True)]
+
+
+def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
+    if seen is None:
+        return "LibCST does not find it at this position"
+    if claim.operator:
+        return None if seen == OPERATOR else "LibCST finds no @ here"
+    differs = seen != claim.names if claim.names else bool(seen & ARRAY_DOTS)
+    return "LibCST resolves the name differently" if differs else None
+
+
+def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]]:
+    """Read what LibCST sees at those places: OPERATOR, or the imported names a call may mean.
+
+    Takes 10–20 s for a megabyte.
+    """
+    wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    seen: dict[Position, frozenset[str]] = {}
+    calls: dict[Position, cst.Call] = {}
+    for node, span in wrapper.resolve(PositionProvider).items():
+        if type(node) not in KINDS:  # isinstance is slow for LibCST's abstract classes
+            continue
+        position = (span.start.line, span.start.column, span.end.line, span.end.column)
+        if position not in places:
+            continue
+        if isinstance(node, cst.Call):
+            calls[position] = node
+        elif isinstance(getattr(node, "operator", None), OPERATORS):
+            seen[position] = OPERATOR
+    if calls:  # scopes take as long as all the rest
+        scopes = wrapper.resolve(ScopeProvider)
+        for position, call in calls.items():
+            seen[position] = _names(call, scopes.get(call.func) or scopes.get(call))
+    return seen
+
+
+def _names(call: cst.Call, scope: object) -> frozenset[str]:
+    """The imported names that a called name may mean."""
+    names = scope.get_qualified_names_for(call.func) if isinstance(scope, Scope) else ()
+    return frozenset(name.name for name in names if name.source is QualifiedNameSource.IMPORT)

@@ -1,0 +1,1 @@
+"""How values flow between the products of a module: its dependency graph."""

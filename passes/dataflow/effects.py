@@ -1,0 +1,77 @@
+"""Effects of calls that follow from their names: facts about NumPy, CuPy and the builtins."""
+
+# The result depends on the size or the type of an array, not on its elements.
+SHAPE_ATTRIBUTES = frozenset(
+    {"shape", "ndim", "size", "dtype", "nbytes", "itemsize", "strides", "flags"}
+)
+SHAPE_FUNCTIONS = frozenset(
+    {
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "shape",
+        "size",
+        "ndim",
+        "result_type",
+        "iscomplexobj",
+    }
+)
+BUILTINS_WITHOUT_ARRAYS = frozenset(
+    {
+        "len",
+        "range",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "print",
+        "hasattr",
+        "callable",
+        "dir",
+    }
+    | {"open", "input"}
+)
+
+# The result may be the argument, or a view of it.
+VIEW_FUNCTIONS = frozenset(
+    {"asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "atleast_1d", "atleast_2d"}
+    | {"atleast_3d", "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "squeeze"}
+    | {"expand_dims", "broadcast_to", "broadcast_arrays", "diagonal", "split", "array_split"}
+    | {"hsplit", "vsplit", "dsplit", "flip", "fliplr", "flipud", "rot90", "real", "imag", "require"}
+    | {"matrix_transpose"}
+)
+
+# The result of such a method is a new object.
+FRESH_METHODS = frozenset(
+    {"copy", "sum", "mean", "max", "min", "std", "var", "prod", "argmax", "argmin", "argsort"}
+    | {"dot", "tolist", "item", "flatten", "cumsum", "cumprod", "round", "clip", "conj", "repeat"}
+    | {"take", "any", "all", "trace", "ptp", "nonzero", "searchsorted", "choose", "compress"}
+    # of random generators: what is drawn has nothing in common with what was drawn before
+    | {"random", "rand", "randn", "randint", "integers", "uniform", "normal", "standard_normal"}
+    | {"permutation", "permuted", "choice", "exponential", "poisson", "binomial", "gamma", "beta"}
+)
+
+# Builtins whose result has the elements of their arguments.
+ELEMENT_BUILTINS = frozenset(
+    {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "next", "filter", "map"}
+    | {"max", "min", "dict"}
+)
+CONTAINER_BUILTINS = frozenset(
+    {"list", "tuple", "set", "frozenset", "sorted", "dict", "reversed", "map", "filter"}
+)
+
+# Calls into these show or store values; nothing comes back into the program.
+OUTPUT_MODULES = frozenset(
+    {
+        "matplotlib",
+        "seaborn",
+        "logging",
+        "warnings",
+        "pickle",
+        "json",
+        "sys",
+        "os",
+        "time",
+        "pprint",
+    }
+)

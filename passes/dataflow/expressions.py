@@ -1,0 +1,311 @@
+"""Evaluation of expressions on abstract values: which objects, and through them which sites."""
+
+# ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mixpert_py.passes.bindings import Scopes
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow import effects
+from mixpert_py.passes.dataflow.values import (
+    ANY,
+    ANY_ATTRIBUTE,
+    NOTHING,
+    Heap,
+    Key,
+    Object,
+    Objects,
+    Sites,
+    State,
+)
+from mixpert_py.passes.scope import COMPREHENSIONS, Scope
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Program:
+    """The analysed module: its scopes, its operators, and its classes' methods by name."""
+
+    scopes: Scopes
+    operators: Mapping[ast.AST, Product]
+    methods: Mapping[str, tuple[ast.AST, ...]]
+    families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
+    shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
+    by_call: bool  # whether each call of a function is followed separately
+
+
+class Evaluator:
+    """Evaluates expressions, and assigns to targets, at one point of a function or of the module.
+
+    home: the scope of the running function. context: the call that entered it. state: what
+    variables and objects hold at this point.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        heap: Heap,
+        home: Scope,
+        state: State,
+        context: ast.AST | None = None,
+    ) -> None:
+        self.program = program
+        self.heap = heap
+        self.home = home
+        self.state = state
+        self.context = context
+        # Owner of what is stored in attributes of values that are not known at all.
+        self.unknown_owner = heap.object_at(program.scopes.module.node)
+
+    def sites(self, objects: Objects) -> Sites:
+        return self.heap.sites(objects, self.state)
+
+    def new(self, node: ast.AST, sites: Sites, role: str = "") -> Objects:
+        """The object that a node creates, which from now on holds these sites' results too."""
+        created = frozenset({self.heap.object_at(node, role, self.context)})
+        self.state.put(created, sites)
+        return created
+
+    def container(self, node: ast.AST, elements: Mapping[Key, Objects], role: str = "") -> Objects:
+        created = self.heap.object_at(node, role, self.context)
+        self.heap.containers.add(created)
+        for key, objects in elements.items():
+            self.heap.store([created], key, objects)
+        return frozenset({created})
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.program.scopes.scope_of[node]
+
+    def is_here(self, owner: Scope) -> bool:
+        """True if a variable belongs to the function that runs, not to one around it."""
+        while isinstance(owner.node, COMPREHENSIONS) and owner.parent:
+            owner = owner.parent
+        while isinstance(owner.node, ast.ClassDef) and owner is not self.home and owner.parent:
+            owner = owner.parent
+        return owner is self.home
+
+    def read(self, scope: Scope, name: str) -> Objects:
+        owner = scope.owner(name)
+        if owner is None:
+            return NOTHING
+        variable = (owner, name)
+        if variable in self.program.shared or not self.is_here(owner):
+            return self.heap.variables.get(variable, NOTHING)
+        return self.state.variables.get(variable, NOTHING)
+
+    def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
+        owner = scope.owner(name) or self.program.scopes.module
+        self.state.variables[(owner, name)] = objects
+        self.heap.remember((owner, name), objects)
+
+    def assign(self, target: ast.expr, objects: Objects) -> None:
+        match target:
+            case ast.Name(id=name):
+                self.assign_name(self.scope(target), name, objects)
+            case ast.Tuple(elts=targets) | ast.List(elts=targets):
+                starred = any(isinstance(part, ast.Starred) for part in targets)
+                for index, part in enumerate(targets):
+                    self.assign(part, self.heap.load(objects, ANY if starred else index))
+            case ast.Starred(value=inner):
+                self.assign(inner, self.container(target, {ANY: objects}))
+            case ast.Attribute(value=owner, attr=name):
+                owners = self.evaluate(owner)
+                self.heap.store(owners, f".{name}", objects)
+                if not owners:
+                    self.heap.store([self.unknown_owner], f".{name}", objects)
+            case ast.Subscript(value=owner, slice=index):
+                self.change(self.evaluate(owner), objects, index)
+
+    def change(self, owners: Objects, objects: Objects, index: ast.expr) -> None:
+        """`owner[index] = value`: arrays take the numbers, containers the objects themselves."""
+        sites = self.sites(objects) | self.sites(self.evaluate(index))
+        containers = owners & self.heap.containers
+        self.state.put(owners - containers, sites)
+        self.heap.store(owners, constant_key(index), objects)
+
+    def evaluate(self, node: ast.expr | None) -> Objects:
+        if node is None:
+            return NOTHING
+        product = self.program.operators.get(node)
+        if product is not None:
+            return self.multiply(node, product)
+        method = getattr(self, f"eval_{type(node).__name__}", None)
+        return method(node) if method else self.combine(node)
+
+    def combine(self, node: ast.expr) -> Objects:
+        """Arithmetic, comparisons and all else: a new object computed from every part."""
+        sites: Sites = frozenset()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                sites |= self.sites(self.evaluate(child))
+        return self.new(node, sites)
+
+    def multiply(self, node: ast.expr, product: Product) -> Objects:
+        """An operator: its result holds its own site only, so that edges are immediate."""
+        arguments, keywords = product.spelling.arguments(node)
+        operands = product.spelling.operands(node)
+        out = NOTHING
+        for argument in (*arguments, *(keyword.value for keyword in keywords)):
+            objects = self.evaluate(argument)
+            if argument in operands:
+                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
+            else:
+                out |= objects
+        own = frozenset({product.site.id})
+        self.state.put(out, own)
+        return self.new(node, own) | out
+
+    def eval_Constant(self, node: ast.Constant) -> Objects:
+        return NOTHING
+
+    def eval_Name(self, node: ast.Name) -> Objects:
+        return self.read(self.scope(node), node.id)
+
+    def eval_NamedExpr(self, node: ast.NamedExpr) -> Objects:
+        objects = self.evaluate(node.value)
+        self.assign(node.target, objects)
+        return objects
+
+    def eval_Attribute(self, node: ast.Attribute) -> Objects:
+        owners = self.evaluate(node.value)
+        if node.attr in effects.SHAPE_ATTRIBUTES:
+            return NOTHING
+        return self.attribute(owners, node.attr)
+
+    def attribute(self, owners: Objects, name: str) -> Objects:
+        """The objects of an attribute: those stored in an instance, a view of an array."""
+        found: set[Object] = set()
+        for owner in owners or {self.unknown_owner}:
+            elements = self.heap.elements.get(owner, {})
+            found |= elements.get(ANY_ATTRIBUTE, NOTHING)
+            family = self.family(owner)
+            stored = elements.get(f".{name}")
+            if stored is not None:
+                found |= stored
+            elif family is not None:
+                for definition in map(self.heap.object_at, family):
+                    found |= self.heap.elements.get(definition, {}).get(f".{name}", NOTHING)
+            elif owner in self.heap.instances:
+                found |= self.heap.class_attributes.get(name, NOTHING)
+            elif owners:
+                found.add(owner)
+        if not owners or any(self.family(owner) is None for owner in owners):
+            found.update(map(self.heap.object_at, self.program.methods.get(name, ())))
+        return frozenset(found)
+
+    def family(self, owner: Object) -> tuple[ast.AST, ...] | None:
+        """The classes that an instance has its methods from; None if they are not known."""
+        definition = self.heap.class_of.get(owner)
+        return None if definition is None else self.program.families.get(definition)
+
+    def eval_Subscript(self, node: ast.Subscript) -> Objects:
+        owners = self.evaluate(node.value)
+        by = self.sites(self.evaluate(node.slice))
+        found = self.heap.load(owners, constant_key(node.slice))
+        if isinstance(node.slice, ast.Slice):
+            found |= owners
+        # Which elements are taken depends on the index: a gather by a product's argmax holds it.
+        return found | self.new(node, by) if by else found
+
+    def eval_Slice(self, node: ast.Slice) -> Objects:
+        return NOTHING.union(*(self.evaluate(n) for n in (node.lower, node.upper, node.step)))
+
+    def eval_Starred(self, node: ast.Starred) -> Objects:
+        return self.heap.load(self.evaluate(node.value))
+
+    def eval_Tuple(self, node: ast.Tuple) -> Objects:
+        if any(isinstance(part, ast.Starred) for part in node.elts):
+            return self.eval_List(node)
+        return self.container(node, {i: self.evaluate(part) for i, part in enumerate(node.elts)})
+
+    def eval_List(self, node: ast.List | ast.Set | ast.Tuple) -> Objects:
+        return self.container(node, {ANY: NOTHING.union(*map(self.evaluate, node.elts))})
+
+    eval_Set = eval_List
+
+    def eval_Dict(self, node: ast.Dict) -> Objects:
+        created = self.container(node, {})
+        for key, value in zip(node.keys, node.values, strict=True):
+            objects = self.evaluate(value)
+            self.evaluate(key)
+            if key is None:
+                self.heap.store(created, ANY, self.heap.load(objects))
+            else:
+                self.heap.store(created, constant_key(key), objects)
+        return created
+
+    def eval_IfExp(self, node: ast.IfExp) -> Objects:
+        self.evaluate(node.test)
+        return self.evaluate(node.body) | self.evaluate(node.orelse)
+
+    def eval_BoolOp(self, node: ast.BoolOp) -> Objects:
+        return NOTHING.union(*map(self.evaluate, node.values))
+
+    def eval_Lambda(self, node: ast.Lambda) -> Objects:
+        self.defaults(node)
+        return frozenset({self.heap.object_at(node)})
+
+    def defaults(self, node: Function) -> None:
+        """Make a function known; its parameters may be their defaults."""
+        parameters = self.heap.defaults.setdefault(node, {})
+        positional = [*node.args.posonlyargs, *node.args.args]
+        last = positional[len(positional) - len(node.args.defaults) :]
+        for parameter, default in (
+            *zip(last, node.args.defaults, strict=True),
+            *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
+        ):
+            objects = parameters.get(parameter.arg, NOTHING) | self.evaluate(default)
+            parameters[parameter.arg] = objects
+
+    def eval_Await(self, node: ast.Await) -> Objects:
+        return self.evaluate(node.value)
+
+    def eval_Yield(self, node: ast.Yield) -> Objects:
+        """A value that a generator yields is an element of the object that calling it returns."""
+        self.heap.store(self.generator(), ANY, self.evaluate(node.value))
+        return NOTHING
+
+    def eval_YieldFrom(self, node: ast.YieldFrom) -> Objects:
+        self.heap.store(self.generator(), ANY, self.heap.load(self.evaluate(node.value)))
+        return NOTHING
+
+    def generator(self) -> Objects:
+        created = self.container(self.home.node, {}, "generator")
+        self.returns(created)
+        return created
+
+    def returns(self, objects: Objects) -> None:
+        """Add to what the running function may return."""
+        summary = self.heap.summaries[(self.home.node, self.context)]
+        if not objects <= summary.returned:
+            summary.returned |= objects
+            self.heap.grown = True
+
+    def comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> Objects:
+        created = self.container(node, {})
+        # Twice, for a value that a walrus carries from one element to the next.
+        for _ in range(2):
+            for generator in node.generators:
+                self.assign(generator.target, self.heap.load(self.evaluate(generator.iter)))
+                for test in generator.ifs:
+                    self.evaluate(test)
+            if isinstance(node, ast.DictComp):
+                self.evaluate(node.key)
+                self.heap.store(created, ANY, self.evaluate(node.value))
+            else:
+                self.heap.store(created, ANY, self.evaluate(node.elt))
+        return created
+
+    eval_ListComp = eval_SetComp = eval_GeneratorExp = eval_DictComp = comprehension
+
+
+def constant_key(index: ast.expr) -> Key:
+    """The place that an index names, if it is a constant."""
+    if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes | int):
+        return index.value
+    return ANY

@@ -1,0 +1,197 @@
+"""The dependency graph: which products' results can reach which products' operands.
+
+Reaching definitions as an abstract interpretation of the module: a value is the set of objects that
+it may be, an object holds the sites whose results it may contain. Statements run in order, branches
+join, loops and the functions of the module go to a fixpoint, each call of a function by itself.
+Control dependence (`if` on a result) is no edge. Where that takes too long, all calls of a function
+are taken together; where that does too, every product may reach every other.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mixpert_py.passes.bindings import Scopes
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow.expressions import Program
+from mixpert_py.passes.dataflow.statements import Executor
+from mixpert_py.passes.dataflow.values import NOTHING, Activation, Heap, State, TooComplexError
+from mixpert_py.passes.scope import FUNCTIONS, Scope
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The dependency graph of the operators of a module.
+
+    edges: (P, S) where a value computed from P's result can reach an operand of S; a loop may make
+    S its own predecessor. sinks: sites without a successor outside their own cycle, in source
+    order. names: module-level variables that may hold a product's value when the script ends,
+    sorted.
+    """
+
+    edges: frozenset[tuple[str, str]]
+    sinks: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Dependencies:
+    """The graph of the products that are rewritten; all others are ordinary expressions."""
+    operators = {product.node: product for product in products}
+    if not operators:
+        return Dependencies(frozenset(), (), ())
+    ids = [product.site.id for product in operators.values()]
+    for by_call in (True, False):
+        heap = Heap()
+        program = Program(
+            scopes, operators, _methods(tree), _families(tree), _shared(scopes), by_call
+        )
+        try:
+            end = _fixpoint(tree, program, heap)
+        except TooComplexError:
+            continue
+        edges = frozenset(heap.edges)
+        return Dependencies(edges, _sinks(ids, edges), _holding(program, heap, end))
+    every = frozenset((one, other) for one in ids for other in ids)
+    return Dependencies(every, tuple(ids), _variables(tree, scopes))
+
+
+def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
+    """Run the module and every function until nothing is added; the state at the module's end.
+
+    First only what the module itself calls; then functions that nobody calls, as if called from
+    outside after everything else, with instances of their class and arguments without a product.
+    """
+    end = State()
+    outside = False
+    while True:
+        heap.grown = False
+        if outside:
+            _call_from_outside(program, heap, end)
+        for activation in list(heap.summaries):
+            _run_function(activation, program, heap)
+        module = Executor(program, heap, program.scopes.module, State())
+        module.block(tree.body)
+        heap.grown |= end.join(module.state)
+        if not heap.grown:
+            if outside:
+                return end
+            outside = True
+
+
+def _run_function(activation: Activation, program: Program, heap: Heap) -> None:
+    node, context = activation
+    summary = heap.summaries[activation]
+    home = program.scopes.opened_by[node]
+    executor = Executor(program, heap, home, State(held=dict(summary.entry.held)), context)
+    for name, objects in summary.parameters.items():
+        executor.assign_name(home, name, objects)
+    if isinstance(node, ast.Lambda):
+        executor.returns(executor.evaluate(node.body))
+    else:
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        executor.block(node.body)
+    if executor.live:
+        executor.leave()
+
+
+def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
+    """Enter each function that nothing else enters; methods of one class share their instance."""
+    entered = {node for node, context in heap.summaries if context is not None}
+    for node, defaults in heap.defaults.items():
+        if node in entered:
+            continue
+        assert isinstance(node, FUNCTIONS)
+        heap.grown |= (node, None) not in heap.summaries
+        summary = heap.summaries[(node, None)]
+        heap.grown |= summary.entry.gain(end.held)
+        end.gain(summary.exit.held)
+        parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        for parameter in parameters:
+            unknown = frozenset({heap.object_at(parameter)})
+            summary.parameters[parameter.arg] = defaults.get(parameter.arg, NOTHING) | unknown
+        around = program.scopes.opened_by[node].parent
+        if parameters and around and isinstance(around.node, ast.ClassDef):
+            itself = heap.object_at(around.node, "self")
+            heap.instances.add(itself)
+            summary.parameters[parameters[0].arg] = frozenset({itself})
+
+
+def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
+    """Functions defined in a class's body, by name: calls find them whatever the class."""
+    methods: dict[str, list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+                    methods[part.name].append(part)
+    return {name: tuple(functions) for name, functions in methods.items()}
+
+
+def _families(tree: ast.Module) -> dict[ast.AST, tuple[ast.AST, ...]]:
+    """Each class of the module with all its bases, if these are classes of the module as well."""
+    classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            classes[node.name].append(node)
+    families: dict[ast.AST, tuple[ast.AST, ...]] = {}
+    for node in (one for several in classes.values() for one in several):
+        family, pending, whole = dict.fromkeys([node]), [node], True
+        while pending:
+            for base in pending.pop().bases:
+                found = classes.get(base.id, []) if isinstance(base, ast.Name) else []
+                whole = whole and bool(found)
+                pending += [one for one in found if one not in family]
+                family.update(dict.fromkeys(found))
+        if whole:
+            families[node] = tuple(family)
+    return families
+
+
+def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
+    """Variables that `global` or `nonlocal` lets another function assign."""
+    return frozenset(
+        (owner, name)
+        for scope in scopes.opened_by.values()
+        for name in scope.declarations
+        if (owner := scope.owner(name)) is not None
+    )
+
+
+def _sinks(ids: list[str], edges: frozenset[tuple[str, str]]) -> tuple[str, ...]:
+    import networkx  # a quarter of a second, and only here
+
+    whole: Any = networkx.DiGraph()
+    whole.add_nodes_from(ids)
+    whole.add_edges_from(edges)
+    cycles = networkx.condensation(whole)
+    last = {i for i in cycles if not cycles.out_degree(i)}
+    return tuple(site for site in ids if cycles.graph["mapping"][site] in last)
+
+
+def _holding(program: Program, heap: Heap, end: State) -> tuple[str, ...]:
+    module = program.scopes.module
+    held = []
+    for name in module.bindings:
+        objects = end.variables.get((module, name), NOTHING)
+        if (module, name) in program.shared:
+            objects |= heap.variables.get((module, name), NOTHING)
+        code = any(isinstance(obj.node, (*FUNCTIONS, ast.ClassDef)) for obj in objects)
+        if not code and heap.sites(objects, end):
+            held.append(name)
+    return tuple(sorted(held))
+
+
+def _variables(tree: ast.Module, scopes: Scopes) -> tuple[str, ...]:
+    """Module-level variables other than modules, functions and classes."""
+    defined = {part.name for part in tree.body if isinstance(part, DEFINITIONS)}
+    return tuple(
+        sorted(
+            name
+            for name, bindings in scopes.module.bindings.items()
+            if name not in defined and any(binding.target is None for binding in bindings)
+        )
+    )

@@ -1,0 +1,199 @@
+"""Calls of the module's own functions and classes, by the summaries of those functions."""
+
+# ruff: noqa: N802 — named after the nodes, as a visitor's methods are
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.dataflow.expressions import Evaluator
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Object, Objects
+from mixpert_py.passes.scope import FUNCTIONS, written_name
+
+PROPERTIES = frozenset({"property", "cached_property"})
+SPECIAL_METHODS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.MatMult: "matmul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.BitOr: "or",
+    ast.BitXor: "xor",
+    ast.BitAnd: "and",
+}
+METHOD_KINDS = frozenset({"staticmethod", "classmethod"})
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call.
+
+    spread: starred arguments and those that follow, which may be any parameter after `positional`.
+    """
+
+    positional: Sequence[Objects]
+    keywords: Mapping[str, Objects]
+    spread: Objects = NOTHING
+
+    @property
+    def all(self) -> Objects:
+        return self.spread.union(*self.positional, *self.keywords.values())
+
+
+class OwnCallEvaluator(Evaluator):
+    """An evaluator that enters functions, methods, properties and operators of the module."""
+
+    def classes(self, objects: Objects) -> Objects:
+        return frozenset(obj for obj in objects if isinstance(obj.node, ast.ClassDef))
+
+    def own_instance(self) -> Objects:
+        """The first parameter of the running method."""
+        parameters = getattr(self.home.node, "args", None)
+        if parameters is None or not (parameters.posonlyargs + parameters.args):
+            return NOTHING
+        first = (parameters.posonlyargs + parameters.args)[0]
+        return self.state.variables.get((self.home, first.arg), NOTHING)
+
+    def own_code(
+        self, node: ast.AST, callees: Objects, receiver: Objects, arguments: Arguments
+    ) -> Objects | None:
+        """Call the callees that this module defines; None if there are none among them."""
+        result: Objects | None = None
+        for callee in callees:
+            if isinstance(callee.node, FUNCTIONS) and not callee.role:
+                bound = receiver - self.classes(receiver)
+                by_class = bool(receiver) and not bound
+                returned = self.enter(node, callee.node, None if by_class else bound, arguments)
+            elif isinstance(callee.node, ast.ClassDef) and not callee.role:
+                returned = self.construct(node, callee.node, arguments)
+            elif callee in self.heap.instances and (called := self.methods(callee, "__call__")):
+                itself = frozenset({callee})
+                returned = NOTHING.union(*(self.enter(node, m, itself, arguments) for m in called))
+            else:
+                continue
+            result = returned if result is None else result | returned
+        return result
+
+    def construct(self, node: ast.AST, definition: ast.ClassDef, arguments: Arguments) -> Objects:
+        """Make an instance; without an __init__, arguments are the fields of a dataclass."""
+        created = self.heap.object_at(node, "instance", self.context)
+        self.heap.instances.add(created)
+        self.heap.class_of[created] = definition
+        itself = frozenset({created})
+        starts = [method for method in definition.body if _name(method) == "__init__"]
+        if not starts and any(isinstance(base, ast.Name) for base in definition.bases):
+            starts = list(self.program.methods.get("__init__", ()))  # type: ignore[arg-type]
+        for start in starts:
+            self.enter(node, start, itself, arguments)
+        if not starts:
+            fields = [
+                part.target.id
+                for part in definition.body
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+            ]
+            given = {**dict(zip(fields, arguments.positional, strict=False)), **arguments.keywords}
+            for name, objects in given.items():
+                self.heap.store(itself, f".{name}", objects)
+        return itself
+
+    def enter(
+        self, call: ast.AST, function: ast.AST, bound: Objects | None, arguments: Arguments
+    ) -> Objects:
+        """Call a function: its parameters gain the arguments, the state its effects.
+
+        bound: the instance that a method is called on; None if it is called on its class.
+        """
+        assert isinstance(function, FUNCTIONS)
+        activation = (function, call if self.program.by_call else function)
+        if activation not in self.heap.summaries:
+            self.heap.grown = True
+        summary = self.heap.summaries[activation]
+        positional = list(arguments.positional)
+        parameters = [*function.args.posonlyargs, *function.args.args]
+        itself = self.itself(function, bound)
+        if itself is not None:
+            positional.insert(0, itself)
+        given: dict[str, Objects] = dict(self.heap.defaults.get(function, {}))
+        for parameter, objects in zip(parameters, positional, strict=False):
+            given[parameter.arg] = objects
+        if arguments.spread:
+            for parameter in parameters[len(positional) :]:
+                given[parameter.arg] = arguments.spread
+        named = {parameter.arg for parameter in (*parameters, *function.args.kwonlyargs)}
+        extra = arguments.spread.union(*positional[len(parameters) :])
+        rest = arguments.spread
+        for name, objects in arguments.keywords.items():
+            if name in named:
+                given[name] = given.get(name, NOTHING) | objects
+            else:
+                rest |= objects
+        if function.args.vararg:
+            given[function.args.vararg.arg] = self.container(function.args.vararg, {ANY: extra})
+        if function.args.kwarg:
+            given[function.args.kwarg.arg] = self.container(function.args.kwarg, {ANY: rest})
+        for name, objects in given.items():
+            before = summary.parameters.get(name, NOTHING)
+            if not objects <= before:
+                summary.parameters[name] = before | objects
+                self.heap.grown = True
+        self.heap.spend(len(self.state.held) + len(summary.exit.held))
+        if summary.entry.gain(self.state.held):
+            self.heap.grown = True
+        self.state.gain(summary.exit.held)
+        return summary.returned
+
+    def methods(self, owner: Object, name: str) -> list[ast.AST]:
+        """The functions of this module that an instance's method may be."""
+        found = self.attribute(frozenset({owner}), name)
+        return [one.node for one in found if isinstance(one.node, FUNCTIONS) and not one.role]
+
+    def itself(self, function: ast.AST, bound: Objects | None) -> Objects | None:
+        """The first argument that a method's call adds: the instance, the class, or nothing."""
+        if function not in self.program.methods.get(_name(function), ()):
+            return None
+        decorators = map(written_name, getattr(function, "decorator_list", []))
+        kinds = METHOD_KINDS.intersection(decorators)
+        if "classmethod" in kinds:
+            around = self.program.scopes.opened_by[function].parent
+            return None if around is None else frozenset({self.heap.object_at(around.node)})
+        return None if kinds else bound
+
+    def eval_Attribute(self, node: ast.Attribute) -> Objects:
+        found = super().eval_Attribute(node)
+        for method in [obj.node for obj in found if isinstance(obj.node, FUNCTIONS)]:
+            if any(written_name(d) in PROPERTIES for d in getattr(method, "decorator_list", ())):
+                found |= self.enter(node, method, self.evaluate(node.value), Arguments([], {}))
+        return found
+
+    def eval_BinOp(self, node: ast.BinOp) -> Objects:
+        return self.combine(node) | self.special_method(node)
+
+    def multiply(self, node: ast.expr, product: Product) -> Objects:
+        result = super().multiply(node, product)
+        if isinstance(node, ast.BinOp):
+            self.special_method(node)  # what it returns is this product's result
+        return result
+
+    def special_method(self, node: ast.BinOp) -> Objects:
+        """The result of an operator's method, if a class of this module defines one."""
+        name = SPECIAL_METHODS[type(node.op)]
+        returned = NOTHING
+        for prefix, owner, other in (
+            ("__", node.left, node.right),
+            ("__r", node.right, node.left),
+        ):
+            for itself in self.evaluate(owner) & self.heap.instances:
+                for method in self.methods(itself, f"{prefix}{name}__"):
+                    arguments = Arguments([self.evaluate(other)], {})
+                    returned |= self.enter(node, method, frozenset({itself}), arguments)
+        return returned
+
+
+def _name(node: ast.AST) -> str:
+    return str(getattr(node, "name", ""))

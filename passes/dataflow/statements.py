@@ -1,0 +1,277 @@
+"""Execution of statements on abstract values: order, branches that join, loops to a fixpoint."""
+
+# ruff: noqa: N802, N815 — named after the nodes, as a visitor's methods are
+
+import ast
+from collections.abc import Callable, Sequence
+
+from mixpert_py.passes.dataflow.calls import CallEvaluator
+from mixpert_py.passes.dataflow.expressions import Program
+from mixpert_py.passes.dataflow.own_calls import Arguments
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Heap, Loop, Objects, State, joined
+from mixpert_py.passes.scope import Scope
+
+Step = Callable[[], None]
+
+
+class Executor(CallEvaluator):
+    """Runs the body of the module or of one function. live: whether this point is reached."""
+
+    def __init__(
+        self,
+        program: Program,
+        heap: Heap,
+        home: Scope,
+        state: State,
+        context: ast.AST | None = None,
+    ) -> None:
+        super().__init__(program, heap, home, state, context)
+        self.live = True
+        self.loops: list[Loop] = []
+        self.raised: list[State] = []  # for each `try` around: what may hold when something raises
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        for statement in body:
+            if not self.live:
+                return
+            for state in self.raised:
+                self.heap.spend(len(self.state.held))
+                state.join(self.state)
+            self.execute(statement)
+        for state in self.raised:
+            state.join(self.state)
+
+    def execute(self, statement: ast.stmt) -> None:
+        method = getattr(self, f"exec_{type(statement).__name__}", None)
+        if method:
+            method(statement)
+            return
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                self.evaluate(child)
+
+    def choose(self, *steps: Step) -> None:
+        """Take one of several continuations from here; the states that they end in are joined."""
+        before = self.state
+        after: State | None = None
+        for step in steps:
+            self.state, self.live = self.copy(before), True
+            step()
+            if self.live:
+                if after is None:
+                    after = self.state
+                else:
+                    after.join(self.state)
+        self.live = after is not None
+        self.state = after or before
+
+    def copy(self, state: State) -> State:
+        self.heap.spend(len(state.held) + len(state.variables))
+        return state.copy()
+
+    def skip(self) -> None:
+        """The continuation that does nothing."""
+
+    # Assignments
+
+    def exec_Expr(self, node: ast.Expr) -> None:
+        self.discarded = node.value
+        self.evaluate(node.value)
+        self.discarded = None
+
+    def exec_Assign(self, node: ast.Assign) -> None:
+        objects = self.evaluate(node.value)
+        for target in node.targets:
+            self.assign(target, objects)
+
+    def exec_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value:
+            self.assign(node.target, self.evaluate(node.value))
+
+    def exec_AugAssign(self, node: ast.AugAssign) -> None:
+        """Change an array in place, which every alias sees; create an object for a number."""
+        value = self.evaluate(node.value)
+        sites = self.sites(value)
+        before = self.evaluate(node.target)
+        if product := self.program.operators.get(node):
+            own = product.site.id
+            self.heap.edges |= {(site, own) for site in sites | self.sites(before)}
+            value = self.new(node, frozenset({own}))
+            sites = self.sites(value)
+        self.state.put(before - self.heap.containers, sites)
+        self.heap.store(before & self.heap.containers, ANY, self.heap.load(value))
+        if isinstance(node.target, ast.Subscript):
+            self.change(self.evaluate(node.target.value), value, node.target.slice)
+        else:
+            created = self.heap.object_at(node, context=self.context)
+            self.state.put({created}, sites | self.sites(before))
+            self.assign(node.target, before | {created})
+
+    def exec_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.assign(target, NOTHING)
+
+    # Branches
+
+    def exec_If(self, node: ast.If) -> None:
+        self.evaluate(node.test)
+        self.choose(lambda: self.block(node.body), lambda: self.block(node.orelse))
+
+    def exec_Match(self, node: ast.Match) -> None:
+        subject = self.evaluate(node.subject)
+
+        def take(case: ast.match_case) -> Step:
+            def step() -> None:
+                self.capture(case.pattern, subject)
+                self.evaluate(case.guard)
+                self.block(case.body)
+
+            return step
+
+        self.choose(*map(take, node.cases), self.skip)
+
+    def capture(self, pattern: ast.pattern, subject: Objects) -> None:
+        """Every name in a pattern may be the subject or anything in it."""
+        scope = self.scope(pattern)
+        parts = frozenset(self.heap.reach(subject))
+        for part in ast.walk(pattern):
+            name = getattr(part, "rest", None) or getattr(part, "name", None)
+            if name is not None:
+                self.assign_name(scope, name, parts)
+
+    def exec_Try(self, node: ast.Try) -> None:
+        raised = self.copy(self.state)
+        self.raised.append(raised)
+
+        def attempt() -> None:
+            self.block(node.body)
+            if self.live:
+                self.block(node.orelse)
+
+        def handle(handler: ast.ExceptHandler) -> Step:
+            def step() -> None:
+                self.state = self.copy(raised)
+                self.block(handler.body)
+
+            return step
+
+        before = self.state
+        self.choose(attempt)
+        self.raised.pop()
+        after, live = self.state, self.live
+        self.state, self.live = before, True
+        if node.handlers:
+            self.choose(*map(handle, node.handlers))
+            if self.live and live:
+                self.state.join(after)
+            elif live:
+                self.state, self.live = after, True
+        else:
+            self.state, self.live = after, live
+        if node.finalbody:
+            after, live = self.state, self.live
+            self.state, self.live = raised, True
+            self.block(node.finalbody)
+            if live:
+                self.state, self.live = after, True
+                self.block(node.finalbody)
+            else:
+                self.live = False
+
+    exec_TryStar = exec_Try
+
+    # Loops
+
+    def exec_For(self, node: ast.For | ast.AsyncFor) -> None:
+        elements = self.heap.load(self.evaluate(node.iter))
+        self.loop(self.skip, lambda: self.assign(node.target, elements), node.body, node.orelse)
+
+    exec_AsyncFor = exec_For
+
+    def exec_While(self, node: ast.While) -> None:
+        self.loop(lambda: self.evaluated(node.test), self.skip, node.body, node.orelse)
+
+    def evaluated(self, node: ast.expr) -> None:
+        self.evaluate(node)
+
+    def loop(
+        self, test: Step, take: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
+    ) -> None:
+        """Run a loop until no turn adds anything.
+
+        test: runs before every turn and before the end. take: runs at the beginning of a turn.
+        """
+        test()
+        top = self.state
+        while True:
+            self.state, self.live = self.copy(top), True
+            take()
+            loop = Loop()
+            self.loops.append(loop)
+            self.block(body)
+            self.loops.pop()
+            turn = joined(loop.continued, self.state if self.live else None)
+            self.state = joined(turn, top) or top
+            test()
+            if not top.join(self.state):
+                break
+        self.state, self.live = self.copy(top), True
+        self.block(orelse)
+        left = joined(loop.broken, self.state if self.live else None)
+        self.live = left is not None
+        self.state = left or self.state
+
+    def exec_Break(self, node: ast.Break) -> None:
+        self.loops[-1].broken = joined(self.loops[-1].broken, self.state)
+        self.live = False
+
+    def exec_Continue(self, node: ast.Continue) -> None:
+        self.loops[-1].continued = joined(self.loops[-1].continued, self.state)
+        self.live = False
+
+    # Ends and definitions
+
+    def exec_Return(self, node: ast.Return) -> None:
+        self.returns(self.evaluate(node.value))
+        self.leave()
+        self.live = False
+
+    def leave(self) -> None:
+        """Let objects hold, after the function has returned, what they hold here."""
+        if self.heap.summaries[(self.home.node, self.context)].exit.gain(self.state.held):
+            self.heap.grown = True
+
+    def exec_Raise(self, node: ast.Raise) -> None:
+        self.evaluate(node.exc)
+        self.live = False
+
+    def exec_With(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            objects = self.evaluate(item.context_expr)
+            if item.optional_vars:
+                self.assign(item.optional_vars, objects)
+        self.block(node.body)
+
+    exec_AsyncWith = exec_With
+
+    def exec_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.defaults(node)
+        created: Objects = frozenset({self.heap.object_at(node)})
+        for decorator in node.decorator_list:
+            callees = self.evaluate(decorator)
+            created |= self.own_code(node, callees, NOTHING, Arguments([created], {})) or NOTHING
+        self.assign_name(self.scope(node), node.name, created)
+
+    exec_AsyncFunctionDef = exec_FunctionDef
+
+    def exec_ClassDef(self, node: ast.ClassDef) -> None:
+        for base in (*node.bases, *node.decorator_list):
+            self.evaluate(base)
+        self.block(node.body)
+        scope = self.program.scopes.opened_by[node]
+        for name in scope.bindings:
+            objects = self.state.variables.get((scope, name), NOTHING)
+            self.heap.store([self.heap.object_at(node)], f".{name}", objects)
+            self.heap.store_class_attribute(name, objects)
+        self.assign_name(self.scope(node), node.name, frozenset({self.heap.object_at(node)}))

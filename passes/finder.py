@@ -1,0 +1,292 @@
+"""The finder: parses a file once, and finds, describes and confirms its products."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from mixpert_py.errors import SourceError
+from mixpert_py.passes import bindings, call_site, pragma
+from mixpert_py.passes.bindings import Scopes
+from mixpert_py.passes.call_site import CallSite, Product
+from mixpert_py.passes.pragma import Pragmas
+from mixpert_py.passes.scope import COMPILERS, COMPILING, Scope
+from mixpert_py.passes.source import (
+    Source,
+    children,
+    decode,
+    parse,
+    preorder,
+    refusing_depth,
+    require_few_tokens,
+    require_shallow,
+)
+from mixpert_py.passes.spellings import WORDS, Match, Spelling, find
+
+# A product is hashed with all that it multiplies, so products within products are read often.
+MAX_CHARACTERS = 8 << 20
+
+HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
+COMPILER = re.compile(
+    rf"\b(?:{'|'.join(sorted(COMPILERS | {name.rpartition('.')[2] for name in COMPILING}))})\b"
+)
+# The rest of a line that can only be a decorator: a definition or another decorator follows.
+# Nothing is tried twice: a line may have a megabyte.
+DECORATOR = re.compile(
+    r"@[ \t]*+[\w.]++(?:\([^\r\n@]*+)?+[ \t]*+(?:#[^\r\n@]*+)?+"
+    r"(?=[\r\n]+[ \t\f]*(?:@|(?:async|class|def)\b))"
+)
+# The field of a node in which a word of the text filter is one of the program's names.
+NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """A file with its products. The tree is shared: nobody changes it.
+
+    Without a product in the file the tree is empty, and its comments are not read.
+    """
+
+    source: Source
+    tree: ast.Module
+    scopes: Scopes
+    products: tuple[Product, ...]
+    comments: Pragmas
+
+    @property
+    def rewritten(self) -> tuple[Product, ...]:
+        """The products that become runtime calls, outer ones before those inside them."""
+        return tuple(product for product in self.products if product.site.reason is None)
+
+
+def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
+    """Find every product of a file. Raises SourceError as `pipeline.analyze` does.
+
+    fuse: whether sums may become one call with the product in them.
+    """
+    source = decode(raw, module)
+    if not _may_multiply(source.text):
+        return _without_products(source)  # not parsed: three files of four end here
+    require_few_tokens(source)
+    tree = parse(source.text, module)
+    if not _mentions_product(tree):
+        return _without_products(source)
+    require_shallow(tree, module)
+    with refusing_depth(module):
+        scopes = bindings.read(tree)
+        comments = pragma.read(source.text)
+        products = _products(source, tree, scopes, comments, fuse)
+        return Analysis(source, tree, scopes, products, comments)
+
+
+def _without_products(source: Source) -> Analysis:
+    empty = ast.Module([], [])
+    return Analysis(source, empty, bindings.read(empty), (), pragma.read(""))
+
+
+def _may_multiply(text: str) -> bool:
+    """False for most files, from their text alone."""
+    at = text.find("@")
+    while at >= 0:
+        if not _is_decorator(text, at):
+            return True
+        at = text.find("@", at + 1)
+    return HINT.search(text) is not None
+
+
+def _is_decorator(text: str, at: int) -> bool:
+    """True if this `@` begins a line that can only be a decorator, and continues none."""
+    start = at
+    while start and text[start - 1] in " \t\f":
+        start -= 1
+    line_before = text[max(0, start - 3) : start]
+    ended = line_before.removesuffix("\n").removesuffix("\r")
+    begins = start == 0 or (ended != line_before and not ended.endswith("\\"))
+    return begins and DECORATOR.match(text, at) is not None
+
+
+def _mentions_product(tree: ast.Module) -> bool:
+    """False if the words of the text filter stand in comments and strings only."""
+    for node in preorder(tree):
+        kind = type(node)
+        if kind is ast.MatMult or (kind in NAMED and getattr(node, NAMED[kind]) in WORDS):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A product before it is confirmed and numbered. `at`: the node that has its location.
+
+    core: the part of it after which it is called, and at which LibCST finds it.
+    """
+
+    node: ast.expr | ast.stmt
+    at: ast.expr | ast.stmt
+    scope: Scope
+    spelling: Spelling
+    match: Match
+
+    def left(self, reason: str | None) -> "_Candidate":
+        """This candidate, left alone if a reason is given and it had none."""
+        return replace(self, match=replace(self.match, reason=self.match.reason or reason))
+
+    @property
+    def core(self) -> ast.expr | ast.stmt:
+        return self.match.product or self.at
+
+
+def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
+    """Every product in preorder, with the reason of the place it stands in."""
+    compiled = _compiled_arguments(tree, scopes) if COMPILER.search(text) else {}
+    stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, None, None)]
+    fused: set[ast.AST] = set()
+    while stack:
+        node, barred, string = stack.pop()
+        barred = barred or scopes.barred.get(node) or compiled.get(node)
+        if isinstance(node, ast.JoinedStr):
+            string = string or node  # Python 3.11 has no usable locations inside
+        stack += [(child, barred, string) for child in children(node)]
+        if not isinstance(node, ast.BinOp | ast.Call | ast.AugAssign) or node in fused:
+            continue
+        if not fuse and not _may_be_product(node):
+            continue
+        scope = scopes.scope_of[node.target if isinstance(node, ast.AugAssign) else node]
+        reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
+        if answer := find(node, scope, fuse and reason is None):
+            spelling, match = answer
+            if match.product is not None:
+                fused.add(match.product)
+            match = replace(match, reason=reason or match.reason)
+            yield _Candidate(node, string or node, scope, spelling, match)
+
+
+def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
+    """False for nearly every node, before its names are looked up."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node.op, ast.MatMult)
+    # Any plain name may be another one's alias.
+    return not isinstance(node.func, ast.Attribute) or node.func.attr in WORDS
+
+
+def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
+    """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
+
+    Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
+    functions and classes that the file defines.
+    """
+    arguments: dict[ast.AST, str] = {}
+    called: set[str] = set()
+    definitions: dict[ast.AST, str] = {}
+    varies = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            definitions[node] = node.name
+        elif isinstance(node, ast.Call) and scopes.scope_of[node].names_compiler(node.func):
+            for argument in node.args:
+                arguments[argument] = "inside a compiled function"
+                if isinstance(argument, ast.Name):
+                    called.add(argument.id)
+                    varies = varies or scopes.scope_of[node].is_local(argument.id)
+    for node, name in definitions.items():
+        if name in called:
+            arguments[node] = "inside a compiled function"
+        elif varies:
+            arguments[node] = "may be handed to a compiler"
+    return arguments
+
+
+def _products(
+    source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas, fuse: bool
+) -> tuple[Product, ...]:
+    candidates = list(_candidates(source.text, tree, scopes, fuse))
+    spans = [source.span(candidate.at) for candidate in candidates]
+    if sum(end - start for start, end in spans) > MAX_CHARACTERS:
+        raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
+    order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
+    lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
+    candidates = [
+        candidates[i].left(comments.reason(*on) or _unreadable(candidates[i].node, source))
+        for i, on in zip(order, lines, strict=True)
+    ]
+    spans = [spans[i] for i in order]
+    cores = [source.span(candidate.core) for candidate in candidates]
+    reasons = _confirm(source, tree, candidates, cores)
+    module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
+    prefixes = [
+        f"{module}:{c.scope.qualname}/{c.match.kind}"
+        f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"
+        for c in candidates
+    ]
+    # Numbered in the order of what they are called after: fusing changes no id.
+    numbering = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
+    numbers = call_site.number((prefixes[i] for i in numbering), _taken(source.text, tree))
+    ids = dict(zip(numbering, numbers, strict=True))
+    products = []
+    for i, (candidate, span, reason) in enumerate(zip(candidates, spans, reasons, strict=True)):
+        line, column = source.position(span[0])
+        described = CallSite(
+            id=ids[i],
+            kind=candidate.match.kind,
+            line=line,
+            column=column + 1,
+            expression=_expression(source, candidate, span),
+            reason=reason,
+            span=span,
+        )
+        asked = comments.scheme(*lines[i])
+        products.append(Product(described, candidate.node, candidate.spelling, asked))
+    return tuple(products)
+
+
+def _unreadable(node: ast.AST, source: Source) -> str | None:
+    """Python takes ｄｏｔ for dot, and so does its tree; the text has other letters."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    end = source.span(node.func)[1]
+    return None if source.text.endswith(node.func.attr, 0, end) else "written in unusual letters"
+
+
+def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) -> str:
+    text = source.text[span[0] : span[1]]
+    several = "\n" in text or "\r" in text
+    if candidate.at is not candidate.node or (several and ("#" in text or "\\" in text)):
+        text = ast.unparse(candidate.node)
+    return " ".join(text.split())
+
+
+def _confirm(
+    source: Source, tree: ast.Module, candidates: list[_Candidate], spans: list[tuple[int, int]]
+) -> list[str | None]:
+    """Cross-check the candidates that have no reason yet; returns the reason of every candidate."""
+    reasons = [candidate.match.reason for candidate in candidates]
+    unsettled = [i for i, reason in enumerate(reasons) if reason is None]
+    if not unsettled:
+        return reasons
+    from mixpert_py.passes import cross_check  # LibCST takes a third of a second to import
+
+    claims = [
+        cross_check.Claim(
+            spans[i],
+            isinstance(candidates[i].node, ast.BinOp | ast.AugAssign),
+            candidates[i].match.names,
+        )
+        for i in unsettled
+    ]
+    for i, refusal in zip(unsettled, cross_check.refusals(source, tree, claims), strict=True):
+        reasons[i] = refusal
+    return reasons
+
+
+def _taken(text: str, tree: ast.Module) -> frozenset[str]:
+    """The site ids of runtime calls that an earlier rewriting left in the file."""
+    if "site" not in text:
+        return frozenset()
+    return frozenset(
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword)
+        and node.arg == "site"
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )

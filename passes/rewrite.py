@@ -1,0 +1,133 @@
+"""Call sites become runtime calls: as edits of the text, and as nodes of the tree."""
+
+import ast
+import bisect
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from mixpert_py.passes.call_site import Product
+from mixpert_py.passes.edits import Edit
+from mixpert_py.passes.keywords import Setting, site_of
+from mixpert_py.passes.keywords import write as write_keywords
+from mixpert_py.passes.source import Source, preorder
+from mixpert_py.passes.spellings import Spelling, assign
+
+Placed = TypeVar("Placed", ast.expr, ast.keyword)
+
+# For the id of a site, the scheme and the block length that its call names.
+Settings = Mapping[str, Setting]
+
+
+def text_edits(
+    products: Iterable[Product], source: Source, name: str, settings: Settings
+) -> list[Edit]:
+    """The edits that turn every given site into its runtime call."""
+    edits: list[Edit] = []
+    open_ends: list[int] = []  # where the products end that the next one may lie in
+    for product in products:
+        start, end = product.site.span
+        while open_ends and open_ends[-1] <= start:
+            open_ends.pop()
+        native = product.spelling.native(product.node)
+        called = None if native is None else source.text[slice(*source.span(native))]
+        setting = settings.get(product.site.id, {})
+        keywords = write_keywords(product.site.id, setting, called, source.encoding)
+        call = f"{name}.{product.spelling.RUNTIME}"
+        edits += product.spelling.edits(product.node, source, call, keywords, len(open_ends))
+        open_ends.append(end)
+    return edits
+
+
+class Substitute(ast.NodeTransformer):
+    """Runtime calls in place of the products of a tree, at the products' own locations.
+
+    products: for each node, its spelling and its site id. `visit` returns a tree of its own, which
+    shares the statements without a product.
+    """
+
+    def __init__(
+        self, name: str, products: Mapping[ast.AST, tuple[Spelling, str]], settings: Settings
+    ) -> None:
+        self.name = name
+        self.products = products
+        self.settings = settings
+        self.lines = sorted(getattr(node, "lineno") for node in products)  # noqa: B009
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.stmt) and not self.may_hold_product(node):
+            return node
+        product = self.products.get(node)
+        node = _copy(node)
+        self.generic_visit(node)
+        if product is None:
+            return node
+        spelling, site = product
+
+        def here(new: Placed) -> Placed:
+            return ast.copy_location(new, node)
+
+        operands, keywords = spelling.arguments(node)
+        runtime = here(ast.Name(self.name, ast.Load()))
+        for key, value in {"site": site, **self.settings.get(site, {})}.items():
+            keywords.append(here(ast.keyword(key, here(ast.Constant(value)))))
+        if (native := spelling.native(node)) is not None:
+            keywords.append(here(ast.keyword("native", native)))
+        function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
+        call = ast.copy_location(ast.Call(function, operands, keywords), node)
+        return assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
+
+    def may_hold_product(self, statement: ast.stmt) -> bool:
+        if getattr(statement, "decorator_list", None):  # its location leaves them out
+            return True
+        assert statement.end_lineno is not None
+        first = bisect.bisect_left(self.lines, statement.lineno)
+        return first < bisect.bisect_right(self.lines, statement.end_lineno)
+
+
+def _copy(node: ast.AST) -> ast.AST:
+    """A node with lists of its own, and the same children."""
+    fields = {
+        name: list(value) if isinstance(value, list) else value
+        for name, value in ast.iter_fields(node)
+    }
+    return ast.copy_location(type(node)(**fields), node)
+
+
+def runtime_calls(tree: ast.Module, name: str) -> dict[ast.Call, str]:
+    """The calls of the runtime that name a site, and the function of the runtime that each calls.
+
+    name: the runtime's, in this file.
+    """
+    return {
+        node: node.func.attr
+        for node in preorder(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (_is_name(node.func.value, name) or assign.target_call(node, name))
+        and site_of(node) is not None
+    }
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def same(one: ast.AST, other: ast.AST) -> bool:
+    """True if two trees are equal but for their locations. Does not recurse."""
+    pairs: list[tuple[object, object]] = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, ast.AST):
+            for name in left._fields:
+                field = getattr(left, name, None), getattr(right, name, None)
+                if field[0] is not field[1]:  # as most names are, and all that trees share
+                    pairs.append(field)
+        elif isinstance(left, list) and isinstance(right, list):
+            if len(left) != len(right):
+                return False
+            pairs += zip(left, right, strict=True)
+        elif left != right and not (left != left and right != right):
+            return False
+    return True

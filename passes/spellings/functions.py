@@ -1,0 +1,249 @@
+"""Products that are calls of a library's functions: one table, with the one matcher and the one
+edit that serve all of its rows.
+
+`np.dot(a, b)` becomes `_mixpert.dot(a, b, site="…", native=np.dot)`. Only the function's name is
+replaced, and the runtime's keyword arguments are added; the runtime calls `native` for everything
+that it does not multiply itself. A new function is a row of FUNCTIONS.
+"""
+
+import ast
+from dataclasses import dataclass
+
+from mixpert_py.passes.edits import Edit, after_brackets
+from mixpert_py.passes.keywords import RuntimeKeywords
+from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
+from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings.spelling import Match
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The arguments with which a function, or a method, is rewritten.
+
+    required: must be given, by position (or, with `by_keyword`, by name). optional: may follow, by
+    position or by name. options: only by name. any_number: further positional arguments, starred
+    ones too, may follow the required ones.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
+    any_number: bool = False
+    by_keyword: bool = False
+
+    def refusal(self, call: ast.Call) -> str | None:
+        """Why a product with these arguments is left alone; None if it is rewritten."""
+        keywords = [keyword.arg for keyword in call.keywords]
+        starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+        if starred and not self.any_number:
+            return "starred arguments"
+        if None in keywords:
+            return "unpacked keyword arguments"
+        positional = (*self.required, *self.optional)
+        named = {*self.optional, *self.options, *(self.required if self.by_keyword else ())}
+        unknown = next((word for word in keywords if word not in named), None)
+        given = [*positional[: len(call.args)], *keywords]
+        known = given if self.by_keyword else given[: len(call.args)]
+        if not starred and not set(self.required) <= set(known):
+            return "too few operands" if unknown is None else "operands given by keyword"
+        count = len(call.args) + len(keywords)
+        if self.optional == ("out",) and count > len(positional):
+            return "more arguments than operands and out"
+        if unknown is not None:
+            return f"argument {unknown}= is left native"
+        if self.any_number:
+            return None
+        if len(call.args) > len(positional) or len(set(given)) < len(given):
+            return "too many arguments"
+        if any(isinstance(argument, ast.GeneratorExp) for argument in call.args):
+            return "a generator as an operand"
+        return None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A row of the table: functions that one function of the runtime stands for; a Spelling.
+
+    names: their qualified names. RUNTIME: the runtime's function; LEFT_NATIVE: they are listed
+    only. output: the parameter that the result is written or added to, which is no operand.
+    by_word: every call by this word is listed, from whatever module; elsewhere words such as
+    `inner` mean too much. by_variable: `names` are written names, of a module that the program
+    chooses when it runs, and no import tells what they are.
+    """
+
+    names: frozenset[str]
+    RUNTIME: str
+    parameters: Parameters
+    output: str = "out"
+    by_word: bool = False
+    by_variable: bool = False
+
+    def matches(self, node: ast.AST) -> bool:
+        """Whether a node is a call, of whatever function."""
+        return isinstance(node, ast.Call)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The functions' own names, without their modules."""
+        return frozenset(_word(name) for name in self.names)
+
+    def refusal(self, call: ast.Call) -> str | None:
+        """Why a call of one of these functions is left alone; None if it is rewritten."""
+        reason = self.parameters.refusal(call)
+        if reason is not None:
+            return reason
+        if self.by_variable and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
+            return "an assignment among the arguments"  # of the variable itself, perhaps
+        if call.func.lineno != call.func.end_lineno:
+            return "the function's name spans several lines"
+        return None
+
+    def operands(self, node: ast.AST) -> tuple[ast.expr, ...]:
+        """Every argument but the output: axes and subscripts too decide the result."""
+        assert isinstance(node, ast.Call)
+        positional = (*self.parameters.required, *self.parameters.optional)
+        at = positional.index(self.output) if self.output in positional else len(node.args)
+        others = [keyword.value for keyword in node.keywords if keyword.arg != self.output]
+        return (*node.args[:at], *node.args[at + 1 :], *others)
+
+    def native(self, node: ast.AST) -> ast.expr | None:
+        """The function that the program called."""
+        assert isinstance(node, ast.Call)
+        return node.func
+
+    def arguments(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
+        """The arguments of the runtime call are those of the program's call."""
+        assert isinstance(node, ast.Call)
+        return list(node.args), list(node.keywords)
+
+    def edits(
+        self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
+    ) -> list[Edit]:
+        """Replace the function's name, and add the runtime's keyword arguments."""
+        assert isinstance(node, ast.Call)
+        start, end = source.span(node.func)
+        last = after_arguments(node, source)
+        return [Edit(start, end, call, True, depth), Edit(last, last, keywords, False, depth)]
+
+    def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
+        """The inverse of `edits`."""
+        if not keywords.native:
+            return None
+        start, end = source.span(call.func)
+        return [
+            Edit(start, end, keywords.native, True, 0),
+            Edit(keywords.start, keywords.end, "", False, 0),
+        ]
+
+
+def after_arguments(call: ast.Call, source: Source) -> int:
+    """The offset behind the last argument and its own brackets, before any trailing comma."""
+    values = [keyword.value for keyword in call.keywords]
+    last = max(source.span(argument)[1] for argument in (*call.args, *values))
+    return after_brackets(source.text, last, source.span(call)[1] - 1)
+
+
+def _arrays(*functions: str) -> frozenset[str]:
+    """The qualified names of functions that every array module has."""
+    return frozenset(f"{module}.{name}" for module in ARRAY_MODULES for name in functions)
+
+
+def _word(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+LEFT_NATIVE = ""
+PAIR = Parameters(("a", "b"))
+PAIR_AND_OUT = Parameters(("a", "b"), ("out",))
+EINSUM_OPTIONS = frozenset({"optimize", "out", "dtype", "order", "casting"})
+BLAS = Parameters(
+    ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
+)
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        frozenset(f"xp.{word}" for word in ("matmul", "dot", "inner", "tensordot", "einsum")),
+        "xp_product",
+        Parameters(("a", "b"), options=EINSUM_OPTIONS | {"axes"}, any_number=True),
+        by_variable=True,
+    ),
+    Function(_arrays("matmul"), "matmul", PAIR_AND_OUT, by_word=True),
+    Function(_arrays("dot"), "dot", PAIR_AND_OUT, by_word=True),
+    Function(_arrays("inner"), "inner", PAIR),
+    Function(_arrays("linalg.multi_dot"), "multi_dot", Parameters(("arrays",))),
+    Function(_arrays("tensordot"), "tensordot", Parameters(("a", "b"), ("axes",))),
+    Function(  # three arguments are subscripts and two operands
+        _arrays("einsum"),
+        "einsum",
+        Parameters(("subscripts", "a", "b"), options=EINSUM_OPTIONS, any_number=True),
+    ),
+    Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
+    *(  # rows of their own, because a call of one or the other is left native
+        Function(frozenset({f"scipy.linalg.blas.{letter}gemm"}), "blas_gemm", BLAS, output="c")
+        for letter in "sdcz"
+    ),
+    Function(_arrays("vdot", "vecdot", "matvec", "vecmat"), LEFT_NATIVE, PAIR),
+    Function(
+        _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power"),
+        LEFT_NATIVE,
+        PAIR,
+    ),
+)
+WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
+_BY_NAME = {name: row for row in FUNCTIONS for name in row.names}
+_BY_WORD = {word: row for row in FUNCTIONS if row.by_word for word in row.words}
+
+
+def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a call that is a product for certain, or is written like one; with the reason
+    why it is left alone, if it is.
+    """
+    meanings = scope.meanings(call.func)
+    if meanings is None:
+        return _find_unresolved(call, scope)
+    row = _BY_NAME.get(min(meanings))
+    if row and row.RUNTIME and not row.by_variable and meanings <= row.names:
+        return row, Match(_word(min(meanings)), row.refusal(call), meanings)
+    for word, row in _BY_WORD.items():
+        other = min((name for name in meanings if _word(name) == word), default=None)
+        if other is not None and not other.startswith("mixpert_py."):
+            return row, Match(word, f"{other} is left native")
+    for name in sorted(meanings):
+        row = _BY_NAME.get(name)
+        if row and not row.by_variable:
+            return row, Match(_word(name), f"{_word(name)} is left native")
+    return None
+
+
+def find_by_variable(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a call such as `xp.matmul(a, b)`, where no import tells which module `xp` is."""
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=variable), attr=word):
+            row = _BY_NAME.get(f"{variable}.{word}")
+            method = word == "dot" and len(call.args) < 2  # of an array that has this name
+            if row and row.by_variable and not method and scope.meanings(call.func) is None:
+                return row, Match(word, row.refusal(call))
+    return None
+
+
+def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a call of a function that no import tells."""
+    if found := find_by_variable(call, scope):
+        return found
+    word = written_name(call.func)
+    row = _BY_WORD.get(word)
+    return (row, Match(word, _unresolved(call.func, scope))) if row else None
+
+
+def _unresolved(function: ast.expr, scope: Scope) -> str:
+    """Why a function written like a product is not known to be one."""
+    if isinstance(function, ast.Attribute):
+        base = function.value
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        owner = ast.unparse(function.value) if isinstance(base, ast.Name) else "an expression"
+        return f"{owner} is not known to be numpy or cupy"
+    assert isinstance(function, ast.Name)
+    if scope.owner(function.id) is None and scope.has_star():
+        return f"{function.id} may come from a star import"
+    return f"{function.id} is not known to be numpy's or cupy's"
