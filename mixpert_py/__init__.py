@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from mixpert_py.decorator import accelerate
     from mixpert_py.import_hook import install
     from mixpert_py.observation import observe
-    from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-    from mixpert_py.runtime.in_force import on_gpu, precision
-    from mixpert_py.runtime.kept import pack
+    from mixpert_py.runtime.api import dot, dot_method, matmul
+    from mixpert_py.runtime.context import on_gpu, precision
+    from mixpert_py.runtime.packed_array import pack
+    from mixpert_py.runtime.products.blas import blas_gemm
+    from mixpert_py.runtime.products.einsum import einsum
+    from mixpert_py.runtime.products.fused import fused
+    from mixpert_py.runtime.products.in_place import imatmul, target
+    from mixpert_py.runtime.products.inner import inner
+    from mixpert_py.runtime.products.multi_dot import multi_dot
+    from mixpert_py.runtime.products.tensordot import tensordot
+    from mixpert_py.runtime.products.tensors import torch_matmul
+    from mixpert_py.runtime.products.xp import xp_product
     from mixpert_py.runtime.schemes import schemes
-    from mixpert_py.runtime.spellings.blas import blas_gemm
-    from mixpert_py.runtime.spellings.einsum import einsum
-    from mixpert_py.runtime.spellings.fused import fused
-    from mixpert_py.runtime.spellings.in_place import imatmul, target
-    from mixpert_py.runtime.spellings.inner import inner
-    from mixpert_py.runtime.spellings.multi_dot import multi_dot
-    from mixpert_py.runtime.spellings.tensordot import tensordot
-    from mixpert_py.runtime.spellings.tensors import torch_matmul
-    from mixpert_py.runtime.spellings.xp import xp_product
 
 __version__ = "0.1.0"
 
@@ -68,27 +68,27 @@ __all__ = [
 _HOMES = {
     "accelerate": "mixpert_py.decorator",
     "assert_within_budget": "mixpert_py.budget",
-    "blas_gemm": "mixpert_py.runtime.spellings.blas",
-    "dot": "mixpert_py.runtime.dispatch",
-    "dot_method": "mixpert_py.runtime.dispatch",
-    "einsum": "mixpert_py.runtime.spellings.einsum",
-    "fused": "mixpert_py.runtime.spellings.fused",
-    "imatmul": "mixpert_py.runtime.spellings.in_place",
-    "inner": "mixpert_py.runtime.spellings.inner",
+    "blas_gemm": "mixpert_py.runtime.products.blas",
+    "dot": "mixpert_py.runtime.api",
+    "dot_method": "mixpert_py.runtime.api",
+    "einsum": "mixpert_py.runtime.products.einsum",
+    "fused": "mixpert_py.runtime.products.fused",
+    "imatmul": "mixpert_py.runtime.products.in_place",
+    "inner": "mixpert_py.runtime.products.inner",
     "install": "mixpert_py.import_hook",
     "load_ipython_extension": "mixpert_py.notebook",
     "load_plan": "mixpert_py.config",
-    "matmul": "mixpert_py.runtime.dispatch",
-    "multi_dot": "mixpert_py.runtime.spellings.multi_dot",
+    "matmul": "mixpert_py.runtime.api",
+    "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",
-    "on_gpu": "mixpert_py.runtime.in_force",
-    "pack": "mixpert_py.runtime.kept",
-    "precision": "mixpert_py.runtime.in_force",
+    "on_gpu": "mixpert_py.runtime.context",
+    "pack": "mixpert_py.runtime.packed_array",
+    "precision": "mixpert_py.runtime.context",
     "schemes": "mixpert_py.runtime.schemes",
-    "target": "mixpert_py.runtime.spellings.in_place",
-    "tensordot": "mixpert_py.runtime.spellings.tensordot",
-    "torch_matmul": "mixpert_py.runtime.spellings.tensors",
-    "xp_product": "mixpert_py.runtime.spellings.xp",
+    "target": "mixpert_py.runtime.products.in_place",
+    "tensordot": "mixpert_py.runtime.products.tensordot",
+    "torch_matmul": "mixpert_py.runtime.products.tensors",
+    "xp_product": "mixpert_py.runtime.products.xp",
     "unload_ipython_extension": "mixpert_py.notebook",
 }
 

@@ -15,9 +15,9 @@ from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
 from mixpert_py.launch import live_code
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.cuda import device
-from mixpert_py.runtime.cuda.foreign import on_host
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
 from mixpert_py.tuning.judge import Judge
@@ -100,15 +100,15 @@ def check(
     judge = Judge(limits, os.getcwd())
     with live_code.rewritten({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
-        native = limits.judged(_values(function, InForce(trace=trace)))
+        native = limits.judged(_values(function, Context(trace=trace)))
         _require_numbers(native)
-        _require_steady(native, _values(function, InForce()), judge)
+        _require_steady(native, _values(function, Context()), judge)
         reference = native
         by_native = any(row.reference == NATIVE for row in loaded.criterion)
         if not by_native and any(
             not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()
         ):
-            reference = _values(function, InForce(scheme="float64"))
+            reference = _values(function, Context(scheme="float64"))
         planned = _under(loaded, name, function)
     errors = judge.errors({name: reference[name] for name in native}, planned)
     worst = limits.worst(errors)[1]
@@ -160,7 +160,7 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
     backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
     trace = Trace()
     try:
-        values = _values(function, InForce(plan=plan, backend=backend, trace=trace))
+        values = _values(function, Context(plan=plan, backend=backend, trace=trace))
     except Exception as error:
         error.add_note(f"It came under {name}; the same call passes natively.")
         raise
@@ -168,7 +168,7 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
     return values
 
 
-def _values(function: Callable[[], Any], force: InForce) -> Values:
+def _values(function: Callable[[], Any], force: Context) -> Values:
     """What a call returns and observes, copied: the next call may write to the same arrays."""
     __tracebackhide__ = True
     earlier = observed()

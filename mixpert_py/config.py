@@ -208,11 +208,11 @@ def look_up_plans() -> None:
 
     Does nothing in a process where somebody has decided already what is in force.
     """
-    from mixpert_py.runtime import in_force
+    from mixpert_py.runtime import context as contexts
 
-    if in_force.is_initial():
+    if contexts.is_initial():
         limit = workspace_limit(_running_file())
-        in_force.set_default(in_force.InForce(find_plan=find_plan, workspace_limit=limit))
+        contexts.set_default(contexts.Context(find_plan=find_plan, workspace_limit=limit))
 
 
 @cache

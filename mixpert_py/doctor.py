@@ -10,7 +10,7 @@ from mixpert_py import __version__, config
 from mixpert_py.errors import DeviceError
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.cuda.device import Absent, Device
+    from mixpert_py.runtime.gpu.device import Absent, Device
 
 PACKAGES = ("numpy", "libcst", "click", "rich", "msgspec", "tomlkit", "networkx")
 GPU = "products on a GPU (pip install 'mixpert-py[cuda13]')"
@@ -32,7 +32,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at this machine. Imports NumPy, and CuPy where it is; runs nothing of the user's."""
-    from mixpert_py.runtime.cuda.device import find
+    from mixpert_py.runtime.gpu.device import find
 
     findings = [
         Finding("mixpert-py", __version__),
@@ -58,8 +58,8 @@ EDGES = range(128, 8192, 128)  # of the products that are asked after
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
-    from mixpert_py.runtime.cuda.break_even import figures
-    from mixpert_py.runtime.cuda.device import Absent
+    from mixpert_py.runtime.gpu.break_even import figures
+    from mixpert_py.runtime.gpu.device import Absent
 
     if isinstance(gpu, Absent):
         single = "native"
@@ -100,7 +100,7 @@ def _blas() -> str:
 
 
 def _gpu(gpu: "Device | Absent") -> str:
-    from mixpert_py.runtime.cuda.device import Absent
+    from mixpert_py.runtime.gpu.device import Absent
 
     if isinstance(gpu, Absent):
         return f"none that can be used: {gpu.sentence}"
@@ -110,7 +110,7 @@ def _gpu(gpu: "Device | Absent") -> str:
 def _device_model(gpu: "Device | Absent") -> str:
     """Which one is in use, from where, and how old it is."""
     from mixpert_py.runtime import own_files
-    from mixpert_py.runtime.cuda.device import Absent
+    from mixpert_py.runtime.gpu.device import Absent
     from mixpert_py.runtime.model import STANDS_IN, known_devices
 
     if isinstance(gpu, Absent):

@@ -27,7 +27,7 @@ from mixpert_py.errors import DeviceError, PlanError, SourceError
 from mixpert_py.launch import running, tracebacks
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
-from mixpert_py.runtime import in_force
+from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 
@@ -69,7 +69,7 @@ class MixPertMagics(Magics):
         options = parse_argstring(self.mixpert, line)
         try:
             plan = config.given_plan(options.plan, options.scheme)
-            in_force.require_backend(options.backend)
+            contexts.require_backend(options.backend)
         except (DeviceError, PlanError) as error:
             raise UsageError(str(error)) from None
         codes = self._compiled(cell, plan, options.scheme)
@@ -120,10 +120,10 @@ class MixPertMagics(Magics):
         __tracebackhide__ = True
         shell = self.shell
         config.look_up_plans()
-        outer = in_force.current()
+        outer = contexts.current()
         force = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
         try:
-            with in_force.use(force) if backend or trace else nullcontext():
+            with contexts.use(force) if backend or trace else nullcontext():
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:

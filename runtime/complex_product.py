@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array, Product
 from mixpert_py.runtime.certificates.complex_certificate import as_moduli
-from mixpert_py.runtime.tracing.trace import Reason
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Array, Product
 
 
 class Way(NamedTuple):

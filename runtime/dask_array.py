@@ -14,7 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.call import (
+from mixpert_py.runtime.context import Context, current, require_backend, use
+from mixpert_py.runtime.products.contraction import expand, read
+from mixpert_py.runtime.products.tensordot import pairs_of
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import (
     Call,
     Native,
     Settings,
@@ -23,12 +27,8 @@ from mixpert_py.runtime.call import (
     is_single,
     matmul_shape,
 )
-from mixpert_py.runtime.in_force import InForce, current, require_backend, use
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.spellings.contraction import expand, read
-from mixpert_py.runtime.spellings.tensordot import pairs_of
 from mixpert_py.runtime.tracing.remote_trace import Origin, origin_of
-from mixpert_py.runtime.tracing.trace import Reason
 
 Index = tuple[int, ...]
 
@@ -46,13 +46,13 @@ class Block:
     first: tuple[str, ...]
     options: Mapping[str, Any]
     summed: Index
-    force: InForce
+    context: Context
     site: str | None
     origin: Origin | None
 
     def __call__(self, *blocks: Any) -> Any:
         trace = None if self.origin is None else self.origin.trace()
-        with use(replace(self.force, trace=trace)):
+        with use(replace(self.context, trace=trace)):
             product = _functions()[self.word](*self.first, *blocks, site=self.site, **self.options)
         if self.origin is not None and trace is not None:
             self.origin.send(trace)
@@ -147,13 +147,13 @@ def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
 
 def _may_differ(wanted: Any, arrays: Sequence[Any], settings: Settings) -> bool:
     """Whether blocks may be other than the program's: by a scheme or a GPU; or be traced."""
-    force = current()
-    scheme = settings.scheme or force.choice(settings.site).scheme
-    backend = settings.backend or force.backend
+    context = current()
+    scheme = settings.scheme or context.choice(settings.site).scheme
+    backend = settings.backend or context.backend
     if backend != "cuda":  # which is for each worker to have
         require_backend(backend)
     get(scheme or "native")
-    if force.trace is not None or scheme not in (None, "native"):
+    if context.trace is not None or scheme not in (None, "native"):
         return True
     unchosen = scheme is None and is_single(*(x.dtype.name for x in arrays))
     return unchosen or settings.guarantee is not None or (scheme is None and backend is not None)
@@ -168,17 +168,17 @@ def _block(
     options: Mapping[str, Any] | None = None,
 ) -> Block:
     """What multiplies the blocks of a call of which so much is wished."""
-    force = current()
-    choice = force.choice(settings.site)
-    there = InForce(
+    context = current()
+    choice = context.choice(settings.site)
+    there = Context(
         settings.scheme or choice.scheme,
-        backend=settings.backend or force.backend,
-        workspace_limit=force.workspace_limit,
-        devices=force.devices,
+        backend=settings.backend or context.backend,
+        workspace_limit=context.workspace_limit,
+        devices=context.devices,
     )
     length = settings.block or (choice.block if settings.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})
-    return Block(word, first, given, summed, there, settings.site, origin_of(force.trace))
+    return Block(word, first, given, summed, there, settings.site, origin_of(context.trace))
 
 
 def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: Any) -> Any:
@@ -235,7 +235,7 @@ def _blockwise(
     # What Dask names alike is alike; other blocks may lie in the same memory later.
     names = " ".join(x.name for x in arrays)
     return da.blockwise(
-        replace(block, force=replace(block.force, constant=names)),
+        replace(block, context=replace(block.context, constant=names)),
         tuple(range(ndim)),
         *[part for pair in zip(arrays, indices, strict=True) for part in pair],
         token=f"mixpert-{block.word}",
@@ -273,11 +273,11 @@ def _kept(made: Any, settings: Settings) -> Any:
 @cache
 def _functions() -> dict[str, Callable[..., Any]]:
     """Ours by name. Imported here: they come by this file on their way to a product."""
-    from mixpert_py.runtime import dispatch
-    from mixpert_py.runtime.spellings import einsum, tensordot
+    from mixpert_py.runtime import api
+    from mixpert_py.runtime.products import einsum, tensordot
 
     return {
-        "matmul": dispatch.matmul,
+        "matmul": api.matmul,
         "tensordot": tensordot.tensordot,
         "einsum": einsum.einsum,
     }

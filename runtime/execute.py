@@ -1,29 +1,29 @@
 """`execute`: one product, from the call as the program wrote it to the array.
 
 1. `select.resolve_scheme` says under which scheme, and by which backend, or why neither.
-2. The backend makes the product: `emulation.multiply` in NumPy, `cuda.multiply.multiply` of arrays
-   on a GPU, `cuda.transfer.multiply` of NumPy arrays that are moved there. On a GPU these are
-   `partition` (several devices, the workspace limit), and for each part pack, gemm and repair.
+2. The backend makes the product: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply`
+   of arrays on a GPU, `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these
+   are `partition` (several devices, the workspace limit), and for each part pack, gemm and repair.
 3. The result goes where the call wants it.
 """
 
 import numpy as np
 
-from mixpert_py.runtime.call import Call, Product, Settings
-from mixpert_py.runtime.in_force import Choice, InForce
+from mixpert_py.runtime.context import Choice, Context
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call, Product, Settings
 from mixpert_py.runtime.select import REPORTED, Selection, resolve_scheme
-from mixpert_py.runtime.tracing.trace import Reason
 
 
 def execute(
-    call: Call, settings: Settings, choice: Choice, force: InForce, *, traced: bool = False
+    call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool = False
 ) -> Product | Reason | None:
     """The product by the scheme that was chosen; the reason why the native call must make it; None:
     it was meant to.
 
     Raises DeviceError where operands of a chosen scheme are on different devices.
     """
-    selection = resolve_scheme(call, settings, choice, force, traced=traced)
+    selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if not isinstance(selection, Selection):
         return selection
     if selection.scope is None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.exceptions import TooHardError
 
-from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.request import Array
 
 WORK: Any = 1000  # steps in which NumPy finds out; blocks take a few
 

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import (
+from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
+from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.reference import emulation
+from mixpert_py.runtime.request import (
     DTYPES,
     MATMUL,
     PRECISION,
@@ -24,10 +28,6 @@ from mixpert_py.runtime.call import (
     real_products,
     result_shape,
 )
-from mixpert_py.runtime.cuda import break_even, device, foreign
-from mixpert_py.runtime.emulation import emulation
-from mixpert_py.runtime.in_force import Choice, InForce, accumulations, emulates
-from mixpert_py.runtime.tracing.trace import Reason, Shape
 
 Backend = Callable[[Request], Product | Reason]
 
@@ -72,7 +72,7 @@ class Selection(NamedTuple):
 
 
 def resolve_scheme(
-    call: Call, settings: Settings, choice: Choice, force: InForce, *, traced: bool
+    call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool
 ) -> Selection | Reason | None:
     """The scheme and the backend for a call, or the reason why it runs natively; None: it was meant
     to.
@@ -83,7 +83,7 @@ def resolve_scheme(
     """
     if choice.scheme == "native":
         return None
-    backend = settings.backend or force.backend
+    backend = settings.backend or context.backend
     request = Request(
         call.a,
         call.b,
@@ -94,9 +94,9 @@ def resolve_scheme(
         guarantee=settings.guarantee,
         certificate=settings.certificate,
         traced=traced,
-        workspace_limit=force.workspace_limit,
-        devices=force.devices,
-        constant=force.constant,
+        workspace_limit=context.workspace_limit,
+        devices=context.devices,
+        constant=context.constant,
         native=call.native,
     )
     is_chosen = choice.scheme is not None
@@ -282,13 +282,13 @@ def _takes_result_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bo
 @cache
 def _gpu_backend(is_divided: bool) -> Backend:
     """Imported when a product needs it: it brings more with it than all that a host needs."""
-    from mixpert_py.runtime.cuda.multiply import multiply, multiply_divided
+    from mixpert_py.runtime.gpu.multiply import multiply, multiply_divided
 
     return multiply_divided if is_divided else multiply
 
 
 @cache
 def _transfer_backend() -> Backend:
-    from mixpert_py.runtime.cuda.transfer import multiply
+    from mixpert_py.runtime.gpu.transfer import multiply
 
     return multiply

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.cuda.device import Absent, find
+from mixpert_py.runtime.gpu.device import Absent, find
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -71,7 +71,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def test_a_rewritten_program_starts_without_device_models_and_kernels() -> None:
     """Only who multiplies something large pays for them."""
-    start = "import sys, mixpert_py.runtime.dispatch; print(*sys.modules)"
+    start = "import sys, mixpert_py.runtime.api; print(*sys.modules)"
     ended = subprocess.run(
         [sys.executable, "-c", start], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -12,7 +12,7 @@ RESULTS = Path(__file__).parent / "results"
 
 def gpu() -> Any:
     """The module `cupy`. Raises DeviceError where there is no GPU that the schemes run on."""
-    from mixpert_py.runtime.cuda.device import Absent, find
+    from mixpert_py.runtime.gpu.device import Absent, find
 
     found = find()
     if isinstance(found, Absent):

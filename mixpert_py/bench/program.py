@@ -10,7 +10,7 @@ from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.context import Context
 
 
 def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
     rewritten = launcher.compiled(program)
     ours = sys.modules["__main__"]
 
-    def run(force: InForce) -> None:
+    def run(force: Context) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
             launcher.execute(program, rewritten, force)
         # The program's arrays go now, or the next run would need new memory beside them.
@@ -27,7 +27,7 @@ def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
 
     try:
         times = in_turn(
-            {"native": lambda: run(InForce()), "plan": lambda: run(InForce(plan=plan))}, rounds
+            {"native": lambda: run(Context()), "plan": lambda: run(Context(plan=plan))}, rounds
         )
     finally:
         sys.modules["__main__"] = ours

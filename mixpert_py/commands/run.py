@@ -78,7 +78,7 @@ def run(
 
 def _tell_of_no_device(schemes: list[str]) -> None:
     """On stderr, where what was asked for by name cannot run: the program's output says nothing."""
-    from mixpert_py.runtime.cuda import device
+    from mixpert_py.runtime.gpu import device
 
     found = device.find()
     if isinstance(found, device.Absent):

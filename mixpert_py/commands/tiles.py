@@ -67,7 +67,7 @@ def explained(
     Raises PlanError for an unknown scheme, DeviceError for a device without kernels.
     """
     from mixpert_py.errors import PlanError
-    from mixpert_py.runtime.cuda.tile import candidates, cut
+    from mixpert_py.runtime.gpu.tile import candidates, cut
     from mixpert_py.runtime.model import prediction, tile_choice
     from mixpert_py.runtime.schemes import emulation_of, get
 
@@ -118,7 +118,7 @@ def explained(
 
 
 def _times(device: str | None) -> "KernelTimes":
-    from mixpert_py.runtime.cuda.device import Absent, find, may_be_here
+    from mixpert_py.runtime.gpu.device import Absent, find, may_be_here
     from mixpert_py.runtime.model import STANDS_IN, known_devices
     from mixpert_py.runtime.model.kernel_times import KernelTimes
 

@@ -137,7 +137,7 @@ def tune(
     from mixpert_py import plan as plan_file
     from mixpert_py.commands import tables
     from mixpert_py.launch import launcher
-    from mixpert_py.runtime.in_force import emulates, require_backend
+    from mixpert_py.runtime.context import emulates, require_backend
     from mixpert_py.tuning import record
     from mixpert_py.tuning.options import (
         TuningOptions,

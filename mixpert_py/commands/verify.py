@@ -86,7 +86,7 @@ def verify(
     from mixpert_py.commands import tables
     from mixpert_py.errors import PlanError
     from mixpert_py.launch import launcher
-    from mixpert_py.runtime.in_force import emulates, require_backend
+    from mixpert_py.runtime.context import emulates, require_backend
     from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
     from mixpert_py.tuning.verify import check_plan
 

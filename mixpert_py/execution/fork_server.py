@@ -27,7 +27,7 @@ AVAILABLE = sys.platform == "linux"
 ANSWER = 64  # bytes
 LONGEST_NAME = 1 << 16  # bytes of a file name
 PATIENCE = 60.0  # seconds for the server's imports and a fork
-RUNTIME = ("mixpert_py.runtime.dispatch", "mixpert_py.runtime.emulation.reference")
+RUNTIME = ("mixpert_py.runtime.api", "mixpert_py.runtime.reference.reference")
 
 
 class ForkServer:

@@ -34,7 +34,7 @@ from mixpert_py.execution.fork_server import (
     send_job,
     start_server,
 )
-from mixpert_py.runtime import in_force
+from mixpert_py.runtime import context as contexts
 
 READY = b"ready"  # the answer when a job is done and the process may take another
 MOST_JOBS = 50
@@ -178,7 +178,7 @@ class ProcessSnapshot:
         np.seterr(**self._errors)
         np.set_printoptions(**self._printing)
         observation.forget()
-        in_force.set_default(in_force.INITIAL)
+        contexts.set_default(contexts.INITIAL)
         _seed()
         gc.collect()  # arrays in cycles
         in_use = _bytes_in_use()

@@ -25,8 +25,8 @@ from mixpert_py.files import hold
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.cuda.foreign import may_be_on_device, on_host
-from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.context import Context
+from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
 Array = np.ndarray[Any, Any]
@@ -134,7 +134,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     namespace: dict[str, Any] = {}
     try:
         limit = config.workspace_limit(job.filename)
-        force = InForce(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
+        force = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
         namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
     except SystemExit as stop:
         code = stop.code
@@ -171,7 +171,7 @@ def warm_up_gpu(products: Iterable[Product], *, moved: bool) -> None:
     memory that CuPy's pool then keeps: the driver takes longer for that than many a product.
     moved: whether of NumPy arrays, else of CuPy's.
     """
-    from mixpert_py.runtime.cuda import device
+    from mixpert_py.runtime.gpu import device
 
     if not device.may_be_here() or isinstance(device.find(), device.Absent):
         return
@@ -187,8 +187,8 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
     """A product that fails here fails, or falls back, in the program as well."""
     import cupy
 
-    from mixpert_py.runtime.call import PRECISION
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
+    from mixpert_py.runtime.request import PRECISION
 
     xp: Any = np if moved else cupy
     draw = xp.random.default_rng(0)

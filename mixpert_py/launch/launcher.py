@@ -21,7 +21,7 @@ from mixpert_py import config
 from mixpert_py.errors import SourceError, named
 from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import tell_spawned_children
-from mixpert_py.runtime.in_force import InForce, set_default
+from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.sources import in_memory
 from mixpert_py.sources.source_files import NOTEBOOK
 
@@ -156,7 +156,7 @@ def main_module(program: Program) -> ModuleType:
 def execute(
     program: Program,
     rewritten: CodeType,
-    force: InForce,
+    force: Context,
     *,
     project: str | None = None,
     insert_path: bool = False,

@@ -13,7 +13,7 @@ from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.in_force import InForce, require_backend
+from mixpert_py.runtime.context import Context, require_backend
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project
 
@@ -58,7 +58,7 @@ def run(
     """
     require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
-    force = InForce(
+    force = Context(
         scheme=scheme,
         backend=backend,
         plan=plan,

@@ -13,7 +13,7 @@ import msgspec
 from mixpert_py import config, files
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.in_force import InForce, set_default
+from mixpert_py.runtime.context import Context, set_default
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):
@@ -36,13 +36,13 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 
         script = os.fsdecode(self.script)
         limit = config.workspace_limit(script)
-        set_default(InForce(self.scheme, self.plan, self.backend, workspace_limit=limit))
+        set_default(Context(self.scheme, self.plan, self.backend, workspace_limit=limit))
         if self.project is not None:
             ImportHook(folder=os.fsdecode(self.project)).install()
         return launcher.compiled(launcher.script(script))
 
 
-def tell_spawned_children(script: str, force: InForce, project: str | None) -> None:
+def tell_spawned_children(script: str, force: Context, project: str | None) -> None:
     """Let children started by `spawn` import the rewritten program instead of the original.
 
     Such a child imports the main module anew, from its file. It is told to import `spawned_main` in

@@ -12,7 +12,7 @@ from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import Run, Values
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.runtime.call import is_wide, real_products
+from mixpert_py.runtime.request import is_wide, real_products
 from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.tuner.records import Measurement, Operator, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
@@ -235,7 +235,7 @@ class DeviceCost:
 
     def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
         """Operands lie on the device. Where a scheme would be no faster, its products are native
-        there, as `runtime.route` makes them."""
+        there, as `runtime.select` chooses them."""
         wide = is_wide(*trace.dtypes)
         # Both operands of a complex result are assumed to be complex.
         products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)
@@ -248,7 +248,7 @@ class DeviceCost:
         self, shape: tuple[int, int, int], scheme: str, wide: bool, products: int
     ) -> float:
         """Seconds of one call. A stack of matrices counts in m; products: real ones it takes."""
-        from mixpert_py.runtime.cuda.break_even import figures
+        from mixpert_py.runtime.gpu.break_even import figures
         from mixpert_py.runtime.model import prediction
 
         m, k, n = shape

@@ -16,7 +16,7 @@ from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.in_force import emulates
+from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Ladder, Measurement, Problem, Rung
 from mixpert_py.tuning.baseline import (

@@ -16,7 +16,7 @@ from mixpert_py.execution.executor import Run, Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
-from mixpert_py.runtime.in_force import emulates
+from mixpert_py.runtime.context import emulates
 from mixpert_py.tuner.records import SMALLEST_GAIN, largest_of_each
 from mixpert_py.tuning.baseline import establish, reference_of
 from mixpert_py.tuning.experiment import Experiment

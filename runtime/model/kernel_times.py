@@ -7,7 +7,7 @@ tiles of an uneven last wave are cut along K where `tile.cut` says so, and meet 
 import math
 from functools import cached_property
 
-from mixpert_py.runtime.cuda.tile import (
+from mixpert_py.runtime.gpu.tile import (
     HOPPER,
     MOST_STEPS,
     PORTABLE,

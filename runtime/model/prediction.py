@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.cuda.device import LEAST_CAPABILITY
-from mixpert_py.runtime.cuda.tile import Depth
+from mixpert_py.runtime.gpu.device import LEAST_CAPABILITY
+from mixpert_py.runtime.gpu.tile import Depth
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 from mixpert_py.runtime.model.device_model import DeviceModel, Packing
 from mixpert_py.runtime.model.kernel_times import CORE_RATE, KernelTimes

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from mixpert_py.runtime.cuda.tile import Depth, Tile, candidates
+from mixpert_py.runtime.gpu.tile import Depth, Tile, candidates
 from mixpert_py.runtime.model import egemm_tiles, legemm_tiles
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.legemm_tiles import Tiling

@@ -20,7 +20,6 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.packing import blocks, rows
 from mixpert_py.runtime.packing.launch import Launch, Plan, prepare
@@ -34,6 +33,7 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.packing.side import side
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 

@@ -7,7 +7,6 @@ for tiles of rows × 32 of K that share an exponent.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.launch import Plan, has_vectors, places
 from mixpert_py.runtime.packing.operand import (
     DEPTH,
@@ -20,6 +19,7 @@ from mixpert_py.runtime.packing.operand import (
     Layout,
 )
 from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.splitter import Digits, Splitter
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.cuda import types
 
-from mixpert_py.runtime.emulation.digits import FIT
 from mixpert_py.runtime.kernels.abi import (
     FIRST_DIGIT,
     LARGE,
@@ -42,6 +41,7 @@ from mixpert_py.runtime.packing.intrinsics import (
 )
 from mixpert_py.runtime.packing.operand import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.reference.digits import FIT
 
 # Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.
 LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362

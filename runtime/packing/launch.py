@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, words_of
 from mixpert_py.runtime.kernels.ptx import Order
@@ -25,6 +24,7 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.packing.side import Side, side
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.splitter import Splitter
 
 PACKAGE = "mixpert_py.runtime.packing"

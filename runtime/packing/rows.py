@@ -11,11 +11,11 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
 from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.splitter import FloatSlices, Splitter
 
 MOST_FLOATS = 3  # slices that a thread has registers for

@@ -4,8 +4,8 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.abi import ELEMENTS
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.splitter import Digits, Splitter
 
 

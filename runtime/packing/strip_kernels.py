@@ -26,8 +26,6 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.emulation.digits import FIT, UNSEEN
-from mixpert_py.runtime.emulation.outliers import RATIO
 from mixpert_py.runtime.kernels.abi import (
     FIRST_DIGIT,
     LARGE,
@@ -51,6 +49,8 @@ from mixpert_py.runtime.packing.intrinsics import (
 from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
+from mixpert_py.runtime.reference.digits import FIT, UNSEEN
+from mixpert_py.runtime.reference.outliers import RATIO
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves

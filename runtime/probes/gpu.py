@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.cuda.device import Absent, Device, find
+from mixpert_py.runtime.gpu.device import Absent, Device, find
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 

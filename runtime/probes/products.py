@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, Sample, in_turn
-from mixpert_py.runtime.cuda.tile import Tile, candidates
+from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
+from mixpert_py.runtime.gpu.tile import Tile, candidates
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
@@ -92,7 +92,7 @@ def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[floa
 def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     scheme = get(name)
     assert isinstance(scheme, Scheme)
-    from mixpert_py.runtime.cuda.gemm import chip
+    from mixpert_py.runtime.gpu.gemm import chip
 
     device = cupy.cuda.Device().id
     tiles = candidates(scheme, depth_of(scheme, SHORT), wide=False, chip=chip(device))
@@ -102,7 +102,7 @@ def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
 
 def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
-    from mixpert_py.runtime.cuda.gemm import chip, gemm
+    from mixpert_py.runtime.gpu.gemm import chip, gemm
 
     count = chip(cupy.cuda.Device().id).multiprocessors
     down = next(d for d in range(math.isqrt(count), 0, -1) if count % d == 0)
@@ -120,8 +120,8 @@ def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
 
 
 def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
-    from mixpert_py.runtime.cuda.gemm import gemm
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
+    from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     calls: dict[str, Callable[[], Any]] = {}
@@ -149,7 +149,7 @@ def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
 
 
 def _vendor(cupy: Any, clock: Clock) -> Vendor:
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
 
     n, least = LARGE[1], SMALL[1]
     a, b = _random(cupy, least, least), _random(cupy, least, least)
@@ -195,7 +195,7 @@ def compile_kernels(schemes: list[str]) -> None:
 def _compile_one(name: str) -> None:
     import cupy
 
-    from mixpert_py.runtime.cuda.gemm import chip, gemm
+    from mixpert_py.runtime.gpu.gemm import chip, gemm
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme = get(name)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Request
-from mixpert_py.runtime.cuda import transfer as moving
+from mixpert_py.runtime.gpu import transfer as moving
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.text import aligned, quantity
-from mixpert_py.runtime.tracing.trace import Reason
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Request
 
 PINNED = 1 << 28  # bytes
 MOVED = 4096  # edge of the NumPy arrays that are moved

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.call import Array
+from mixpert_py.runtime.request import Array
 
 GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
 MOST = 512  # rows of A and columns of B

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.call import Array
 from mixpert_py.runtime.complex_product import is_complex, widened
-from mixpert_py.runtime.cuda.foreign import on_host
-from mixpert_py.runtime.emulation.emulation import TYPES, emulate
+from mixpert_py.runtime.gpu.foreign import on_host
+from mixpert_py.runtime.reference.emulation import TYPES, emulate
+from mixpert_py.runtime.request import Array
 from mixpert_py.runtime.tracing.local_errors import MOST_STACKED, relative, sampled
 
 FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
@@ -52,7 +52,7 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
-    from mixpert_py.runtime.cuda import shadow
+    from mixpert_py.runtime.gpu import shadow
 
     numpys = type(a) is type(b) is np.ndarray
     try:

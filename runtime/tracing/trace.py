@@ -4,46 +4,16 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from math import isnan
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.tracing.buffers import Buffers
 from mixpert_py.runtime.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.tracing.shadow import Shadow
-
-Shape = tuple[int, int, int]
-
-
-class Reason(StrEnum):
-    """Why a call ran natively although a scheme was meant for it."""
-
-    TOO_SMALL = "too small"
-    NOT_AN_ARRAY = "not a NumPy or GPU array"
-    SUBCLASS = "array subclass"
-    SPARSE = "sparse operand"
-    SCALAR = "scalar operand"
-    INTEGER = "integer dtype"
-    DTYPE = "dtype without a scheme"
-    SHAPE = "shapes do not match"
-    DIMENSIONS = "no product of two matrices"
-    OUT = "out= of another kind"
-    ARGUMENT = "argument without a scheme"
-    RANGE = "beyond float32's range"
-    SPREAD = "exponent spread"
-    GRADIENT = "tensor with a gradient"
-    AUTOCAST = "under PyTorch's autocast"
-    OTHER_DEVICE = "operands on another device"
-    NO_TENSOR_CORE = "no tensor core"
-    OLD_GPU = "unsupported GPU"
-    OLD_DRIVER = "driver too old"
-    FORKED = "forked after CUDA began"
-    KERNEL = "kernel did not compile"
-    MEMORY = "out of memory"
-    WORKSPACE = "beyond the workspace limit"
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ def _one_by_one(cases: list[Case]) -> list[str]:
 def _product(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     import cupy
 
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
 
     matmul(cupy.ones(a, "float32"), cupy.ones(b, "float32"), scheme=name, backend="cuda")
     cupy.cuda.Device().synchronize()

@@ -8,7 +8,7 @@ import numpy as np
 from mixpert_py.bench.arrays import Numbers, narrow
 from mixpert_py.bench.gemm.sizes import error_line
 from mixpert_py.bench.timing import timing
-from mixpert_py.runtime.cuda.event_clock import Call, in_turn
+from mixpert_py.runtime.gpu.event_clock import Call, in_turn
 from samples.papers.columns import (
     MAX,
     MAX_EXACT,

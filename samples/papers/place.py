@@ -15,7 +15,7 @@ from mixpert_py.bench.gemm.readme import machine_text
 from mixpert_py.bench.gemm.sizes import Bench, Shape
 from mixpert_py.bench.judgement import Exact, judge
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.cuda.event_clock import Clock, EventClock
+from mixpert_py.runtime.gpu.event_clock import Clock, EventClock
 from samples.papers import baselines
 
 FP32, FP16 = vendor.FP32.name, "cuBLAS FP16"

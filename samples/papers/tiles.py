@@ -6,8 +6,8 @@ from functools import partial
 from statistics import geometric_mean
 
 from mixpert_py.bench.timing import timing
-from mixpert_py.runtime.cuda.event_clock import Call, in_turn
-from mixpert_py.runtime.cuda.tile import HOPPER, Tile
+from mixpert_py.runtime.gpu.event_clock import Call, in_turn
+from mixpert_py.runtime.gpu.tile import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -57,7 +57,7 @@ def tiles_headline(rows: Sequence[Row]) -> str:
 
 def by_stages(place: Place, n: int) -> tuple[Tile, dict[int, Call]]:
     """The model's tile for an N × N × N product, and the kernel alone by its number of stages."""
-    from mixpert_py.runtime.cuda.gemm import gemm, kernel_times
+    from mixpert_py.runtime.gpu.gemm import gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme, n = get(PIPELINED), place.size(n)

@@ -17,8 +17,8 @@ import numpy as np
 
 from mixpert_py.bench import machine
 from mixpert_py.cli import main
-from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
-from mixpert_py.runtime.cuda.tile import Tile, candidates
+from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, in_turn
+from mixpert_py.runtime.gpu.tile import Tile, candidates
 from mixpert_py.runtime.model import prediction
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.prediction import depth_of
@@ -169,8 +169,8 @@ def choices(times: KernelTimes, pair: Pair) -> dict[str, str]:
 
 
 def _row(cupy: Any, clock: Clock, pair: Pair) -> dict[str, Any]:
-    from mixpert_py.runtime.cuda.gemm import gemm, kernel_times
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
+    from mixpert_py.runtime.gpu.gemm import gemm, kernel_times
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     scheme = _scheme(pair)
@@ -228,7 +228,7 @@ def _compile(pairs: Sequence[Pair]) -> None:
 def _compile_one(pair: Pair) -> None:
     import cupy
 
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
 
     matmul(*_operands(cupy, pair), scheme=pair.scheme, backend="cuda")
     cupy.cuda.Device().synchronize()

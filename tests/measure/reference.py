@@ -11,7 +11,7 @@ import numpy as np
 from mixpert_py.bench import machine
 from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.cli import main
-from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 

@@ -16,7 +16,7 @@ from mixpert_py.bench.timing import summary
 from mixpert_py.cli import main
 from mixpert_py.errors import DeviceError
 from mixpert_py.execution import gpus
-from mixpert_py.runtime.dispatch import matmul
+from mixpert_py.runtime.api import matmul
 
 BLOCKS = 8  # of A, each worker
 PATIENCE = 120.0  # seconds for workers to come

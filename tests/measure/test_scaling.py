@@ -9,7 +9,7 @@ import pytest
 from mixpert_py.bench import readme
 from mixpert_py.errors import DeviceError
 from mixpert_py.execution import gpus
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.measure import scaling
 from tests.mixpert_py.command import called
@@ -52,7 +52,7 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
     monkeypatch.setattr(gpus, "start_cluster", started)
     monkeypatch.setattr("distributed.wait", waited)
     trace = Trace()
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         found = scaling.measure(
             ("GPU-7", "GPU-5"), (2,), 96, 2, backend="reference", say=said.append
         )
@@ -118,7 +118,7 @@ def test_every_gpu_has_a_worker_that_multiplies_on_it() -> None:
     import dask.array as da
     from distributed import Client
 
-    from mixpert_py.runtime.dispatch import matmul
+    from mixpert_py.runtime.api import matmul
 
     names = gpus.names("cuda")
     if len(names) < 2:
@@ -128,7 +128,7 @@ def test_every_gpu_has_a_worker_that_multiplies_on_it() -> None:
     with gpus.start_cluster(names) as cluster, Client(cluster) as client:
         assert sorted(client.run(seen).values()) == sorted(names)
         a = da.from_array(x, chunks=(256, 1024))
-        with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+        with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
             made = matmul(a, a.T, site="s").compute()
     np.testing.assert_allclose(made, x @ x.T, atol=1e-2)
     assert trace.sites["s"].schemes == {"int8x6": 64}

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.in_force import InForce, set_default
+from mixpert_py.runtime.context import Context, set_default
 
 NAMES = ("matmul", "dot", "inner", "tensordot", "einsum")
 OURS = {name: getattr(mixpert_py, name) for name in (*NAMES, "multi_dot")}
 THEIRS = {name: getattr(np, name) for name in NAMES} | {"multi_dot": np.linalg.multi_dot}
 
-set_default(InForce(scheme=os.environ.get("SCHEME")))
+set_default(Context(scheme=os.environ.get("SCHEME")))
 HOOK = mixpert_py.install(["numpy._core.tests", "numpy.linalg.tests"])
 if os.environ["PRODUCTS"] == "by name":
     HOOK.uninstall()

@@ -42,7 +42,7 @@ mixpert_py.matmul(numpy.eye(2), numpy.eye(2), site="m:f/matmul~aa#0")
 print(*sys.modules)
 """
     loaded = in_new_process(code).split()
-    assert "mixpert_py.runtime.dispatch" in loaded
+    assert "mixpert_py.runtime.api" in loaded
     assert not {name.partition(".")[0] for name in loaded} & {"libcst", "rich", "click"}
 
 

@@ -97,7 +97,7 @@ def test_where_the_workspace_limit_comes_from(
     script.write_text(
         "import numpy as np, mixpert_py\n"
         "mixpert_py.matmul(np.eye(2), np.eye(2))\n"
-        "from mixpert_py.runtime.in_force import current\n"
+        "from mixpert_py.runtime.context import current\n"
         "print(current().workspace_limit)\n"
     )
     assert python(script) == "None\n"

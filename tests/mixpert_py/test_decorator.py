@@ -21,7 +21,7 @@ import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.in_force import InForce, precision, use
+from mixpert_py.runtime.context import Context, precision, use
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
 
@@ -56,7 +56,7 @@ def load(tmp_path: Path) -> Iterator[Load]:
 def sites(function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
     """The call sites that a call of the function reaches."""
     trace = Trace()
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         result = function(*args, **kwargs)
         np.testing.assert_array_equal(result, EXACT)
     return list(trace.sites)
@@ -211,7 +211,7 @@ def test_a_scheme_holds_for_its_products(load: Load, text: str) -> None:
     )
     module = load(text)
     assert not is_emulated(module.call(A))  # no tensor core here
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         assert is_emulated(module.call(A))
 
 
@@ -301,7 +301,7 @@ def test_a_module_that_the_hook_rewrote_may_be_decorated(tmp_path: Path) -> None
         del sys.modules["both"]
     assert list(hook.rewritten) == ["both"]
     assert [len(sites(function, A)) for function in (both.call, both.other)] == [1, 1]
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         assert is_emulated(both.call(A))
         assert not is_emulated(both.other(A))
 
@@ -371,7 +371,7 @@ def test_generators_and_coroutines_run_under_their_scheme(load: Load) -> None:
     async def both() -> list[Any]:
         return [await module.coroutine(A), *[y async for y in module.stream(A)]]
 
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         running = module.generator(A)
         assert is_emulated(next(running))
         assert is_emulated(running.send(A))
@@ -388,7 +388,7 @@ def test_a_plan_decides_site_by_site(load: Load, tmp_path: Path) -> None:
     module = load(text)
     for given in (plan, tmp_path / "my.toml", str(tmp_path / "my.toml")):
         call = mixpert_py.accelerate(plan=given)(module.call)
-        with use(InForce(backend="reference")):
+        with use(Context(backend="reference")):
             assert [is_emulated(y) for y in call(A)[:2]] == [True, False]
             with precision("int8x6"):
                 results = call(A)
@@ -403,7 +403,7 @@ def test_a_plan_and_a_scheme_together(load: Load) -> None:
     first = analyze(text.encode(), "program")[0].id
     plan = Plan(site=[Site(id=first, scheme="native")])
     call = mixpert_py.accelerate(plan=plan, scheme="int8x6")(load(text).call)
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         assert [is_emulated(y) for y in call(A)] == [False, True]
 
 
@@ -415,7 +415,7 @@ def test_a_plans_block_counts(load: Load) -> None:
     results = []
     for block in (4, None):
         plan = Plan(site=[Site(id=site, scheme="int8x1", block=block)])
-        with use(InForce(backend="reference")):
+        with use(Context(backend="reference")):
             results.append(mixpert_py.accelerate(plan=plan)(function)(x))
     wanted = mixpert_py.matmul(x, x.T, scheme="int8x1", block=4, backend="reference")
     np.testing.assert_array_equal(results[0], wanted)
@@ -432,7 +432,7 @@ def test_what_a_function_calls_is_left_alone(load: Load) -> None:
         def call(x):
             return inner(x) + 0 * (x @ x)
     """)
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         assert not is_emulated(module.inner(A))
         np.testing.assert_array_equal(module.call(A), EXACT)
 

@@ -8,7 +8,7 @@ import pytest
 
 from mixpert_py.doctor import examine
 from mixpert_py.runtime.model import known_devices
-from tests.runtime.cuda.fake import CUDARuntimeError, FakeGpu
+from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 
 
 def said(what: str) -> str:

@@ -24,7 +24,7 @@ import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import in_memory
 from tests.mixpert_py.command import IMPORTABLE
@@ -69,13 +69,13 @@ NET = {
 def sites(function: Callable[..., Any]) -> list[str]:
     """The call sites that a call of the function reaches."""
     trace = Trace()
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         np.testing.assert_array_equal(function(A), EXACT)
     return list(trace.sites)
 
 
 def is_emulated(function: Callable[..., Any]) -> bool:
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         error = float(np.abs(function(A) - EXACT).max())
     assert error < 1e-2
     return error > 0
@@ -160,7 +160,7 @@ def test_a_changed_source_is_rewritten_anew(write: Write) -> None:
         path = write({"one.py": text}) / "one.py"
         os.utime(path, (1, 1))  # nor does its date say anything
         module = importlib.import_module("one")
-        with use(InForce(backend="reference")):
+        with use(Context(backend="reference")):
             expected = A @ A.T if "x.T" in text else EXACT
             assert 0 < np.abs(module.call(A) - expected).max() < 1e-2
         del sys.modules["one"]

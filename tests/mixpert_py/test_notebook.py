@@ -17,7 +17,7 @@ from mixpert_py.config import module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.notebook_file import rewrite_notebook
 
@@ -55,7 +55,7 @@ def run(shell: InteractiveShell) -> Run:
 
 
 def value(run: Run, cell: str) -> Any:
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         result = run(cell)
     result.raise_error()
     return result.result
@@ -122,7 +122,7 @@ def test_the_plan_of_a_rewritten_notebook_fits_its_cells(
     elif teller == "server":
         monkeypatch.setenv("JPY_SESSION_NAME", str(path))
     trace = Trace()
-    with use(InForce(backend="reference", trace=trace)):
+    with use(Context(backend="reference", trace=trace)):
         run(f"%%mixpert --plan n.toml\n{CELL}").raise_error()
         result = run("f(a)")
     result.raise_error()

@@ -28,17 +28,17 @@ class Recorder:
 def main(out: str, traced: bool, arguments: list[str]) -> None:
     """Run pytest; OUT gets its exit code, the outcomes, the sites called and the calls traced."""
     if traced:
-        from mixpert_py.runtime import in_force
+        from mixpert_py.runtime import context as contexts
         from mixpert_py.runtime.tracing.trace import Trace
 
-        in_force.set_default(in_force.InForce(trace=Trace()))
+        contexts.set_default(contexts.Context(trace=Trace()))
     recorder = Recorder()
     code = pytest.main(arguments, plugins=[recorder])
     record = {"code": int(code), "outcomes": recorder.outcomes, "passing": [], "calls": {}}
-    if "mixpert_py.runtime.in_force" in sys.modules:
-        from mixpert_py.runtime import in_force
+    if "mixpert_py.runtime.context" in sys.modules:
+        from mixpert_py.runtime import context as contexts
 
-        force = in_force.current()
+        force = contexts.current()
         record["passing"] = [site for site in force.passing if site is not None]
         sites = {} if force.trace is None else force.trace.sites
         record["calls"] = {site: trace.calls for site, trace in sites.items()}

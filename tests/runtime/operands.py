@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/matmul~aa#0"
@@ -160,7 +160,7 @@ def same(result: Any, native: Any) -> bool:
 def traced(a: Any, b: Any, scheme: str, backend: str | None = None, **given: Any) -> Any:
     """The result of one product, the scheme that ran, and the reason if it was not `scheme`."""
     trace = Trace()
-    with use(InForce(scheme=scheme, backend=backend, trace=trace)):
+    with use(Context(scheme=scheme, backend=backend, trace=trace)):
         result = matmul(a, b, site=SITE, **given)
     record = trace.sites[SITE]
     assert record.calls == record.schemes.total() == 1

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.call import Product, Request
-from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.emulation.emulation import emulate, multiply
-from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.spellings.einsum import einsum
-from mixpert_py.runtime.spellings.fused import fused
-from mixpert_py.runtime.spellings.in_place import imatmul
-from mixpert_py.runtime.spellings.inner import inner
-from mixpert_py.runtime.spellings.multi_dot import multi_dot
-from mixpert_py.runtime.spellings.tensordot import tensordot
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.fused import fused
+from mixpert_py.runtime.products.in_place import imatmul
+from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.reference.emulation import emulate, multiply
+from mixpert_py.runtime.request import Product, Request
 from mixpert_py.runtime.tracing.shadow import local_errors, look
 from mixpert_py.runtime.tracing.trace import Trace
-from tests.runtime.emulation.test_emulation import SHAPES
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
+from tests.runtime.reference.test_emulation import SHAPES
 
 SITE = "m:f/matmul~aa#0"
 NAMES = ("faithful", *EMULATIONS)
@@ -161,7 +161,7 @@ def test_what_keeps_the_guarantee_where_one_part_spreads_far(
     a = normal(20, k)
     a.imag *= np.exp(9 * normal(20, k, dtype="f"))
     trace = Trace()
-    with use(InForce(backend="reference", trace=trace)):
+    with use(Context(backend="reference", trace=trace)):
         value = matmul(a, a.T, scheme=scheme, guarantee="componentwise", site=SITE)
     assert trace.sites[SITE].schemes == {ran: 1}
     expected = a @ a.T if ran == "native" else emulate(a, a.T, "faithful")
@@ -228,7 +228,7 @@ def test_layout_changes_nothing(layout: str) -> None:
 
 def test_a_repeated_operand_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
     from mixpert_py.runtime import complex_product
-    from mixpert_py.runtime.emulation import emulation
+    from mixpert_py.runtime.reference import emulation
 
     shapes = []
 
@@ -276,7 +276,7 @@ def test_every_spelling(dtype: str) -> None:
     }
     for name, (ours, native) in spellings.items():
         trace = Trace()
-        with use(InForce(scheme="fp16", backend="reference", trace=trace)):
+        with use(Context(scheme="fp16", backend="reference", trace=trace)):
             result = ours()
         error = np.linalg.norm(result - native) / np.linalg.norm(native)
         assert 1e-6 < error < 1e-2, name
@@ -289,7 +289,7 @@ def test_every_spelling(dtype: str) -> None:
 
 def test_a_trace_has_the_programs_own_shape() -> None:
     trace = Trace()
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         matmul(normal(2, 3, 4), normal(4, 5), site=SITE)
     assert trace.sites[SITE].shapes == {(6, 4, 5): 1}
     assert trace.sites[SITE].dtypes == {"complex64": 1}
@@ -298,7 +298,7 @@ def test_a_trace_has_the_programs_own_shape() -> None:
 
 def test_without_a_plan_numpy_multiplies() -> None:
     a = normal(30, 30)
-    with use(InForce()):
+    with use(Context()):
         np.testing.assert_array_equal(matmul(a, a, site=SITE), a @ a)
 
 

@@ -9,20 +9,21 @@ import pytest
 
 import mixpert_py
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.call import Product
-from mixpert_py.runtime.cuda import break_even, panels, slices
-from mixpert_py.runtime.cuda.break_even import figures
-from mixpert_py.runtime.cuda.panels import GRANULE
-from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.emulation.emulation import emulate
-from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.kept import pack
-from mixpert_py.runtime.tracing.trace import Reason, Trace
-from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
-from tests.runtime.cuda.requested import multiplied, transferred
-from tests.runtime.cuda.test_foreign import Tensor
-from tests.runtime.cuda.test_foreign import torch as torch
-from tests.runtime.cuda.test_multiply import SHAPES, VIEWS
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.gpu import break_even, panels, slices
+from mixpert_py.runtime.gpu.break_even import figures
+from mixpert_py.runtime.gpu.panels import GRANULE
+from mixpert_py.runtime.packed_array import pack
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.emulation import emulate
+from mixpert_py.runtime.request import Product
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
+from tests.runtime.gpu.requested import multiplied, transferred
+from tests.runtime.gpu.test_foreign import Tensor
+from tests.runtime.gpu.test_foreign import torch as torch
+from tests.runtime.gpu.test_multiply import SHAPES, VIEWS
 from tests.runtime.test_complex_product import PAIRS, UNIT, normal
 
 SITE = "m:f/matmul~aa#0"
@@ -99,7 +100,7 @@ def test_out_takes_the_product(kind: str) -> None:
 def test_out_may_be_an_operand() -> None:
     a, b = there(6, 6), there(6, 6, seed=1)
     wanted = a.x @ b.x
-    with use(InForce(scheme="int8x8", backend="cuda")):
+    with use(Context(scheme="int8x8", backend="cuda")):
         assert matmul(a, b, out=b, native=np.matmul) is b
     np.testing.assert_allclose(b.get(), wanted, atol=4e-6)
 
@@ -126,7 +127,7 @@ def test_a_packed_operand_meets_a_real_one() -> None:
 
 def ran(a: Any, b: Any) -> tuple[Any, dict[str, int], list[Reason]]:
     trace = Trace()
-    with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+    with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
         value = matmul(a, b, site=SITE)
     record = trace.sites[SITE]
     assert sum(record.shapes.values()) == 1
@@ -173,7 +174,7 @@ def test_a_captured_product_keeps_what_its_graph_uses(monkeypatch: pytest.Monkey
         kept[id(owner)] = used
         return SimpleNamespace()
 
-    monkeypatch.setattr("mixpert_py.runtime.cuda.slices.weakref.finalize", finalize)
+    monkeypatch.setattr("mixpert_py.runtime.gpu.slices.weakref.finalize", finalize)
     a = there(6, 6)
     with Stream(ptr=99) as stream:
         stream.capturing = True

@@ -11,20 +11,21 @@ import pytest
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.cuda import device
-from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.kept import pack
-from mixpert_py.runtime.spellings.einsum import einsum
-from mixpert_py.runtime.spellings.in_place import imatmul
-from mixpert_py.runtime.spellings.tensordot import tensordot
-from mixpert_py.runtime.spellings.xp import xp_product
-from mixpert_py.runtime.tracing.trace import Reason, Trace
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.packed_array import pack
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.in_place import imatmul
+from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.products.xp import xp_product
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import Trace
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 
 SITE = "net:f/matmul~1#0"
-EMULATED = InForce(scheme="int8x6", backend="reference")
+EMULATED = Context(scheme="int8x6", backend="reference")
 
 SHAPES = [
     ((60, 50), (50, 40)),
@@ -92,7 +93,7 @@ def test_matmul(way: str, shapes: Any) -> None:
 
 def test_an_operand_that_is_packed_keeps_its_scheme() -> None:
     a, b = lazy(60, 50), lazy(50, 40, seed=1).compute()
-    with use(InForce(backend="reference")):
+    with use(Context(backend="reference")):
         made = matmul(a, pack(b, "fp16"))
         assert abs(made - a @ b).max().compute() > 1e-4
 
@@ -186,7 +187,7 @@ def test_einsum_in_the_chunks_that_dask_makes_smaller() -> None:
 @pytest.mark.parametrize("scheme", ["int8x6", "float32", "native"])
 def test_dtypes(dtype: str, scheme: str) -> None:
     a, b = lazy(60, 50, dtype=dtype), lazy(50, 40, dtype=dtype, seed=1)
-    with use(InForce(scheme=scheme, backend="reference")):
+    with use(Context(scheme=scheme, backend="reference")):
         made = matmul(a, b)
     alike(made, a @ b)
     value = made.compute()
@@ -214,7 +215,7 @@ def test_nothing_is_computed() -> None:
         raise AssertionError("computed")
 
     a = da.map_blocks(fail, lazy(60, 60), dtype="f8", meta=np.empty((0, 0)))
-    with use(InForce(scheme="int8x6", backend="reference", trace=Trace(keep=[SITE]))):
+    with use(Context(scheme="int8x6", backend="reference", trace=Trace(keep=[SITE]))):
         for made in (
             matmul(a, a, site=SITE),
             dot(a, a),
@@ -238,7 +239,7 @@ def test_nothing_is_computed() -> None:
 def test_without_a_scheme_the_digits_are_daskss_own(ours: Any, trace: bool) -> None:
     a, b = lazy(60, 50, cuts=7), lazy(50, 40, cuts=5)
     wanted = ours(a, b).compute()
-    with use(InForce(trace=Trace() if trace else None)):
+    with use(Context(trace=Trace() if trace else None)):
         np.testing.assert_array_equal(ours(a, b).compute(), wanted)
     np.testing.assert_allclose(wanted, a.compute() @ b.compute())
 
@@ -255,7 +256,7 @@ def test_without_a_scheme_the_digits_are_daskss_own(ours: Any, trace: bool) -> N
 def test_other_blocks_stay_with_dask(a: Any, b: Any, reason: Reason) -> None:
     trace = Trace()
     x, y = da.from_array(a, chunks=2, asarray=False), da.from_array(b, chunks=2)
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         made = matmul(x, y, site=SITE)
     assert made.name == (x @ y).name
     assert trace.sites[SITE].reasons == {reason: 1}
@@ -294,7 +295,7 @@ def test_the_plan_of_the_site_travels() -> None:
     plan = Plan(site=[Site(id=SITE, scheme="int8x3", block=128)])
     a = lazy(60, 300, cuts=2)
     trace = Trace()
-    with use(InForce(plan=plan, backend="reference", trace=trace)):
+    with use(Context(plan=plan, backend="reference", trace=trace)):
         made = matmul(a, a.T, site=SITE)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -345,7 +346,7 @@ def counted(trace: Trace) -> dict[str, int]:
 def test_what_blocks_did_is_in_the_trace(scheduler: str) -> None:
     a = lazy(60, 60)
     trace = Trace(levels=("int8x3",))
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         made = matmul(a, a, site=SITE)
     assert not trace.sites
     made.compute(scheduler=scheduler, num_workers=2)
@@ -362,7 +363,7 @@ def test_what_blocks_did_is_in_the_trace(scheduler: str) -> None:
 def test_a_result_that_the_run_is_judged_by_is_kept_as_a_whole() -> None:
     a = lazy(60, 60)
     trace = Trace(keep=[SITE])
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         value = matmul(a, a, site=SITE).compute()
     np.testing.assert_array_equal(np.asarray(trace.results[SITE]), value)
 
@@ -385,10 +386,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Any]:
 def test_a_cluster(cluster: Any) -> None:
     a, b = lazy(60, 60), lazy(60, 40, seed=1)
     trace, other = Trace(), Trace()
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         first = matmul(a, b, site=SITE)
         second = einsum("ij,jk->ik", first, b.T, site="second", native=da.einsum)
-    with use(InForce(scheme="int8x3", backend="reference", trace=other)):
+    with use(Context(scheme="int8x3", backend="reference", trace=other)):
         third = matmul(a, b, site=SITE)
     made = second.compute()
     expected = second.compute(scheduler="sync")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.cuda import break_even, slices
-from mixpert_py.runtime.dispatch import matmul
-from tests.runtime.cuda.fake import FakeGpu, ndarray, pays_from
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.gpu import break_even, slices
+from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
 MOST = 9  # Python frames from `matmul` to the call of the driver
 

@@ -8,7 +8,7 @@ import pytest
 from mixpert_py import matmul
 from mixpert_py.bench.contract import Sums, errors
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.runtime.emulation import float_slices
+from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.schemes.fp16x3 import SLICES, SPAN
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES

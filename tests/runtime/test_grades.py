@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.reference.reference import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.grades import grades

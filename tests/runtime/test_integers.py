@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from tests.runtime.emulations import EMULATIONS

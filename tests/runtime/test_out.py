@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.dispatch import dot, matmul
-from mixpert_py.runtime.in_force import InForce, precision, use
-from mixpert_py.runtime.tracing.trace import Reason
+from mixpert_py.runtime.api import dot, matmul
+from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.reasons import Reason
 from tests.runtime.operands import SPELLINGS, Tagged, outcome, same, traced
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
@@ -41,7 +41,7 @@ def test_out_is_native(spelling: str, by: str, scheme: str | None) -> None:
             wanted, _ = outcome(native, a, a, theirs)
         else:
             wanted, _ = outcome(partial(native, out=theirs), a, a)
-        with use(InForce(scheme=scheme, backend="reference")):
+        with use(Context(scheme=scheme, backend="reference")):
             if by == "position":
                 result, _ = outcome(ours, a, a, mine)
             else:

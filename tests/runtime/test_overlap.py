@@ -5,7 +5,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from mixpert_py.runtime import overlap
-from tests.runtime.cuda.fake import ndarray
+from tests.runtime.gpu.fake import ndarray
 
 WHOLE = np.zeros((60, 80))
 APART = [

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.kernels import compile as kernels
 
 ROOT = Path(__file__).parent.parent.parent
@@ -52,7 +52,7 @@ def test_children_multiply_as_their_parent(start: Any) -> None:
     context = multiprocessing.get_context(start)
     ours, theirs = context.Pipe()
     child = context.Process(target=multiplied, args=(theirs,))
-    with use(InForce(scheme="int8x6")):
+    with use(Context(scheme="int8x6")):
         child.start()
     assert ours.poll(60)
     np.testing.assert_array_equal(ours.recv(), matmul(a, a, scheme="int8x6", backend="reference"))

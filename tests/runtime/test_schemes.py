@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.emulation import engine
-from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.reference import engine
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get, ladder, schemes
 from tests.runtime.emulations import EMULATIONS

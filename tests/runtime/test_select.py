@@ -12,12 +12,13 @@ import pytest
 import mixpert_py
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime import dispatch, select
-from mixpert_py.runtime.cuda import break_even, device
-from mixpert_py.runtime.dispatch import dot, dot_method, matmul
-from mixpert_py.runtime.in_force import InForce, precision, use
-from mixpert_py.runtime.tracing.trace import Reason, SiteTrace, Trace
-from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray, on_device, pays_from
+from mixpert_py.runtime import api, select
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
+from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from
 
 SITE = "m:f/matmul~aa#0"
 EDGE = 16  # from here on emulation pays in these tests
@@ -29,7 +30,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake.cupy = fake.install(monkeypatch)  # type: ignore[attr-defined]
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
-    monkeypatch.setattr(dispatch, "MOVES", 100 * 100)
+    monkeypatch.setattr(api, "MOVES", 100 * 100)
     monkeypatch.setattr(select, "FAITHFUL_LEAST_K", EDGE)
     return fake
 
@@ -41,8 +42,8 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
 def traced(product: Callable[..., Any], *operands: Any, **given: Any) -> tuple[Any, SiteTrace]:
     """The result of one product, and what the trace has of it."""
     trace = Trace()
-    force = InForce(scheme=given.pop("scheme", None), backend=given.pop("in_force", None))
-    with use(replace(force, trace=trace)):
+    context = Context(scheme=given.pop("scheme", None), backend=given.pop("in_force", None))
+    with use(replace(context, trace=trace)):
         result = product(*operands, site=SITE, **given)
     return result, trace.sites[SITE]
 
@@ -122,7 +123,7 @@ def test_thin_products_are_native() -> None:
 @pytest.mark.usefixtures("gpu")
 def test_a_site_that_passed_with_numpy_arrays_does_not_pass_with_others(gpu: FakeGpu) -> None:
     small, a = np.eye(4, dtype=np.float32), normal(EDGE, EDGE)
-    with use(InForce()):
+    with use(Context()):
         for _ in range(2):
             assert type(matmul(small, small, site=SITE)) is np.ndarray
             assert type(matmul(a, a, site=SITE)) is ndarray
@@ -140,7 +141,7 @@ def test_a_mix_is_as_it_was(left: str, right: str, scheme: str | None) -> None:
     kinds = {"numpy": np.eye(EDGE), "ours": normal(EDGE, EDGE), "list": [[1.0]], "int": 3}
     outcomes = []
     for product in (operator.matmul, matmul):
-        with use(InForce(scheme=scheme)):
+        with use(Context(scheme=scheme)):
             try:
                 outcomes.append(repr(product(kinds[left], kinds[right])))
             except Exception as error:
@@ -222,7 +223,7 @@ def test_a_plan_decides() -> None:
     a = normal(EDGE, EDGE)
     trace = Trace()
     plan = Plan(site=[Site(id=SITE, scheme="native"), Site(id="m:g/matmul~bb#0", scheme="int8x3")])
-    with use(InForce(plan=plan, trace=trace)):
+    with use(Context(plan=plan, trace=trace)):
         matmul(a, a, site=SITE)
         matmul(a, a, site="m:g/matmul~bb#0")
         matmul(a, a, site="n:g/matmul~cc#0")
@@ -237,7 +238,7 @@ def test_a_plan_decides() -> None:
 @pytest.mark.usefixtures("gpu")
 def test_a_certificate_comes_with_the_product(scheme: str | None) -> None:
     a, b = normal(EDGE, 2 * EDGE), normal(2 * EDGE, EDGE, seed=1)
-    with use(InForce(scheme=scheme)):
+    with use(Context(scheme=scheme)):
         value, certificate = matmul(a, b, return_certificate=True)
     assert certificate is not None
     exact = a.x.astype(float) @ b.x.astype(float)
@@ -275,7 +276,7 @@ def test_a_trace_knows_results_errors_and_outliers() -> None:
     a.x[3, 0] = 1
     trace = Trace(levels=["int8x3"], keep=[SITE])
     waits = Stream.here.waits
-    with use(InForce(scheme="int8x6", trace=trace)):
+    with use(Context(scheme="int8x6", trace=trace)):
         result = matmul(a, b, site=SITE)
     assert Stream.here.waits == waits + 3  # for operands and the result: else launches were timed
     record = trace.sites[SITE]
@@ -291,7 +292,7 @@ def test_nothing_waits_while_a_graph_is_captured() -> None:
     with Stream(ptr=99) as stream:
         stream.capturing = True
         ran(a, a)
-        with use(InForce()):
+        with use(Context()):
             matmul(a, a)
     assert stream.waits == 0
 
@@ -361,7 +362,7 @@ def test_arrays_of_another_library_on_two_devices() -> None:
 
 def test_numpy_arrays_move_where_somebody_says_so(gpu: FakeGpu) -> None:
     a, b = normal(5, 6).x, normal(6, 7).x
-    with use(InForce(scheme="int8x8", backend="cuda")):
+    with use(Context(scheme="int8x8", backend="cuda")):
         for product in (matmul, dot, dot_method):
             result = product(a, b)
             assert type(result) is np.ndarray
@@ -381,7 +382,7 @@ def test_numpy_arrays_move_where_it_pays() -> None:
     assert ran(a[:9, :9], a[:9, :9], scheme="int8x6") == ("native", Reason.TOO_SMALL)
     assert ran(a[:9, :9], a[:9, :9]) == ("native", None)
     assert ran(a.astype(float), a.astype(float)) == ("native", None)
-    with use(InForce()):
+    with use(Context()):
         for _ in range(2):
             assert np.abs(matmul(a, a, site=SITE) - a @ a).max() > 0
 

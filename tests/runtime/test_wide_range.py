@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench.contract import allowed
-from mixpert_py.runtime.emulation import float_slices
-from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.reference import float_slices
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
 from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.families import EVERYDAY

@@ -4,17 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from mixpert_py.runtime.cuda import device
-from mixpert_py.runtime.in_force import InForce
-from mixpert_py.runtime.tracing.trace import Reason, Trace
+from mixpert_py.runtime.context import Context
+from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/product~aa#0"
-FORCES: dict[str, Callable[[], InForce]] = {
-    "nothing": InForce,
-    "trace": lambda: InForce(trace=Trace(levels=["float32"], keep=[SITE])),
-    "native": lambda: InForce(scheme="native"),
-    "too small": lambda: InForce(scheme="float32", trace=Trace()),
-    "no tensor core": lambda: InForce(scheme="int8x6"),
+FORCES: dict[str, Callable[[], Context]] = {
+    "nothing": Context,
+    "trace": lambda: Context(trace=Trace(levels=["float32"], keep=[SITE])),
+    "native": lambda: Context(scheme="native"),
+    "too small": lambda: Context(scheme="float32", trace=Trace()),
+    "no tensor core": lambda: Context(scheme="int8x6"),
 }
 
 

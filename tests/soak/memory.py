@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import mixpert_py
-from mixpert_py.runtime.cuda.foreign import on_host
+from mixpert_py.runtime.gpu.foreign import on_host
 from tests.soak.verdict import Verdict
 
 NO_MEMORY = 2  # cudaErrorMemoryAllocation

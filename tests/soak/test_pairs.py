@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from mixpert_py.bench.arrays import Array, narrow, parts, wide
 from mixpert_py.bench.contract import allowed
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.cuda import guard
+from mixpert_py.runtime.gpu import guard
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from tests.mixpert_py.command import called
 from tests.soak.command import soak

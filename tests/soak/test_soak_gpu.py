@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray
+from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, ndarray
 from tests.soak import memory, streams
 from tests.soak.memory import Product
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.bench.arrays import Array
-from mixpert_py.runtime.cuda.foreign import on_host
+from mixpert_py.runtime.gpu.foreign import on_host
 from tests.soak.random_products.backend import Backend
 from tests.soak.random_products.case import Case, draw, operands
 from tests.soak.verdict import Verdict

@@ -10,7 +10,7 @@ from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.measure import Platform, Record, failure
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, site_records
-from mixpert_py.runtime.in_force import use
+from mixpert_py.runtime.context import use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.records import Measurement
 

@@ -14,8 +14,8 @@ from mixpert_py.bench.apps.app import App
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, Timer, Times, Values, site_records
 from mixpert_py.bench.timing import summary
-from mixpert_py.runtime.call import is_single
-from mixpert_py.runtime.in_force import InForce, emulates, use
+from mixpert_py.runtime.context import Context, emulates, use
+from mixpert_py.runtime.request import is_single
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.records import Outcome
 
@@ -31,7 +31,7 @@ class Mode:
     """A way to run the program. around: a context that holds during the run, such as TF32."""
 
     name: str
-    force: InForce
+    force: Context
     around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -89,10 +89,10 @@ def failure(error: BaseException) -> Record:
     }
 
 
-def _faithful(runs: Runs, backend: str | None) -> InForce:
+def _faithful(runs: Runs, backend: str | None) -> Context:
     """The context of `faithful`: a GPU runs it by default; elsewhere a plan names it."""
     if not emulates(backend):
-        return InForce(backend=backend)
+        return Context(backend=backend)
     _, _, sites = runs.traced(replace(modes.NATIVE, trace=Trace()))
     schemes = {
         site: "faithful" if is_single(*found.dtypes) else "native" for site, found in sites.items()

@@ -7,18 +7,18 @@ from types import ModuleType
 import numpy as np
 
 from mixpert_py.plan import Plan, Site
-from mixpert_py.runtime.in_force import InForce
+from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.tracing.trace import Trace
 
 FP32, TF32, FAITHFUL, TUNED = "cuBLAS FP32", "cuBLAS TF32", "faithful", "tuned"
-NATIVE = InForce(scheme="native")
+NATIVE = Context(scheme="native")
 TF32_TENSOR_OP_MATH = 3  # cublasMath_t
 
 
-def under(schemes: Mapping[str, str], backend: str | None, trace: Trace | None = None) -> InForce:
+def under(schemes: Mapping[str, str], backend: str | None, trace: Trace | None = None) -> Context:
     """The context of a run in which each site has its scheme."""
     plan = Plan(site=[Site(id=site, scheme=scheme) for site, scheme in schemes.items()])
-    return InForce(plan=plan, backend=backend, trace=trace)
+    return Context(plan=plan, backend=backend, trace=trace)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from mixpert_py.bench.apps.measure import Platform, Record, measure
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import DeviceTimer, Runs, on_host
 from mixpert_py.execution import process as child
-from mixpert_py.runtime.in_force import use
+from mixpert_py.runtime.context import use
 
 
 def rehearse(

@@ -12,7 +12,7 @@ from mixpert_py.bench.apps.modes import NATIVE
 from mixpert_py.bench.apps.program import Problem
 from mixpert_py.bench.arrays import Array
 from mixpert_py.execution.worker import SiteResult, site_result
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Runs:
             values = wide.work()
         return cls(app, problem, timer, values[: app.judged])
 
-    def once(self, force: InForce) -> tuple[Values, Times]:
+    def once(self, force: Context) -> tuple[Values, Times]:
         """One run of the work. Raises what it raises."""
         with use(force):
             return self.timer(self.problem.work)
 
-    def traced(self, force: InForce) -> tuple[Values, Times, dict[str, SiteResult]]:
+    def traced(self, force: Context) -> tuple[Values, Times, dict[str, SiteResult]]:
         """One run and the records of its products; `force` has a trace, which makes it slower."""
         values, times = self.once(force)
         assert force.trace is not None

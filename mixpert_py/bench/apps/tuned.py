@@ -9,7 +9,7 @@ from mixpert_py.bench.apps import modes
 from mixpert_py.bench.apps.runs import Runs
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import SiteResult
-from mixpert_py.runtime.in_force import InForce, emulates
+from mixpert_py.runtime.context import Context, emulates
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.records import Ladder, Measurement, Outcome, Problem
@@ -73,7 +73,7 @@ def profile(
     runs: Runs, backend: str | None, levels: tuple[str, ...], under: str = "native"
 ) -> dict[str, SiteResult]:
     """Profile every product: the error of each level on its operands."""
-    return runs.traced(InForce(scheme=under, backend=backend, trace=Trace(levels)))[2]
+    return runs.traced(Context(scheme=under, backend=backend, trace=Trace(levels)))[2]
 
 
 def search(

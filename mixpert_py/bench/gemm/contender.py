@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mixpert_py.bench.arrays import Array
-from mixpert_py.runtime.cuda.event_clock import Call
+from mixpert_py.runtime.gpu.event_clock import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import numpy as np
 import mixpert_py
 from mixpert_py.bench.arrays import Array
 from mixpert_py.bench.gemm.contender import Contender, Parts
-from mixpert_py.runtime.cuda import slices
-from mixpert_py.runtime.cuda.event_clock import Call
-from mixpert_py.runtime.in_force import current, use
+from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.gpu import slices
+from mixpert_py.runtime.gpu.event_clock import Call
 from mixpert_py.runtime.packing import by_columns, by_rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

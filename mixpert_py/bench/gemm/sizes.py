@@ -14,7 +14,7 @@ from mixpert_py.bench.gemm.contender import Contender, calls
 from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, judge
 from mixpert_py.bench.timing import ratio, timing
-from mixpert_py.runtime.cuda.event_clock import Clock, EventClock, in_turn
+from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, in_turn
 
 Shape = tuple[int, int, int]  # m, k, n
 Section = Callable[[], list[Record]]

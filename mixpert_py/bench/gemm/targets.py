@@ -15,7 +15,7 @@ from mixpert_py.bench.gemm.sizes import Bench, Section, Shape, error_line, text
 from mixpert_py.bench.gemm.tables import Record
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.bench.timing import ratio, summary, timing
-from mixpert_py.runtime.cuda.event_clock import in_turn
+from mixpert_py.runtime.gpu.event_clock import in_turn
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import INT8_RATE

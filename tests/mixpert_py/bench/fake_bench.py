@@ -7,7 +7,7 @@ import numpy as np
 from mixpert_py.bench.arrays import Array
 from mixpert_py.bench.gemm.contender import Contender, Parts
 from mixpert_py.bench.gemm.sizes import Bench
-from mixpert_py.runtime.cuda.event_clock import Call, Sample
+from mixpert_py.runtime.gpu.event_clock import Call, Sample
 
 
 class FakeClock:

@@ -23,11 +23,12 @@ from mixpert_py.bench.apps.process import rehearse
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import DeviceTimer, Runs, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
-from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.in_force import current, use
+from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime import select
+from mixpert_py.runtime.gpu import break_even
 from mixpert_py.tuner.records import Measurement
 from tests.mixpert_py.command import ROOT, Mixpert
-from tests.runtime.cuda.fake import FakeGpu, pays_from, wrapped
+from tests.runtime.gpu.fake import FakeGpu, pays_from, wrapped
 
 ROUNDING = 3.5 * 2.0**-24  # what the slices of `faithful` leave of short sums
 
@@ -82,8 +83,8 @@ class Clock:
         self.runs: list[str] = []
 
     def __call__(self, call: Callable[[], Any], /) -> tuple[Any, Times]:
-        force = current()
-        schemes = {site.scheme for site in force.plan.site} if force.plan else {force.scheme}
+        context = current()
+        schemes = {site.scheme for site in context.plan.site} if context.plan else {context.scheme}
         seconds = {"native": 1.0, "faithful": 0.5, "int8x6": 0.4, "int8x3": 0.2}
         taken = sum(seconds.get(str(scheme), 0.1) for scheme in schemes)
         self.runs.append("+".join(sorted(map(str, schemes))))
@@ -228,6 +229,8 @@ def test_on_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy.trace = wrapped(np.trace)
     cupy.asarray = lambda x, dtype=None: gpu.asarray(np.asarray(x, dtype))
     monkeypatch.setattr(break_even, "figures", lambda device: pays_from(1.0))
+    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)
+    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)
     monkeypatch.setattr(modes, "tensor_float", lambda xp: nullcontext())
     there = Platform(cupy, DeviceTimer(cupy), None)
     record = measure(app(), ("--size", "64"), folder, 1e-4, there)

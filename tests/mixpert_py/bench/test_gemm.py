@@ -21,11 +21,11 @@ from mixpert_py.bench.gemm.targets import Target, once
 from mixpert_py.bench.judgement import Exact, Judgement, judge
 from mixpert_py.bench.timing import ratio, timing
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.cuda import break_even
-from mixpert_py.runtime.cuda.event_clock import MOST_CALLS, SAMPLE, Sample, in_turn
+from mixpert_py.runtime.gpu import break_even
+from mixpert_py.runtime.gpu.event_clock import MOST_CALLS, SAMPLE, Sample, in_turn
 from tests.mixpert_py.bench.fake_bench import FakeClock, bench, weighted
 from tests.mixpert_py.command import Mixpert
-from tests.runtime.cuda.fake import FakeGpu, pays_from
+from tests.runtime.gpu.fake import FakeGpu, pays_from
 
 NATIVE = "int8x6: native (no tensor core)"  # what ours are on NumPy arrays
 MACHINE = {"device": "a GPU"}

@@ -13,7 +13,7 @@ from mixpert_py.bench.gemm import run as gemm_run
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.runtime.cuda.event_clock import EventClock
+from mixpert_py.runtime.gpu.event_clock import EventClock
 from tests.soak.random_products import examine as product_examine
 from tests.soak.random_products import examine_pair, pair
 from tests.soak.random_products.case import NAMES, draw

@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.bench.gemm import vendor
 from mixpert_py.bench.gemm.vendor import MODES, Mode
-from tests.runtime.cuda.fake import FakeGpu
+from tests.runtime.gpu.fake import FakeGpu
 
 TYPES = {0: np.float32, 1: np.float64, 2: np.float16}
 

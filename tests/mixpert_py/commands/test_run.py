@@ -344,7 +344,7 @@ def test_the_projects_workspace_limit_is_the_programs(tmp_path: Path, mixpert: M
     program.parent.mkdir()
     program.write_text(
         "from multiprocessing import get_context\n"
-        "from mixpert_py.runtime.in_force import current\n"
+        "from mixpert_py.runtime.context import current\n"
         "def limit(_):\n"
         "    return current().workspace_limit\n"
         "if __name__ == '__main__':\n"

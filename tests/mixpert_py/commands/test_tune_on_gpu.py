@@ -10,7 +10,7 @@ from mixpert_py import config
 from mixpert_py.execution.executor import WarmStart
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
-from mixpert_py.runtime.cuda import device
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.baseline import Cost

@@ -8,7 +8,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import schemes
-from mixpert_py.runtime.cuda.device import Device
+from mixpert_py.runtime.gpu.device import Device
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import require_gpu_for_ladder, rungs_for

@@ -12,8 +12,8 @@ import pytest
 import mixpert_py
 from mixpert_py.passes.dataflow import values
 from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.in_memory import rewritten_tree
 from tests.mixpert_py.command import ROOT
@@ -114,7 +114,7 @@ def by_buffers(source: bytes, module: str, names: dict[str, Any], most: int) -> 
 
     tree = rewritten_tree(source, module, f"{module}.py", None, None)
     main = {"__name__": "__main__", **names}
-    with pytest.MonkeyPatch.context() as patch, use(InForce(trace=trace)):
+    with pytest.MonkeyPatch.context() as patch, use(Context(trace=trace)):
         patch.setattr(mixpert_py, "matmul", counted)
         with suppress(recorded.EnoughError):
             exec(compile(tree, f"{module}.py", "exec"), main)

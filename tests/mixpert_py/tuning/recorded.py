@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import mixpert_py
-from mixpert_py.runtime.spellings import in_place
+from mixpert_py.runtime.products import in_place
 from mixpert_py.sources.in_memory import rewritten_tree
 from tests.mixpert_py.tuning.followed import Memory, plain
 

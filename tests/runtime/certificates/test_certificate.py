@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.reference import multiply
+from mixpert_py.runtime.reference.reference import multiply
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import PlanError
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.certificates import guarantee
 from mixpert_py.runtime.certificates.guarantee import (
     DEEPEST,
@@ -16,12 +17,12 @@ from mixpert_py.runtime.certificates.guarantee import (
     factor,
     spread,
 )
-from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.emulation.reference import multiply
-from mixpert_py.runtime.in_force import InForce, use
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 from mixpert_py.runtime.splitter import Digits
-from mixpert_py.runtime.tracing.trace import Reason, Trace
+from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.families import FAMILIES
 
 
@@ -94,7 +95,7 @@ def test_grade_a_in_every_element(kind: str, dtype: Any) -> None:
 def test_what_keeps_it(kind: str, dtype: str, scheme: str | None, ran: str) -> None:
     a, b = (x.astype(dtype) for x in OPERANDS[kind])
     trace = Trace()
-    with use(InForce(backend="reference", trace=trace)):
+    with use(Context(backend="reference", trace=trace)):
         matmul(a, b, scheme=scheme, guarantee="componentwise", site="s")
     record = trace.sites["s"]
     assert dict(record.schemes) == {ran: 1}
@@ -155,7 +156,7 @@ def test_rows_that_underflow_are_not_judged() -> None:
 
 @pytest.mark.parametrize("digits", [Digits(3, fitted=True, block=None), Digits(4, block=64)])
 def test_the_bounds_of_digits_hold(digits: Digits) -> None:
-    from mixpert_py.runtime.emulation.digits import split
+    from mixpert_py.runtime.reference.digits import split
 
     rng = np.random.default_rng(2)
     x = np.concatenate([rng.standard_normal((40, 256)), rng.random((40, 256))]).astype(np.float32)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.certificates.tensor_cores import rounding
-from mixpert_py.runtime.emulation.reference import multiply
 from mixpert_py.runtime.model.known_devices import find as model_of
 from mixpert_py.runtime.model.numerics import Accumulation, Array
+from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import UNIT32
 from tests.runtime.certificates.test_certificate import is_covered
 from tests.runtime.emulations import EMULATIONS

@@ -8,7 +8,7 @@ and eight warps at a time, of 64 KiB of shared memory and 256 KiB of registers.
 import pytest
 from msgspec.structs import replace as replaced
 
-from mixpert_py.runtime.cuda.tile import HOPPER, PORTABLE, Depth, Family, Tile, candidates
+from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Depth, Family, Tile, candidates
 from mixpert_py.runtime.model.device_model import L2
 from mixpert_py.runtime.model.egemm_tiles import (
     WARP,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from mixpert_py.runtime.cuda.tile import Chip, Depth, Tile, candidates
+from mixpert_py.runtime.gpu.tile import Chip, Depth, Tile, candidates
 from mixpert_py.runtime.model.device_model import Kernel
 from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
 from mixpert_py.runtime.model.known_devices import find, names

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from mixpert_py.runtime.cuda.tile import candidates
+from mixpert_py.runtime.gpu.tile import candidates
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.model.prediction import depth_of

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.certificates.certificate import MEASURING
-from mixpert_py.runtime.emulation import digits, float_slices
-from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing.operand import Layout
+from mixpert_py.runtime.reference import digits, float_slices
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits, Splitter
-from tests.runtime.cuda.layout import lay_out
 from tests.runtime.families import Array
+from tests.runtime.gpu.layout import lay_out
 
 
 def reference(x: Array, splitter: Splitter, scheme: Scheme, rule: OutlierRule) -> Packed:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import ShapeError
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
 from mixpert_py.runtime.packing.blocks import strip_plan
@@ -24,6 +23,7 @@ from mixpert_py.runtime.packing.operand import (
     layout,
     of_some,
 )
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from tests.runtime.families import FAMILIES, Array

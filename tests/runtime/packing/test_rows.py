@@ -108,7 +108,7 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from tests.runtime.cuda.layout import lay_out
+    from tests.runtime.gpu.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
     a, b = a.astype(dtype), b.astype(dtype)
@@ -146,7 +146,7 @@ def test_bits_of_floats_on_the_device(
     import cupy
 
     from mixpert_py.runtime.packing import by_columns, by_rows
-    from tests.runtime.cuda.layout import lay_out
+    from tests.runtime.gpu.layout import lay_out
 
     a, b = FAMILIES["normal"](np.random.default_rng(0), *shape)
     a, b = a.astype(dtype), b.astype(dtype)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.cuda.device import Absent, find
+from mixpert_py.runtime.gpu.device import Absent, find
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.known_devices import find as model_of
 from mixpert_py.runtime.model.numerics import (

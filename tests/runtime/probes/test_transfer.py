@@ -4,7 +4,7 @@ import pytest
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.probes import transfer
-from tests.runtime.cuda.fake import FakeGpu
+from tests.runtime.gpu.fake import FakeGpu
 
 
 @pytest.fixture

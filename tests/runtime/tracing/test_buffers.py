@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.tracing.buffers import MOST_PARTS, Buffers
-from tests.runtime.cuda.fake import FakeGpu, ndarray
+from tests.runtime.gpu.fake import FakeGpu, ndarray
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 
 from mixpert_py.bench.contract import Sums, errors
 from mixpert_py.bench.judgement import Exact
-from mixpert_py.runtime.cuda import multiply as gpu_backend
-from mixpert_py.runtime.cuda import shadow as device_shadow
-from mixpert_py.runtime.emulation.emulation import emulate
+from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu import shadow as device_shadow
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.tracing import shadow
 from mixpert_py.runtime.tracing.local_errors import MOST, MOST_STACKED, sampled
 from mixpert_py.runtime.tracing.shadow import (
@@ -24,10 +25,9 @@ from mixpert_py.runtime.tracing.shadow import (
     local_errors,
     look,
 )
-from mixpert_py.runtime.tracing.trace import Reason
 from tests.runtime.chains import chained
-from tests.runtime.cuda.fake import FakeGpu, OutOfMemoryError, ndarray
 from tests.runtime.families import EVERYDAY, FAMILIES
+from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, ndarray
 
 LEVELS = ("native", "float64", "float32", "int8x6", "int8x3", "mixpert-I", "fp16")
 

@@ -6,26 +6,27 @@ import threading
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.dispatch import matmul
-from mixpert_py.runtime.in_force import InForce, use
-from mixpert_py.runtime.spellings.einsum import einsum
-from mixpert_py.runtime.spellings.multi_dot import multi_dot
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.shadow import Shadow
-from mixpert_py.runtime.tracing.trace import Reason, Trace
-from tests.runtime.cuda.fake import FakeGpu, Stream, ndarray
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
 
 THREADS, CALLS = 8, 1000
 
 
 def test_counts_are_exact_under_threads() -> None:
     trace = Trace()
-    force = InForce(scheme="int8x6", trace=trace)
+    context = Context(scheme="int8x6", trace=trace)
     start = threading.Barrier(THREADS)
 
     def work(number: int) -> None:
         a = np.eye(1 + number % 2)
         start.wait()
-        with use(force):
+        with use(context):
             for call in range(CALLS):
                 matmul(a, a, site=f"site {call % 3}")
 
@@ -48,7 +49,7 @@ def test_counts_are_exact_under_threads() -> None:
 
 def test_a_call_without_a_site_is_counted() -> None:
     trace = Trace()
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         matmul(np.eye(2), np.eye(2))
         matmul(np.eye(2), np.eye(2), scheme="float64")
     assert trace.sites["-"].schemes == {"native": 1, "float64": 1}
@@ -79,7 +80,7 @@ def test_not_a_number_is_the_largest(place: int) -> None:
 def test_results_are_kept_of_the_sites_asked_for() -> None:
     trace = Trace(keep=["kept"])
     a = np.eye(2)
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         for site in ("kept", "other"):
             result = matmul(a, a, np.empty((2, 2)), site=site)
             result[:] = 7  # the program goes on using its array
@@ -98,7 +99,7 @@ def test_operands_are_looked_at_where_that_is_asked_for() -> None:
     a = np.random.default_rng(0).standard_normal((8, 8))
     for levels, errors in ((None, []), ((), []), (("float32",), ["float32"])):
         trace = Trace(levels)
-        with use(InForce(trace=trace)):
+        with use(Context(trace=trace)):
             for _ in range(100):
                 result = matmul(a, a, site="p")
             matmul(a.astype(np.float32), a, site="p")
@@ -131,7 +132,7 @@ def test_the_same_calls_are_sampled_in_every_run() -> None:
     looked = []
     for _ in range(2):
         trace = Trace(())
-        with use(InForce(trace=trace)):
+        with use(Context(trace=trace)):
             for size in [3, 3, 4, 3, 5, 3, 4] * 20:
                 matmul(np.eye(size), np.eye(size), site="p")
         looked.append(trace.sites["p"].sampled)
@@ -141,7 +142,7 @@ def test_the_same_calls_are_sampled_in_every_run() -> None:
 def test_a_loop_feeds_itself_and_steps_of_one_call_do_not() -> None:
     a = np.random.default_rng(0).standard_normal((6, 6))
     trace = Trace(())
-    with use(InForce(scheme="int8x6", backend="reference", trace=trace)):
+    with use(Context(scheme="int8x6", backend="reference", trace=trace)):
         x = a
         for _ in range(4):
             x = matmul(a, x, site="loop")
@@ -164,7 +165,7 @@ def test_nothing_is_looked_at_while_a_graph_is_captured(monkeypatch: pytest.Monk
     FakeGpu().install(monkeypatch)
     a = ndarray(np.eye(6, dtype=np.float32))
     trace = Trace(["int8x3"])
-    with use(InForce(scheme="int8x6", backend="cuda", trace=trace)):
+    with use(Context(scheme="int8x6", backend="cuda", trace=trace)):
         with Stream(ptr=99) as stream:
             stream.capturing = True
             matmul(a, a, site="captured")
@@ -178,7 +179,7 @@ def test_nothing_is_looked_at_while_a_graph_is_captured(monkeypatch: pytest.Monk
 def test_a_product_written_over_its_operand() -> None:
     a = np.random.default_rng(0).standard_normal((6, 6))
     trace = Trace(())
-    with use(InForce(trace=trace)):
+    with use(Context(trace=trace)):
         x = matmul(a, a, site="p")
         matmul(x, a, x, site="q", native=np.matmul)
         matmul(x, a, site="r")

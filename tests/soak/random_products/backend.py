@@ -10,11 +10,11 @@ import mixpert_py
 from mixpert_py.bench import machine
 from mixpert_py.bench.arrays import Array
 from mixpert_py.errors import MixPertError
-from mixpert_py.runtime.call import result_shape
 from mixpert_py.runtime.certificates.certificate import Certificate
-from mixpert_py.runtime.emulation import reference
-from mixpert_py.runtime.in_force import current, use
-from mixpert_py.runtime.kept import pack
+from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.packed_array import pack
+from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.request import result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.runtime.tracing.trace import Trace
@@ -71,7 +71,7 @@ class Backend:
         left, right = _kept(a, b, scheme, way)
         value = mixpert_py.matmul(left, right, scheme=scheme, backend=self.name)
         if self.name == "cuda":
-            from mixpert_py.runtime.cuda.multiply import refusals
+            from mixpert_py.runtime.gpu.multiply import refusals
 
             for why in refusals().values():
                 raise MixPertError(why)
@@ -90,7 +90,7 @@ class Backend:
         """The rounding of every term's sums, which are of `unit` where the terms are integers."""
         if self.name == "reference":
             return scheme.rounding(k, unit)
-        from mixpert_py.runtime.cuda.certificate import rounding
+        from mixpert_py.runtime.gpu.certificate import rounding
 
         return rounding(scheme, k, unit, self.xp.cuda.Device().id)
 
@@ -106,7 +106,7 @@ class Backend:
                 product_slices.of_reference(left, scheme.left, k, block, False),
                 product_slices.of_reference(right, scheme.right, k, block, True),
             )
-        from mixpert_py.runtime.cuda.slices import cuda_kernels
+        from mixpert_py.runtime.gpu.slices import cuda_kernels
         from mixpert_py.runtime.packing import by_columns, by_rows
 
         stream: Any = self.xp.cuda.get_current_stream().ptr

@@ -11,8 +11,8 @@ import numpy as np
 from mixpert_py.bench.arrays import Array, parts, wide
 from mixpert_py.bench.contract import allowed
 from mixpert_py.bench.judgement import UNIT
-from mixpert_py.runtime.call import result_shape
-from mixpert_py.runtime.cuda import guard
+from mixpert_py.runtime.gpu import guard
+from mixpert_py.runtime.request import result_shape
 from mixpert_py.runtime.scheme import UNIT64
 from tests.soak.random_products import backend as product_backend
 from tests.soak.random_products import pair as pairs

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, of_parts
-from mixpert_py.runtime.cuda.guard import LEAST_K
+from mixpert_py.runtime.gpu.guard import LEAST_K
 from tests.soak.random_products.case import ALL, BESIDE_REAL, UNITS, Side, Way, laid_out
 
 NAMES = tuple(ALL)

@@ -7,8 +7,8 @@ Run by `tests/runtime/packing/test_clusters.py` in a process of its own.
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing.rows import ClusterTuning as Clusters
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import FP16, FloatSlices
 from tests.every_check import EVERY_CHECK

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.blocks import strip_plan
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
 from mixpert_py.runtime.packing.strip_kernels import pack_kernel
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.emulation.packed import Packed
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices

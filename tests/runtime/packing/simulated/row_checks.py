@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing import rows
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import Digits

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
 from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.launch import Plan
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
+from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Splitter
 from tests.runtime.families import Array

@@ -7,9 +7,9 @@ Run by `tests/runtime/packing/test_tiles.py` in a process of its own.
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.emulation.outliers import OutlierRule
-from mixpert_py.runtime.emulation.packed import Packed
 from mixpert_py.runtime.packing.blocks import TileTuning
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.runtime.families import FAMILIES, Array

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from mixpert_py.runtime.cuda.tiny import plan
+from mixpert_py.runtime.gpu.tiny import plan
 from mixpert_py.runtime.kernels.tiny_block import Memory
 from mixpert_py.runtime.kernels.tiny_kernels import tiny_kernel
 from tests.runtime.chains import chained

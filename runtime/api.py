@@ -1,0 +1,293 @@
+"""Who multiplies: looks at type, dtype, shape and device, in that order, and leaves early.
+
+`matmul`, `dot` and `dot_method` do for every operand what `@`, `np.dot` and `x.dot` would have
+done. Where a scheme is in force and the operands suit it, the product is made by that scheme; a
+call that did not take its scheme has a Reason, kept by the trace in force.
+"""
+
+import operator
+from functools import lru_cache, partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.errors import PlanError
+from mixpert_py.runtime.context import Choice, Context, current, passes, require_backend
+from mixpert_py.runtime.execute import execute
+from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
+from mixpert_py.runtime.packed_array import PackedArray, unpacked
+from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.request import (
+    MATMUL,
+    PRECISION,
+    Call,
+    Native,
+    Product,
+    Settings,
+    dot_shape,
+    is_dask,
+    matmul_shape,
+    name_of,
+)
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.tracing.trace import Trace
+
+# Elements of a left operand from which a NumPy product may be worth moving to a GPU.
+MOVES = 1 << 20
+
+GUARANTEES = (None, "componentwise")
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *rest: Any,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    out: Any = None,
+    block: int | None = None,
+    guarantee: str | None = None,
+    return_certificate: bool = False,
+    native: Native = operator.matmul,
+    **options: Any,
+) -> Any:
+    """The product a @ b, under the scheme that is in force for this call.
+
+    a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
+    of one dimension or more can take a scheme, and complex ones (see `complex_product`), NumPy's
+    and those on a GPU; stacks of matrices broadcast as in np.matmul. Without a site, operands that
+    have no `@` are np.matmul's. rest: `out` given by position. options: what else np.matmul takes,
+    such as axes and dtype; with any of them it makes the product itself.
+    scheme, block: override what is in force; without any, float32 and complex64 products on a GPU
+    run `faithful`. backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as
+    that device does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None
+    for automatic. site: id of the call site. out: as in np.matmul. guarantee: "componentwise", see
+    `certificates.guarantee`: float32 and complex64 products of K ≥ 512 then run `faithful`, unless
+    an int8 scheme that keeps the guarantee is asked for; others the first of int8x6, x8, x10 that
+    keeps it, else native. Returns what `native(a, b)` would, type and dtype included; with
+    return_certificate a pair of that and a Certificate, which is None where the native product or a
+    cast ran. Raises PlanError for an unknown scheme, backend or guarantee, DeviceError for a device
+    that is absent, or of which the device models say too little, and whatever `native` raises.
+    """
+    # The three functions repeat these lines on purpose: this is all that a call which passes
+    # through costs, and sharing them would be one more call.
+    if (
+        scheme is None
+        and backend is None
+        and guarantee is None
+        and not return_certificate
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        if out is None and not rest and not options:
+            return native(a, b)
+        return _natively(_function(native), a, b, rest, out, **options)
+    if rest or out is not None or options or (site is None and not _has_operator(a, b)):
+        native = _function(native)
+    call = Call(native, a, b, rest, out, matmul_shape)
+    if options:
+        given = partial(native, **options)
+        call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
+    settings = Settings(scheme, block, backend, site, guarantee, return_certificate)
+    result, product = carry_out(call, settings)
+    if return_certificate:
+        return result, None if product is None else product.certificate
+    return result
+
+
+def dot(
+    a: Any,
+    b: Any,
+    *rest: Any,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    out: Any = None,
+    block: int | None = None,
+    native: Native = np.dot,
+) -> Any:
+    """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
+    call = Call(native, a, b, rest, out, dot_shape)
+    return carry_out(call, Settings(scheme, block, backend, site))[0]
+
+
+def dot_method(
+    a: Any,
+    b: Any,
+    *rest: Any,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    out: Any = None,
+    block: int | None = None,
+) -> Any:
+    """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return a.dot(b) if out is None and not rest else _natively(_call_method, a, b, rest, out)
+    call = Call(_call_method, a, b, rest, out, dot_shape)
+    return carry_out(call, Settings(scheme, block, backend, site))[0]
+
+
+def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
+    return a.dot(b, *rest, **out)
+
+
+def _natively(
+    native: Native, a: Any, b: Any, rest: tuple[Any, ...], out: Any, **options: Any
+) -> Any:
+    if out is not None:
+        options["out"] = out
+    return native(a, b, *rest, **options)
+
+
+def _function(native: Native) -> Native:
+    """What takes more than two operands: `@` does not."""
+    return MATMUL if native is operator.matmul else native
+
+
+def _has_operator(a: Any, b: Any) -> bool:
+    """Whether `a @ b` is for the operands to judge; packed ones stand for arrays."""
+    if type(a) is PackedArray or type(b) is PackedArray:
+        return True
+    return hasattr(type(a), "__matmul__") or hasattr(type(b), "__rmatmul__")
+
+
+def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
+    """The result of a call, and the product where a scheme made it.
+
+    For a call that asks for something, or that is traced, or the first of its site.
+    """
+    context = current()
+    if type(call.a) is PackedArray or type(call.b) is PackedArray:
+        call, choice = unpacked(call, settings)
+        settings = settings._replace(scheme=choice.scheme)
+    elif settings.scheme is None:
+        choice = context.choice(settings.site)
+        if settings.block is not None:
+            choice = Choice(choice.scheme, settings.block)
+    else:
+        choice = _chosen_by_call(settings.scheme, settings.block)
+    if settings.guarantee not in GUARANTEES:
+        raise PlanError(f"unknown guarantee {settings.guarantee!r}; known: componentwise")
+    if is_dask(call.a, call.b):
+        from mixpert_py.runtime import dask_array
+
+        if (lazy := dask_array.product(call, settings)) is not None:
+            return lazy, None
+    backend = settings.backend or context.backend
+    if backend is not None:
+        require_backend(backend)
+    if context.trace is not None:
+        return _traced(call, settings, choice, context, context.trace)
+    outcome = execute(call, settings, choice, context)
+    if isinstance(outcome, Product):
+        return outcome.value, outcome
+    return call.run(), None
+
+
+def _traced(
+    call: Call, settings: Settings, choice: Choice, context: Context, trace: Trace
+) -> tuple[Any, Product | None]:
+    """As `carry_out`, with a record of the call in the trace."""
+    if trace.levels or settings.site in trace.keep:
+        call = call._replace(addend=None)  # it looks at products themselves
+    for operand in (call.a, call.b):
+        wait_for(operand)  # the time in which it is made is none of the product's
+    start = perf_counter()
+    outcome = execute(call, settings, choice, context, traced=True)
+    product = outcome if isinstance(outcome, Product) else None
+    result = call.run() if product is None else product.value
+    reason = outcome if isinstance(outcome, Reason) else None
+    _record(trace, settings, call, product, reason, start, result)
+    return result, product
+
+
+@lru_cache
+def _chosen_by_call(scheme: str, block: int | None) -> Choice:
+    """Raises PlanError for an unknown scheme."""
+    get(scheme)
+    return Choice(scheme, block)
+
+
+def _record(
+    trace: Trace,
+    settings: Settings,
+    call: Call,
+    product: Product | None,
+    reason: Reason | None,
+    start: float,
+    result: Any,
+) -> None:
+    site, kind = settings.site, type(result)
+    on_device = may_be_on_device(kind)
+    has_come = not on_device or wait_for(result)
+    seconds = perf_counter() - start
+    shape = _shape(call)
+    is_array = on_device or issubclass(kind, ndarray)
+    has_dtype = is_array or issubclass(kind, np.generic)
+    trace.add(
+        site,
+        (0, 0, 0) if isinstance(shape, Reason) else shape,
+        name_of(result.dtype) if has_dtype else kind.__name__,
+        "native" if product is None else product.scheme,
+        reason,
+        seconds,
+        product.outliers()
+        if product is not None and trace.samples(site, "outliers", shape)
+        else 0.0,
+        0.0 if product is None else product.transfer,
+    )
+    if site in trace.keep and not (is_array and 0 in result.shape):
+        trace.keep_result(site, on_host(result) if is_array else result)
+    if trace.levels is None:
+        return
+    if site is not None:
+        trace.follow(
+            site, (call.a, call.b), result if is_array and not settings.more_follow else None
+        )
+    if isinstance(shape, Reason):
+        return
+    dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
+    known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
+    if known and has_come and _is_intact(call) and trace.samples(site, "shadow", (shape, dtypes)):
+        from mixpert_py.runtime.tracing.shadow import look
+
+        found = look(call.a, call.b, trace.levels)
+        if found is not None:
+            trace.add_shadow(site, found)
+
+
+def _shape(call: Call) -> Shape | Reason:
+    if not may_be_on_device(type(call.a)) or not may_be_on_device(type(call.b)):
+        return call.host_shape()
+    try:
+        return call.shape()
+    except (AttributeError, TypeError):
+        return Reason.NOT_AN_ARRAY  # what may be an array need not have a shape
+
+
+def _is_intact(call: Call) -> bool:
+    """Whether the operands still are what was multiplied: `out` may be one of them."""
+    out = call.destination
+    if out is None:
+        return True
+    arrays = (call.a, call.b)
+    return type(out) is ndarray and not any(np.may_share_memory(out, x) for x in arrays)

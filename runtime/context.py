@@ -1,0 +1,257 @@
+"""What is in force here and now: a scheme, a plan, a backend, a trace.
+
+A context variable overrides a process default. The default is there because a new thread starts
+with an empty context: it must still see the plan that the program runs under.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Optional
+
+from mixpert_py.errors import DeviceError, PlanError
+from mixpert_py.plan import Plan
+from mixpert_py.runtime.gpu import device
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.device_model import Accumulations
+    from mixpert_py.runtime.tracing.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a call site is to run; `scheme` None: nobody chose, so what the program did before."""
+
+    scheme: str | None = None
+    block: int | None = None
+
+
+UNCHOSEN = Choice()
+
+
+def no_plan(module: str) -> Plan | None:
+    """The plan lookup of a process in which nobody looks plans up."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One state of affairs. Derive another with `dataclasses.replace`.
+
+    find_plan: module (the first part of a site id) → its plan; asked once per site, when neither
+    `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
+    ":" and a device's name, "cuda" or None for automatic. workspace_limit, devices: as in `on_gpu`.
+    constant: names products none of whose operands is written to in between, so what has moved to a
+    GPU for one may stay there for the next; empty: nobody says so. passing: the sites known to be
+    the native call and nothing else.
+    """
+
+    scheme: str | None = None
+    plan: Plan | None = None
+    backend: str | None = None
+    trace: "Trace | None" = None
+    find_plan: Callable[[str], Plan | None] = no_plan
+    workspace_limit: int | None = None
+    devices: str | None = None
+    constant: str = ""
+    # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
+    passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
+    _choices: dict[str | None, Choice] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+
+    def choice(self, site: str | None) -> Choice:
+        """The choice for a call site, remembered after the first look-up.
+
+        Warns, once a site, where a plan knows the module and not the site: it is stale. Raises
+        PlanError for a scheme that is none.
+        """
+        found = self._choices.get(site)
+        if found is None:
+            found = self._look_up(site)
+            self._choices[site] = found
+            if found.scheme in (None, "native") and self.trace is None and self.backend != "cuda":
+                self.passing.add(site)
+        return found
+
+    def _look_up(self, site: str | None) -> Choice:
+        if self.scheme is not None:
+            return _checked(Choice(self.scheme))
+        if site is None:
+            return UNCHOSEN
+        module = site.partition(":")[0]
+        plan = self.plan
+        if plan is None or not _knows(plan, module):
+            plan = self.find_plan(module) or plan
+        entry = None if plan is None else plan.find(site)
+        if entry is not None and entry.id == site:
+            return _checked(Choice(entry.scheme, entry.block))
+        # What follows is said aloud, at the product's own line: past `choice` and dispatch's two.
+        if entry is not None:
+            warnings.warn(
+                f"call site {site} is not in the plan; it runs as {entry.id}, the same expression",
+                stacklevel=5,
+            )
+            return _checked(Choice(entry.scheme, entry.block))
+        if plan is not None and _knows(plan, module):
+            warnings.warn(
+                f"call site {site} is not in the plan (stale?); it runs as if there were none",
+                stacklevel=5,
+            )
+        return UNCHOSEN
+
+
+def _knows(plan: Plan, module: str) -> bool:
+    """Whether a plan has sites of a module: of others it was never meant to say anything."""
+    return any(entry.id.startswith(f"{module}:") for entry in plan.site)
+
+
+def _checked(choice: Choice) -> Choice:
+    from mixpert_py.runtime.schemes import get
+
+    get(choice.scheme or "native")
+    return choice
+
+
+@dataclass(slots=True, eq=False)
+class _Override:
+    """One `use` that has begun: what it put in force, and what it was begun in."""
+
+    context: Context
+    outer: Optional["_Override"]
+    ended: bool = False
+
+
+_here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
+INITIAL = Context()
+_default = INITIAL
+
+
+def current() -> Context:
+    """What is in force for the calling code."""
+    override = _here.get()
+    return _default if override is None else override.context
+
+
+def passes(site: str | None) -> bool:
+    """Whether a call of this site is known to be the native call and nothing else.
+
+    Stands before every product, so it asks nobody: the first call of a site is not known yet.
+    """
+    override = _here.get()
+    return site in (_default if override is None else override.context).passing
+
+
+def is_initial() -> bool:
+    """Whether nobody has put anything in force in this process."""
+    return current() is INITIAL
+
+
+def set_default(context: Context) -> None:
+    """Replace the process default, which every thread sees that has no override of its own."""
+    global _default
+    _default = context
+
+
+@contextmanager
+def use(context: Context) -> Iterator[Context]:
+    """Put `force` in force for the code inside, in this thread or task only.
+
+    In a generator it stays in force while the generator is suspended, as numpy.errstate does.
+    """
+    override = _Override(context, _here.get())
+    _here.set(override)
+    try:
+        yield context
+    finally:
+        left = _here.get()
+        if left is override:
+            left = override.outer
+        else:
+            _end_out_of_turn(override, left)
+        while left is not None and left.ended:
+            left = left.outer
+        _here.set(left)
+
+
+def _end_out_of_turn(override: _Override, here: _Override | None) -> None:
+    """A generator's `use` has ended before one that was begun in it, or in another thread or task.
+
+    Where it is, it is left out; where it is not seen, whoever ends there will do so.
+    """
+    while here is not None and here.outer is not override:
+        here = here.outer
+    if here is None:
+        override.ended = True
+    else:
+        here.outer = override.outer
+
+
+@contextmanager
+def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
+    """Run every product inside under one scheme, whatever a plan says: in this thread or task, and
+    in tasks that are begun here.
+
+    Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
+    """
+    _checked(Choice(scheme))
+    require_backend(backend)
+    outer = current()
+    with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
+        yield
+
+
+@contextmanager
+def on_gpu(*, devices: str | None = None, workspace_limit: int | None = None) -> Iterator[None]:
+    """How products inside use the GPUs of this machine; None: as around it.
+
+    devices: "all": a large product of arrays of one GPU is divided among all. workspace_limit:
+    bytes that a product may take of a GPU besides operands and result; it is made in parts that
+    keep to it, or natively where no parts are small enough. Raises PlanError for other values.
+    """
+    if devices not in (None, "all"):
+        raise PlanError(f"unknown devices {devices!r}; known: all")
+    if workspace_limit is not None and not workspace_limit >= 0:
+        raise PlanError(f"workspace_limit {workspace_limit!r}: wanted a number of bytes")
+    outer = current()
+    limit = outer.workspace_limit if workspace_limit is None else workspace_limit
+    with use(replace(outer, devices=devices or outer.devices, workspace_limit=limit)):
+        yield
+
+
+def require_backend(name: str | None) -> None:
+    """Raise PlanError for a backend that is none, DeviceError for one that is not here."""
+    if name == "cuda":
+        found = device.find()
+        if isinstance(found, device.Absent):
+            raise DeviceError(f"backend 'cuda': {found.sentence}; use 'reference'")
+    elif emulates(name):
+        accumulations(name)
+    elif name is not None:
+        raise PlanError(f"unknown backend {name!r}; known: reference, cuda, reference:DEVICE")
+
+
+def emulates(backend: str | None) -> bool:
+    """Whether a backend is NumPy's emulation: "reference", or "reference:" and a device's name."""
+    return backend is not None and backend.partition(":")[0] == "reference"
+
+
+@cache
+def accumulations(backend: str | None) -> "Accumulations | None":
+    """How the chip that an emulating backend names adds up products; None: it names none.
+
+    Raises DeviceError where no model of that device is known, or it does not say.
+    """
+    device_name = (backend or "").partition(":")[2]
+    if not device_name:
+        return None
+    from mixpert_py.runtime.model.device_model import Accumulations
+    from mixpert_py.runtime.model.known_devices import find
+
+    found = find(device_name).accumulation
+    if found == Accumulations():
+        raise DeviceError(f"backend {backend!r}: its device model says nothing of accumulation")
+    return found

@@ -1,0 +1,188 @@
+"""Which products beat the vendor's on a device: by the times that its model predicts."""
+
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from mixpert_py.runtime.model import STANDS_IN
+from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.request import Array, broadcast, is_wide, name_of, real_products
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
+
+SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
+STARTING = 3.0  # seconds until CuPy is imported and CUDA has begun
+SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
+STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
+LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
+# Bytes of a result from which a C library asks the system for its memory; bytes/s at which a host
+# adds it to an array then. Measured: 2.4e9 beside an H200, 7e9 on another machine.
+FRESH, SUMMED = 1 << 25, 4e9
+
+Dims = tuple[int, ...]
+
+
+class Times(Protocol):
+    """Seconds that a scheme, and the native product, take on a device, on which both operands are.
+
+    a, b: shapes. wide: of float64, or complex128. packed: elements that are packed already.
+    products: how many real ones it takes, 2 or 4 where operands are complex.
+    """
+
+    def __call__(
+        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> tuple[float, float]: ...
+
+
+# Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
+# thickness on it beats the vendor's FP32 stacks. Measured at 43 (1.2 ×) and 21 (0.8 ×).
+SMALL_SCHEMES = ("int8x1", "int8x3", "int8x6")
+SMALL_EDGE = 256
+SMALL_THICKNESS = 40.0
+SMALL_COUNT = 32
+
+# Of stacks of tiny ones, which `tiny` makes in FP32: 1.3 to 4 times as fast as the vendor's from so
+# many products on, 1.5 to 30 of hundreds of thousands. Measured from 4 × 4 to 32 × 32; on the host
+# the call takes no longer than a native one that comes this way.
+TINY_COUNT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What decides on one device. staging: bytes/s between NumPy arrays and it. latency: seconds
+    that the smallest product of them takes there. host: operations/s of a float32 product of NumPy
+    arrays.
+    """
+
+    staging: float
+    latency: float
+    host: float
+    times: Times
+
+    def faster(
+        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+    ) -> bool:
+        """Whether a scheme beats the native product. Arguments as in Times."""
+        ours, native = self.times(scheme, a, b, wide, packed, products)
+        return ours < native
+
+
+@cache
+def figures(device: str) -> Figures:
+    """Those of a device, by its name: of its model, or of the one that stands in for it."""
+    # Not at the start: only who multiplies something large needs a model.
+    from mixpert_py.runtime.model.known_devices import model_of
+
+    model = model_of(device)
+    return Figures(
+        model.transfer.staged or STAGING,
+        LATENCY,
+        model.host.float32 or HOST,
+        partial(_times, device),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _times(
+    device: str, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+) -> tuple[float, float]:
+    # Not at the start: only who has a device, or may have one, needs this.
+    from mixpert_py.runtime.model import prediction
+    from mixpert_py.runtime.schemes import emulation_of
+
+    a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
+    if 0 in (*a, *b):
+        return 0.0, 0.0
+    m, k, n = *a[-2:], b[-1]
+    times = _kernel_times(device)
+    vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
+    more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
+    ours = prediction.product(times, emulation_of(scheme), m, k, n, batch, **more).seconds
+    native = prediction.native(times, m, k, n, batch, wide=wide)
+    product, host = vendor.product or 0.0, vendor.host or 0.0
+    if products > 1:  # more launches, of what takes operands apart, too
+        ours += prediction.joining(times, m, n, batch, products, wide=wide)
+        product += (products + 1) * host
+    # What keeps the host longer than the device is as slow as the host.
+    return max(ours, product), max(native, host)
+
+
+@cache
+def _kernel_times(device: str) -> "KernelTimes":
+    from mixpert_py.runtime.model.kernel_times import KernelTimes
+    from mixpert_py.runtime.model.known_devices import model_of
+
+    return KernelTimes(model_of(device))
+
+
+def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether a stack of small products, of operands of these shapes, beats the native one."""
+    if max(len(a), len(b)) < 3 or scheme not in SMALL_SCHEMES:
+        return False
+    m, k, n = a[-2], a[-1], b[-1]
+    return (
+        max(m, k, n) <= SMALL_EDGE
+        and m * n * k >= SMALL_THICKNESS * (m * k + k * n + m * n)
+        and max(math.prod(a[:-2]), math.prod(b[:-2])) >= SMALL_COUNT
+    )
+
+
+def tiny_pays(scheme: str, a: Dims, b: Dims) -> bool:
+    """Whether a stack of tiny float32 products, of as many matrices or one for all, beats the
+    native one.
+    """
+    if scheme != "faithful" or min(len(a), len(b)) < 2 or 0 in (*a, *b):
+        return False
+    from mixpert_py.runtime.kernels.tiny_block import EDGE
+
+    if max(*a[-2:], b[-1]) > EDGE:
+        return False
+    count = math.prod(broadcast(a[:-2], b[:-2]))
+    return count >= TINY_COUNT and {math.prod(x[:-2]) for x in (a, b)} <= {1, count}
+
+
+def moving_saves(
+    a: Array, b: Array, shape: Shape, scheme: str, known: Figures, *, added: bool = False
+) -> float:
+    """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
+    included, than on the host; 0 where they are not.
+
+    It computes while others are moved. added: the product is added to something on its way back;
+    a large one is written to fresh memory on the host, and read.
+    """
+    m, k, n = shape
+    dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
+    wide, products = is_wide(*dtypes), real_products(*dtypes)
+    result = m * n * itemsize
+    moved = (a.size + b.size) * itemsize + result  # all go as the result's type
+    here = 2 * m * n * k * products / known.host * (2 if wide else 1)
+    if added and k and result >= FRESH:
+        moved += result
+        here += result / SUMMED
+    there = moved / known.staging + known.latency
+    if here <= there * SAFETY:
+        return 0.0
+    ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
+    return max(here - max(there, ours) * SAFETY, 0.0)
+
+
+class Start:
+    """When a program begins to use a GPU: once what it would have saved is what that takes.
+
+    So whatever products follow, they take at most twice as long as if that had been known.
+    """
+
+    def __init__(self) -> None:
+        self._missed = 0.0
+
+    def pays(self, saved: float) -> bool:
+        """Whether to begin, for a product that would be so many seconds faster."""
+        self._missed += saved
+        return saved > 0.0 and self._missed > STARTING
+
+
+start = Start()  # of this process

@@ -1,0 +1,126 @@
+"""Which GPU is here, and whether it can multiply: asked late, and once per process."""
+
+import ctypes
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from mixpert_py.runtime.reasons import Reason
+
+LEAST_CAPABILITY: Final = 80  # INT8 tensor cores fed by cp.async
+HOPPER: Final = 90  # sm_90a: wgmma; later families have other instructions in its place
+
+NOT_INITIALIZED: Final = 3
+OLD_DRIVER: Final = 35
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One usable GPU. capability: major · 10 + minor."""
+
+    id: int
+    name: str
+    capability: int
+
+    @property
+    def kernels(self) -> str:
+        """The family of kernels that it runs."""
+        return "sm_90a" if self.capability == HOPPER else "portable"
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Why there is no usable GPU; `sentence` says it to a person."""
+
+    reason: Reason
+    sentence: str
+
+
+@cache
+def may_be_here() -> bool:
+    """Whether looking for a GPU can find one. Imports nothing, and starts no driver."""
+    if "cupy" not in sys.modules and importlib.util.find_spec("cupy") is None:
+        return False
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def find(number: int | None = None) -> Device | Absent:
+    """The GPU of that number, None for the current one, or why it cannot be used.
+
+    Imports CuPy where it is installed.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        why = str(error).splitlines()[0] if str(error) else "no reason given"
+        return Absent(Reason.NO_TENSOR_CORE, f"CuPy cannot be imported ({why})")
+    runtime = cupy.cuda.runtime
+    try:
+        return _find(runtime, runtime.getDevice() if number is None else number)
+    except runtime.CUDARuntimeError as error:
+        return _refused(runtime, error)
+
+
+def count() -> int:
+    """How many GPUs this process sees; none where CuPy finds no driver."""
+    import cupy
+
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+@cache
+def _find(runtime: Any, number: int) -> Device | Absent:
+    try:
+        if runtime.getDeviceCount() == 0:
+            return Absent(Reason.NO_TENSOR_CORE, "there is no GPU")
+        properties = runtime.getDeviceProperties(number)
+    except runtime.CUDARuntimeError as error:
+        return _refused(runtime, error)
+    name = properties["name"].decode()
+    capability = 10 * properties["major"] + properties["minor"]
+    if capability < LEAST_CAPABILITY:
+        return Absent(
+            Reason.OLD_GPU,
+            f"{name} has compute capability {capability / 10}; the kernels need "
+            f"{LEAST_CAPABILITY / 10} or later",
+        )
+    return Device(number, name, capability)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    # A child asks anew: CUDA does not survive a fork.
+    os.register_at_fork(after_in_child=_find.cache_clear)
+
+
+def _refused(runtime: Any, error: Any) -> Absent:
+    """What an error of the first question to CUDA means."""
+    if error.status == OLD_DRIVER:
+        version = runtime.driverGetVersion()
+        if version == 0:
+            return Absent(Reason.NO_TENSOR_CORE, "there is no NVIDIA driver")
+        made_for = runtime.runtimeGetVersion()
+        return Absent(
+            Reason.OLD_DRIVER,
+            f"the driver is for CUDA {_version(version)} and CuPy for {_version(made_for)}: "
+            "update the driver, or install the CuPy of its version",
+        )
+    if error.status == NOT_INITIALIZED:
+        return Absent(
+            Reason.FORKED,
+            "this process was forked after CUDA began; fork earlier, or use spawn",
+        )
+    return Absent(Reason.NO_TENSOR_CORE, str(error).splitlines()[0])
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"

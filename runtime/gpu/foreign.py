@@ -1,0 +1,238 @@
+"""Arrays that live on a GPU, CuPy's and others', as CuPy arrays; and the way back.
+
+Nothing here imports a library before an array of a GPU is there: its user has imported one.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.reasons import Reason
+
+CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
+
+
+class Borrowed(NamedTuple):
+    """Operands as CuPy arrays, to be used inside `scope`, on its device and stream.
+
+    None: on the current ones. give_back: makes a result the library's own array; None: it is one.
+    """
+
+    a: Any
+    b: Any
+    scope: Callable[[], Any] | None = None
+    give_back: Callable[[Any], Any] | None = None
+
+
+class Placement(NamedTuple):
+    """On which GPU two operands are. borrow: returns them as CuPy arrays.
+
+    is_full: whether the native product of float32 operands is known to be an FP32 product, and
+    not one of TF32 that somebody asked for; a question that few products ask.
+    """
+
+    device: int
+    is_full: Callable[[], bool]
+    borrow: Callable[[Any, Any], Borrowed]
+
+
+class Apart(NamedTuple):
+    """Two operands on different devices. name: of each; move: how the second comes to the first."""
+
+    first: str
+    second: str
+    move: str
+
+    @property
+    def sentence(self) -> str:
+        return f"operands are on {self.first} and {self.second}: move one, {self.move}"
+
+
+def may_be_on_device(kind: Any) -> bool:
+    """Whether instances of a type can be arrays on a GPU."""
+    try:
+        return _may_be_on_device(kind)
+    except TypeError:  # a class that cannot be hashed is nobody's array
+        return False
+
+
+@lru_cache(maxsize=256)
+def _may_be_on_device(kind: Any) -> bool:
+    if issubclass(kind, (np.ndarray, np.generic)):
+        return False
+    attributes = [vars(base) for base in kind.__mro__]
+    return any("__cuda_array_interface__" in a or "__dlpack__" in a for a in attributes)
+
+
+def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
+    """Where two arrays are on one GPU, or why they cannot be borrowed; None: they are on none."""
+    cupy = sys.modules.get("cupy")
+    array = getattr(cupy, "ndarray", None)
+    kind, other = type(a), type(b)
+    if kind is array and other is array:
+        first, second = a.data.device_id, b.data.device_id
+        if first != second:
+            move = f"as in `with cupy.cuda.Device({first}): b = cupy.array(b)`"
+            return Apart(f"cuda:{first}", f"cuda:{second}", move)
+        here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
+        if first != here:
+            return Reason.OTHER_DEVICE
+        return Placement(here, _cupy_is_full, Borrowed)
+    if not may_be_on_device(kind) or not may_be_on_device(other):
+        return None
+    if array is not None and (issubclass(kind, array) or issubclass(other, array)):
+        return Reason.SUBCLASS
+    try:
+        torch = sys.modules.get("torch")
+        tensor = getattr(torch, "Tensor", None)
+        if tensor is not None and isinstance(a, tensor) and isinstance(b, tensor):
+            return _tensors(torch, a, b)
+        return _by_dlpack(a, b) if kind is other else None
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return Reason.NOT_AN_ARRAY  # in name only: being traced, batched, deleted …
+
+
+def borrow(placement: Placement, a: Any, b: Any) -> Borrowed | Reason:
+    """The operands as CuPy arrays, memory shared; or why their library does not allow it."""
+    try:
+        return placement.borrow(a, b)
+    except ImportError:
+        return Reason.NO_TENSOR_CORE
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+        return Reason.NOT_AN_ARRAY
+
+
+def on_host(x: Any) -> Any:
+    """A copy of an array as a NumPy array; anything that is none as it is."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.array(x)
+    if not may_be_on_device(type(x)):
+        return x
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(x, cupy.ndarray):
+        return x.get()
+    if not hasattr(x, "detach"):
+        return np.array(x)
+    tensor = _as_written(x).cpu()
+    try:
+        return tensor.numpy()
+    except TypeError:
+        return tensor.float().numpy()  # bfloat16, which NumPy has not
+
+
+def wait_for(x: Any) -> bool:
+    """Wait until the current stream of an array's library has come this far.
+
+    Not while it is being captured: then nothing runs, there is nothing to wait for, and False.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if x.is_cuda:
+            if torch.cuda.is_current_stream_capturing():
+                return False
+            torch.cuda.current_stream(x.device).synchronize()
+        return True
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and may_be_on_device(type(x)):
+        stream = cupy.cuda.get_current_stream()
+        if stream.is_capturing():
+            return False
+        stream.synchronize()
+    return True
+
+
+def _cupy_is_full() -> bool:
+    """Whether nobody has told CuPy to make float32 products on TF32 tensor cores."""
+    linalg = sys.modules["cupy"]._core._routines_linalg
+    return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
+
+
+def _torch_is_full() -> bool:
+    return bool(sys.modules["torch"].get_float32_matmul_precision() == "highest")
+
+
+def _nobody_knows() -> bool:
+    return False
+
+
+def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
+    if not (a.is_cuda and b.is_cuda):
+        return None
+    plain = (torch.Tensor, torch.nn.Parameter)
+    if type(a) not in plain or type(b) not in plain:
+        return Reason.SUBCLASS
+    if a.layout is not torch.strided or b.layout is not torch.strided:
+        return Reason.SPARSE
+    if a.device != b.device:
+        first, second = (f"cuda:{x.device.index}" for x in (a, b))
+        return Apart(first, second, f"as in `b.to({first!r})`")
+    if torch.is_autocast_enabled("cuda"):
+        return Reason.AUTOCAST
+    if a.dtype != b.dtype:
+        return Reason.DTYPE  # PyTorch's own product refuses them
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return Reason.GRADIENT
+    tangents = torch.autograd.forward_ad.unpack_dual
+    if tangents(a).tangent is not None or tangents(b).tangent is not None:
+        return Reason.GRADIENT
+    return Placement(a.device.index, _torch_is_full, _borrow_tensors)
+
+
+class _Stream(NamedTuple):
+    """A stream by its address, as CuPy takes others'; not every PyTorch's does."""
+
+    address: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+def _borrow_tensors(a: Any, b: Any) -> Borrowed:
+    import cupy
+
+    torch = sys.modules["torch"]
+    number = a.device.index
+    stream = _Stream(torch.cuda.current_stream(a.device).cuda_stream)
+
+    @contextmanager
+    def scope() -> Iterator[None]:
+        with cupy.cuda.Device(number), cupy.cuda.Stream.from_external(stream):
+            yield
+
+    with scope():
+        left, right = (cupy.from_dlpack(_as_written(x)) for x in (a, b))
+    return Borrowed(left, right, scope, torch.from_dlpack)
+
+
+def _as_written(tensor: Any) -> Any:
+    """A tensor whose memory holds its values: PyTorch conjugates and negates by a mark on it."""
+    return tensor.detach().resolve_conj().resolve_neg()
+
+
+def _by_dlpack(a: Any, b: Any) -> Placement | Apart | Reason | None:
+    """Arrays of any library that follows the array API: its namespace takes results back."""
+    if not hasattr(a, "__array_namespace__") or not hasattr(a, "__dlpack_device__"):
+        return None
+    (kind, number), other = a.__dlpack_device__(), b.__dlpack_device__()
+    if kind not in CUDA_MEMORY or other[0] not in CUDA_MEMORY:
+        return None
+    if other[1] != number:
+        return Apart(f"device {number}", f"device {other[1]}", "by its library's own means")
+    return Placement(number, _nobody_knows, _borrow_by_dlpack)
+
+
+def _borrow_by_dlpack(a: Any, b: Any) -> Borrowed:
+    import cupy
+
+    number = a.__dlpack_device__()[1]
+
+    def scope() -> Any:
+        return cupy.cuda.Device(number)
+
+    with scope():
+        left, right = cupy.from_dlpack(a), cupy.from_dlpack(b)
+    return Borrowed(left, right, scope, a.__array_namespace__().from_dlpack)

@@ -1,0 +1,311 @@
+"""Products of packed operands on the GPU: choose a kernel and a tile, launch."""
+
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple, Protocol
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.gpu.tile import (
+    HOPPER,
+    LEAST_SEGMENT,
+    MOST_STEPS,
+    PORTABLE,
+    Chip,
+    Cut,
+    Depth,
+    Family,
+    Tile,
+    cut,
+    is_grouped,
+)
+from mixpert_py.runtime.kernels import abi
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+from mixpert_py.runtime.model.kernel_times import KernelTimes
+from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.scheme import Scheme
+
+GROUP = 8  # rows of tiles walked together
+
+
+PROBLEM = Signature.of(abi.PROBLEM.format)
+UNGATED = 0, 0
+
+
+class Sizes(Protocol):
+    """Of a packed operand; strides in bytes. Equal ones should be one object: caches ask for it."""
+
+    def __hash__(self) -> int: ...
+    @property
+    def slices_stride(self) -> int: ...
+    @property
+    def scales_stride(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def rows8(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def steps_per_block(self) -> int: ...
+
+
+class PackedOperand(Protocol):
+    """What of a packed operand the kernels need: addresses on the device, and sizes."""
+
+    @property
+    def slices(self) -> int: ...
+    @property
+    def scales(self) -> int: ...
+    @property
+    def layout(self) -> Sizes: ...
+
+
+def gemm(
+    left: PackedOperand,
+    right: PackedOperand,
+    scheme: Scheme,
+    out: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Any = None,
+    stream: int = 0,
+    family: Family | None = None,
+    tile: Tile | None = None,
+    gate: tuple[int, int] = UNGATED,
+    prepare: bool = False,
+) -> Any:
+    """out = alpha · A·B + beta · c, A and B packed by `scheme`; enqueued on a stream.
+
+    out: CuPy array (m, n) or (batch, m, n), float32 or float64, any strides but the last, which is
+    one element. Operands have the same batch, or 1 for one that all share. c: of the same type and
+    shape, or None; it may be `out` itself where `leaves_c_alone`. family: the kernels to use, None
+    for the device's best. tile: one of `tile.candidates`, None for the quickest.
+    gate: the address of an int32, and what it has to be: otherwise nothing is done. prepare: only
+    get ready what may fail, and launch nothing.
+
+    Accumulators are added as `engine.execute` says. Sums of integers are the same bits; those of
+    floating-point slices enter FP32 totals step by step, accumulator by accumulator, the smallest
+    weight first, and tensor cores truncate what they add within half a step. Does not wait for the
+    device. Returns memory that the kernel uses besides, which a graph must keep; None: there is
+    none. Raises DeviceError where the kernel does not compile.
+    """
+    memory = out.data
+    how = _prepared(
+        scheme,
+        left.layout,
+        right.layout,
+        out.shape,
+        out.strides,
+        out.itemsize,
+        None if c is None else c.strides,
+        family,
+        memory.device_id,
+        tile,
+    )
+    if prepare:
+        return None
+    parts = _zeros(how.part_words, stream) if how.part_words else None
+    problem = (
+        *(left.slices, left.scales, *how.a),
+        *(right.slices, right.scales, *how.b),
+        *(memory.ptr, 0 if c is None else c.data.ptr, *how.c),
+        *(alpha, 0.0 if c is None else beta, *how.counts),
+        *(0 if parts is None else parts.ptr, *how.cut),
+        *gate,
+    )
+    how.kernel.launch(how.grid, how.threads, PROBLEM, problem, how.shared, stream)
+    return parts
+
+
+@lru_cache(maxsize=1024)
+def leaves_c_alone(scheme: Scheme, k: int) -> bool:
+    """Whether C is written once, with the result: not so where sums over several segments of K,
+    exponent blocks or what INT32 holds, are added in memory.
+    """
+    _, block, stretch = scheme.lengths(k)
+    return not scheme.exact or stretch >= k or -(-block // STEP) < LEAST_SEGMENT
+
+
+class Launch(NamedTuple):
+    """A product, but for addresses and factors. a, b, c, counts, cut: what `abi.PROBLEM` has after
+    those, in its order. part_words: of the memory in which parts of tiles meet, zeros at
+    first.
+    """
+
+    kernel: Kernel
+    grid: int
+    threads: int
+    shared: int
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    c: tuple[int, ...]
+    counts: tuple[int, ...]
+    cut: tuple[int, int]
+    part_words: int
+
+
+def constants(
+    scheme: Scheme, tile: Tile, *, wide: bool, steps_per_block: int
+) -> tuple[tuple[str, int | str], ...]:
+    """What a kernel is compiled with.
+
+    Promotion, if any, comes with every block of integers, and every step of floating-point slices,
+    or half of one where the scheme wants no more than that.
+    """
+    if scheme.exact:
+        interval = max(1, 2 * steps_per_block)
+    else:
+        interval = min(2, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // (STEP // 2))
+    groups = scheme.accumulators()
+    terms = [
+        [f"{{{run.left + i},{run.right - i}}}" for run in runs for i in range(run.length)]
+        for _, runs in groups
+    ]
+    return (
+        ("ELEMENT", abi.ELEMENTS[scheme.element.name].code),
+        ("COUNT_A", scheme.left.count),
+        ("COUNT_B", scheme.right.count),
+        ("ACCUMULATORS", len(groups)),
+        ("TERMS", ",".join(term for some in terms for term in some)),
+        ("TERM_ENDS", ",".join(map(str, accumulate(map(len, terms))))),
+        ("WEIGHTS", ",".join(str(weight) for weight, _ in groups)),
+        ("TILE_M", tile.m),
+        ("TILE_N", tile.n),
+        ("STAGES", tile.stages),
+        ("IN_REGISTERS", _in_registers(scheme)),
+        ("GROUPED", int(is_grouped(scheme))),
+        ("PROMOTE", int(tile.promote)),
+        ("DEFERRED", _steps_deferred(scheme)),  # on Hopper; 0: nothing is
+        ("INTERVAL", interval if tile.promote else 2),  # in half steps
+        ("WIDE", int(wide)),
+    )
+
+
+def _steps_deferred(scheme: Scheme) -> int:
+    """Steps after which the accumulator of weight 0 is promoted, where the other waits."""
+    if not scheme.deferred:
+        return 0
+    return max(1, scheme.promotion * abi.ELEMENTS[scheme.element.name].size // STEP)
+
+
+def _in_registers(scheme: Scheme) -> int:
+    """A's slices that go through registers on Hopper, the highest first.
+
+    They are read from shared memory once, not once a term: that saves power, which is what limits
+    schemes of many terms. Others are limited by how quickly products are issued, and lose by it.
+    """
+    return 2 if scheme.exact and scheme.left.count > 2 else 0
+
+
+@lru_cache(maxsize=64)
+def chip(device: int, family: Family | None = None) -> Chip:
+    """A device as the tile model sees it. Raises DeviceError for kernels that it cannot run."""
+    import cupy
+
+    its = cupy.cuda.Device(device)
+    hopper = its.compute_capability == "90"
+    if family is HOPPER and not hopper:
+        raise DeviceError(f"kernels for compute capability 9.0, on {its.compute_capability}")
+    return Chip(
+        family or (HOPPER if hopper else PORTABLE),
+        its.attributes["MultiProcessorCount"],
+        its.attributes["MaxSharedMemoryPerBlockOptin"],
+    )
+
+
+@lru_cache(maxsize=64)
+def kernel_times(device: int, family: Family | None = None) -> KernelTimes:
+    """What is known of the kernels' times on a device, or on one like it."""
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
+    return KernelTimes(model_of(name), chip(device, family))
+
+
+@lru_cache(maxsize=4096)
+def _prepared(
+    scheme: Scheme,
+    left: Sizes,
+    right: Sizes,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    c_strides: tuple[int, ...] | None,
+    family: Family | None,
+    device: int,
+    tile: Tile | None,
+) -> Launch:
+    """The launch on this device, the current one, for C of this shape, strides and element size."""
+    here = kernel_times(device, family).chip
+    batch, m, n = shape if len(shape) == 3 else (1, *shape)
+    wide, depth = itemsize == 8, Depth(left.steps, left.blocks, left.steps_per_block)
+    tile, shares, words = _cut(scheme, m, n, batch, depth, wide, device, family, tile)
+    definitions = constants(scheme, tile, wide=wide, steps_per_block=depth.steps_per_block)
+    kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
+    stride, leading = _apart(strides, itemsize)
+    stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
+    return Launch(
+        kernel,
+        shares.grid,
+        here.family.threads,
+        tile.shared,
+        _operand(left),
+        _operand(right),
+        (stride, stride_in, leading, leading_in),
+        (batch, *depth, MOST_STEPS, GROUP),
+        (shares.tail, shares.split),
+        words,
+    )
+
+
+def _cut(
+    scheme: Scheme,
+    m: int,
+    n: int,
+    batch: int,
+    depth: Depth,
+    wide: bool,
+    device: int,
+    family: Family | None = None,
+    tile: Tile | None = None,
+) -> tuple[Tile, Cut, int]:
+    """The tile, who makes which, and the words of memory in which parts of tiles meet."""
+    times = kernel_times(device, family)
+    tile = tile or times.best(scheme, m, n, batch, depth, wide)
+    tiles = -(-m // tile.m) * -(-n // tile.n) * batch
+    shares = cut(scheme, tile, tiles, depth, times.chip)
+    words = -(-shares.tail // 32) * 32 + shares.tail * len(scheme.accumulators()) * tile.m * tile.n
+    return tile, shares, words
+
+
+@lru_cache(maxsize=4096)
+def scratch(
+    scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool, device: int
+) -> int:
+    """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
+    return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
+
+
+def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """Elements from one matrix to the next, and from one row."""
+    return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
+
+
+def _zeros(words: int, stream: int) -> Any:
+    import cupy
+
+    memory = cupy.cuda.alloc(4 * words)
+    cupy.cuda.runtime.memsetAsync(memory.ptr, 0, 4 * words, stream)
+    return memory
+
+
+def _operand(x: Sizes) -> tuple[int, ...]:
+    strides = (0, 0) if x.batch == 1 else (x.slices_stride, x.scales_stride)
+    return *strides, x.rows, x.rows8

@@ -1,0 +1,157 @@
+"""Arrays on their way between NumPy and a device, while that computes.
+
+What has begun, and is more than a slot, goes on by itself, by copiers; who needs it waits for it,
+and helps.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.gpu import result_memory, staging
+from mixpert_py.runtime.gpu.copiers import Job
+from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.staging import Place, Stager, Sum, lacking_memory, pieces, stager
+from mixpert_py.runtime.request import Array
+
+Work = Callable[[Stager, Iterator[Place]], None]
+
+
+class Moves:
+    """What moves to and from the current device, and `stream`, on which it computes.
+
+    own: the stager of the thread that this is for. It has it from the start: where memory is short
+    later, sums that have begun can still end.
+    """
+
+    def __init__(self, xp: Any, streams: Sequence[Any], own: Stager, begun: ExitStack) -> None:
+        self._xp, self._own, self._begun = xp, own, begun
+        self._device, self._thread = xp.cuda.runtime.getDevice(), get_ident()
+        self.stream, self._there, self._back = streams
+
+    def send(self, x: Array, dtype: np.dtype[Any]) -> "Sent":
+        """Begin to copy x to the device, as that type. It is not to be freed before all that uses
+        it is over: its memory may go to what is sent next, which waits for nothing.
+
+        Its axes lie in memory as they do here: to turn columns into rows takes twenty times as
+        long.
+        """
+        order = sorted(range(x.ndim), key=lambda axis: -abs(x.strides[axis]))
+        stored = x.transpose(order)
+        with self._there:  # the computing stream may yet use what it has freed
+            target = self._xp.empty(stored.shape, dtype)
+        array = target.transpose(tuple(order.index(axis) for axis in range(x.ndim)))
+        if stored.dtype == dtype and stored.flags.c_contiguous and result_memory.is_locked(stored):
+            target.set(stored, stream=self._there)
+            return Sent(array, self.stream, None, [self._there.record()])
+        events: list[Any] = []
+        self._begun.callback(_wait_for, events)
+        free = self._there.record()
+
+        def put(one: Stager, places: Iterator[Place]) -> None:
+            one.stream.wait_event(free)
+            one.put(target, stored, places)
+            events.append(one.stream.record())
+
+        return Sent(array, self.stream, self._job(put, stored.shape, dtype), events)
+
+    def fetch(self, target: Array | Sum, x: Any) -> "Fetched":
+        """Begin to copy an array of the device, which is computed, to a NumPy array, or into a sum
+        of its shape.
+        """
+        if (
+            not isinstance(target, Sum)
+            and target.flags.c_contiguous
+            and result_memory.is_locked(target)
+        ):
+            x.get(stream=self._back, out=target, blocking=False)
+            return Fetched(x, self._back.record().synchronize)
+
+        def get(one: Stager, places: Iterator[Place]) -> None:
+            one.get(target, x, places)
+
+        return Fetched(x, self._job(get, x.shape, x.dtype).end)
+
+    def _job(self, work: Work, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Job:
+        places = pieces(shape, staging.SLOT_BYTES // dtype.itemsize)
+        job = Job(partial(self._staged, work), places)
+        self._begun.callback(job.stop)  # before it begins: an interrupt may come in between
+        return job.begin()
+
+    def _staged(self, work: Work, places: Iterator[Place]) -> None:
+        if get_ident() == self._thread:
+            work(self._own, places)
+            return
+        # Not as a context: what it would go back to, device 0, may have no room for this process.
+        self._xp.cuda.Device(self._device).use()
+        with ExitStack() as held:
+            try:
+                one = held.enter_context(stager(self._xp))
+            except self._xp.cuda.memory.OutOfMemoryError:
+                return  # the caller does it
+            work(one, places)
+
+
+class Sent:
+    """On its way to the device. job: whose events there will be; None: there are all."""
+
+    def __init__(self, array: Any, stream: Any, job: Job | None, events: list[Any]) -> None:
+        self._array, self._stream, self._job, self._events = array, stream, job, events
+
+    def arrived(self) -> Any:
+        """The array of the device; what is computed from now on finds all of x there."""
+        if self._job is not None:
+            self._job.end()
+        for event in self._events:
+            self._stream.wait_event(event)
+        return self._array
+
+
+class Fetched:
+    """On its way from the device, where x is in use until then. end: waits until it is here."""
+
+    def __init__(self, x: Any, end: Callable[[], None]) -> None:
+        self._x, self.end = x, end
+
+
+@contextmanager
+def moves(xp: Any) -> Iterator[Moves]:
+    """Waits at the end for all that was begun, also where it is interrupted: what is freed after it
+    is not in use any more. Raises CuPy's OutOfMemoryError where the device, or page-locked
+    memory, is full; so do those that are waited for.
+    """
+    idle = state_of(xp.cuda.runtime.getDevice()).streams
+    with lacking_memory(xp):  # CUDA may begin here, on a device that others have filled
+        streams = [_stream(xp, idle) for _ in range(3)]
+    try:
+        with ExitStack() as begun:
+            for one in streams:
+                begun.callback(_wait_for, [one])
+            yield Moves(xp, streams, begun.enter_context(stager(xp)), begun)
+    finally:
+        idle += streams
+
+
+def same(x: Array, y: Array, there: Any) -> Any:
+    """x on the device, where y is `there`, and x is y or its transpose. None: it is neither."""
+    for found, one in ((there, y), (there.T, y.T)):
+        if x.__array_interface__ == one.__array_interface__:
+            return found
+    return None
+
+
+def _stream(xp: Any, idle: list[Any]) -> Any:
+    try:
+        return idle.pop()
+    except IndexError:
+        return xp.cuda.Stream(non_blocking=True)
+
+
+def _wait_for(them: Sequence[Any]) -> None:
+    """Events, or streams."""
+    for one in them:
+        one.synchronize()

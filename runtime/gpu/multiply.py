@@ -1,0 +1,302 @@
+"""The GPU's backend: a product of arrays that are on the current device, with all that is asked."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import complex_product
+from mixpert_py.runtime.certificates.guarantee import componentwise
+from mixpert_py.runtime.complex_product import is_complex, parts, widened
+from mixpert_py.runtime.gpu import slices, tiny
+from mixpert_py.runtime.gpu.device_state import state_of, states
+from mixpert_py.runtime.gpu.multi_gpu import multiply_on
+from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
+from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
+from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
+from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
+
+T = TypeVar("T")
+
+NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+SHORT = (Reason.MEMORY, Reason.WORKSPACE)
+
+
+class PackedOperand(NamedTuple):
+    """An operand packed on its own, and the emulation that it is packed for.
+
+    parts: the real and the imaginary part of a complex operand, which are what is packed.
+    """
+
+    scheme: Scheme
+    packed: DevicePacked
+    parts: Any = None
+
+
+def multiply_divided(request: Request) -> Product | Reason:
+    """As `multiply`, on all devices where the request names them and that is quicker, and within
+    its workspace limit.
+    """
+    numbers = devices_for(request)
+    if len(numbers) > 1 and not _captures(slices.cuda_kernels().xp):
+        product = _attempt(request.a, request.scheme, multiply_on, numbers, request, _within_limit)
+        if product not in SHORT:  # which this device alone may not be
+            return product
+    return _within_limit(request)
+
+
+def _within_limit(request: Request) -> Product | Reason:
+    """The product on the current device, in halves where whole arrays leave no room."""
+    found = fit(request)
+    if isinstance(found, Reason):
+        return found
+    if isinstance(found, Request):
+        return multiply(found)
+    xp, out = slices.cuda_kernels().xp, request.out
+    if out is not None and not slices.overlaps(xp, out, request.a, request.b):
+        return _in_halves(request, found, out)
+    # The second half needs the operands as they were: the result goes to memory of its own first.
+    if out is not None:
+        request = request._replace(workspace_limit=(request.workspace_limit or 0) - out.nbytes)
+        if (request.workspace_limit or 0) < 0:
+            return Reason.WORKSPACE
+    shape = result_shape(request.a, request.b)
+    dtype = np.result_type(request.a.dtype, request.b.dtype)
+    value = _attempt(request.a, request.scheme, xp.empty, shape, dtype)
+    if isinstance(value, Reason):
+        return value
+    product = _in_halves(request, found, value)
+    if isinstance(product, Reason) or out is None:
+        return product
+    out[...] = value
+    if _captures(xp):
+        slices.keep_for_graph(out, value)
+    return product.with_value(out)
+
+
+def _in_halves(request: Request, halves: list[Half], out: Any) -> Product | Reason:
+    """Products of halves into their places in `out`, which is none of the operands."""
+    outliers = 0.0
+    for a, b, place in halves:
+        product = _within_limit(request._replace(a=a, b=b, out=out[place], addend=None))
+        if isinstance(product, Reason):
+            return product
+        outliers = max(outliers, product.outliers())  # at once, and what was packed goes:
+        del product  # there is no room for both
+    return Product(out, request.scheme, lambda: outliers)
+
+
+def multiply(request: Request) -> Product | Reason:
+    """A·B of CuPy arrays on the current device and stream, or why the device cannot make it.
+
+    The request's workspace limit is one of packed operands, see `partition.fit`. With an addend, a
+    and b are real, have two dimensions or more, and nothing is empty. Only a certificate, and a
+    guarantee that is measured, wait for the device.
+    """
+    kernels = slices.cuda_kernels()
+    xp, a, b, out = kernels.xp, request.a, request.b, request.out
+    left, right = request.left, request.right
+    is_plain = left is right is None and request.guarantee is None and not request.certificate
+    if request.scheme == "float64":
+        return _attempt(a, "float64", _in_float64, xp, request)
+    packed = left or right
+    scheme = packed.scheme if packed else emulation_of(request.scheme, request.block)
+    if not is_plain and (a.dtype != b.dtype or request.guarantee or request.certificate):
+        # Operands are packed for products of one type, under one scheme, and not measured.
+        left = right = None
+        request = request._replace(left=None, right=None)
+    if is_complex(a, b):
+        return _attempt(a, scheme.name, _complex, kernels, request)
+    rows = a[np.newaxis, :] if a.ndim == 1 else a
+    columns = b[:, np.newaxis] if b.ndim == 1 else b
+    target = None if out is None else as_matrices(out, a, b)
+    if is_plain and request.scheme == "faithful" and tiny.suits(rows, columns):
+        limit = request.workspace_limit
+        value = _attempt(a, "faithful", tiny.multiply, kernels, rows, columns, target, limit)
+        if isinstance(value, Reason):
+            return value
+        return Product(as_matmul(value, a, b) if out is None else out, request.scheme)
+    rule: OutlierRule = "loss"
+    if request.guarantee is not None:
+        found = _attempt(a, scheme.name, componentwise, xp, rows, columns, request.scheme)
+        if found is None or isinstance(found, Reason):
+            return found or Reason.SPREAD
+        scheme, request = emulation_of(found), request._replace(scheme=found)
+        rule = "none" if scheme.exact else "loss"
+    device = a.data.device_id
+    if scheme.name in state_of(device).refused:
+        return Reason.KERNEL
+    try:
+        product = slices.multiply(
+            kernels,
+            rows,
+            columns,
+            scheme,
+            out=target,
+            left=left and left.packed,
+            right=right and right.packed,
+            addend=request.addend,
+            rule=rule,
+            measure=request.certificate,
+            limit=request.workspace_limit,
+        )
+    except _failures(xp) as error:
+        reason = _reason_of(error, device, scheme.name)
+    else:
+        return Product(
+            as_matmul(product.value, a, b) if out is None else out,
+            request.scheme,
+            partial(_outliers, product) if request.traced and not _captures(xp) else no_outliers,
+            _certificate(product, rows, columns) if request.certificate else None,
+            product.includes_addend,
+        )
+    if reason is Reason.MEMORY:
+        _free(xp)
+    return multiply(request._replace(addend=None)) if _may_try_again(reason, request) else reason
+
+
+def _may_try_again(reason: Reason, request: Request) -> bool:
+    """Whether the product alone may be made where its sum with an addend was not."""
+    return reason in SHORT and request.addend is not None
+
+
+def _complex(kernels: Kernels, request: Request) -> Product | Reason:
+    """The product where an operand is complex, by one of the real stacks of their parts."""
+    a, b, out = request.a, request.b, request.out
+    left, right = request.left, request.right
+    used: list[Any] = []
+
+    def real_product(x: Any, y: Any) -> Product | Reason:
+        product = multiply(request._replace(a=x, b=y, out=None))
+        used.append(product)
+        return product
+
+    product = complex_product.multiply(
+        kernels.complex,
+        a[np.newaxis, :] if a.ndim == 1 else a,
+        b[:, np.newaxis] if b.ndim == 1 else b,
+        real_product,
+        left=left and left.parts,
+        right=right and right.parts,
+        out=None if out is None else as_matrices(out, a, b),
+    )
+    if isinstance(product, Reason):
+        return product
+    if _captures(kernels.xp):
+        slices.keep_for_graph(product.value, used)  # and, with it, what that has used
+    return product.with_value(as_matmul(product.value, a, b) if out is None else out)
+
+
+def _in_float64(xp: Any, request: Request) -> Product:
+    left, right = widened(request.a), widened(request.b)
+    product = xp.matmul(left, right)
+    result = product.astype(np.result_type(request.a.dtype, request.b.dtype), copy=False)
+    if request.out is not None:
+        request.out[...] = result
+        result = request.out
+    if _captures(xp):
+        slices.keep_for_graph(result, (left, right, product))
+    return Product(result, request.scheme)
+
+
+def pack_operand(x: Any, scheme: Scheme, side: str) -> PackedOperand | Reason:
+    """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
+    kernels = slices.cuda_kernels()
+    stream = kernels.xp.cuda.get_current_stream().ptr
+
+    def packed() -> PackedOperand:
+        split = parts(kernels.complex, x) if is_complex(x) else None
+        held = x if split is None else split
+        operand = (by_rows if side == "left" else by_columns)(matrices(held))
+        made = kernels.pack_one(operand, scheme, side, held.dtype.name, stream=stream)
+        return PackedOperand(scheme, made, split)
+
+    return _attempt(x, scheme.name, packed)
+
+
+def _attempt(x: Any, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
+    """work(*arguments), or why the device that x is on cannot do it under scheme `name`."""
+    xp, device = slices.cuda_kernels().xp, x.data.device_id
+    if name in state_of(device).refused:
+        return Reason.KERNEL
+    try:
+        return work(*arguments)
+    except _failures(xp) as error:
+        reason = _reason_of(error, device, name)
+    if reason is Reason.MEMORY:
+        _free(xp)
+    return reason
+
+
+def _failures(xp: Any) -> tuple[type[Exception], ...]:
+    """What is raised where a device cannot make a product."""
+    cuda = xp.cuda
+    memory, driver = cuda.memory.OutOfMemoryError, cuda.driver.CUDADriverError
+    return WorkspaceError, memory, DeviceError, ImportError, driver
+
+
+def _reason_of(error: Exception, device: int, name: str) -> Reason:
+    """The reason that an error stands for; a kernel that does not compile is not tried again."""
+    if isinstance(error, WorkspaceError):
+        return Reason.WORKSPACE
+    if isinstance(error, MemoryError) or _lacks_memory(error):
+        return Reason.MEMORY
+    state_of(device).refused[name] = str(error).partition("\n")[0]
+    return Reason.KERNEL
+
+
+def _free(xp: Any) -> None:
+    """Give back what CuPy's pool keeps: whoever multiplies now may have another pool.
+
+    Not to be called while an error is handled, which holds what the attempt has allocated.
+    """
+    xp.get_default_memory_pool().free_all_blocks()
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether the driver had no room for a kernel's code, or for what it runs with: another time it
+    may have. CuPy's pool keeps what it has freed.
+    """
+    return NO_MEMORY in (getattr(one, "status", None) for one in (error, error.__cause__))
+
+
+def refusals() -> dict[tuple[int, str], str]:
+    """(device, scheme) → why its kernel did not compile, of those that were tried."""
+    return {
+        (device, name): message
+        for device, state in states().items()
+        for name, message in state.refused.items()
+    }
+
+
+def _captures(xp: Any) -> bool:
+    """Whether what is enqueued on the current stream goes into a CUDA graph."""
+    return slices.is_capturing(xp, xp.cuda.get_current_stream().ptr)
+
+
+def _outliers(product: SliceProduct) -> float:
+    """The share of all blocks that left the slices. Waits for the device, current or not."""
+    flagged = total = 0
+    with slices.cuda_kernels().xp.cuda.Device(product.value.data.device_id):
+        guard = product.guard
+        decided = product if guard is None or not guard.flag() else guard
+        for packed in (decided.left, decided.right):
+            if packed is not None:
+                one = packed.layout.blocks == 1
+                marks = packed.view("flags") & 2 if one else packed.view("outliers")
+                flagged += int((marks != 0).sum())
+                total += marks.size
+    return flagged / total if total else 0.0
+
+
+def _certificate(product: SliceProduct, a: Any, b: Any) -> Any:
+    from mixpert_py.runtime.gpu.certificate import certificate
+
+    return certificate(product, a, b)

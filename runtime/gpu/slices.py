@@ -1,0 +1,414 @@
+"""A product of slices on the GPU: pack, gemm, repair, enqueued on the caller's stream.
+
+A large one is prepared for two schemes, and the device decides between them: see `guard`.
+
+Nothing here waits for the device, so a product can be captured in a CUDA graph; only what asks to
+know something of it (a trace, a certificate, a guarantee that is measured) reads it back.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.complex_product import Way
+from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.gemm import leaves_c_alone
+from mixpert_py.runtime.gpu.guard import Guard, wider_of
+from mixpert_py.runtime.gpu.partition import ONE, parts_of
+from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
+from mixpert_py.runtime.overlap import shares_on_device
+from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
+from mixpert_py.runtime.packing.operand import of_some
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.request import ALONE, Addend, broadcast, name_of
+from mixpert_py.runtime.scheme import Scheme
+
+LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+
+Packed = Any  # as packing.pack gives it
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """CuPy and the steps of a product; tests put NumPy and the reference engine in their place.
+
+    small: packs and multiplies many small products at once; None where they are not. complex: how
+    complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
+    `tiny.multiply_tiny`. guard: see `guard.outlier_guard`.
+    """
+
+    xp: Any
+    pack: Callable[..., tuple[Packed, Packed]]
+    pack_one: Callable[..., Packed]
+    gemm: Callable[..., Any]
+    repair: Callable[..., None]
+    small: Callable[..., tuple[Packed, Packed] | None]
+    complex: Way
+    needs: Callable[..., int]
+    tiny: Callable[..., None]
+    guard: Callable[..., Any]
+
+
+class WorkspaceError(Exception):
+    """A product needs more memory than it may take, and cannot be made in smaller parts."""
+
+
+class SliceProduct(NamedTuple):
+    """C (…, m, n) and the packed operands that it was made of; None where it was made in parts.
+
+    includes_addend: C is the sum with the addend. guard: None where the product was prepared for
+    one scheme. Where its word is not 0, C was made of the guard's operands; left and right may have
+    been overwritten then.
+    """
+
+    value: Any
+    scheme: Scheme
+    left: Packed | None
+    right: Packed | None
+    includes_addend: bool
+    guard: Guard | None
+
+
+# What is known of a product: both packed operands, whether it includes the addend, its guard.
+Known = tuple[Packed | None, Packed | None, bool, Guard | None]
+IN_PARTS: Known = None, None, False, None
+
+
+@cache
+def cuda_kernels() -> Kernels:
+    """The kernels of this machine's GPUs. Imports CuPy."""
+    import cupy
+
+    from mixpert_py.runtime.gpu.complex_parts import join, split
+    from mixpert_py.runtime.gpu.gemm import gemm
+    from mixpert_py.runtime.gpu.guard import outlier_guard
+    from mixpert_py.runtime.gpu.small import multiply_if_small
+    from mixpert_py.runtime.gpu.tiny import multiply_tiny
+    from mixpert_py.runtime.gpu.workspace import needs
+    from mixpert_py.runtime.packing import pack, pack_one
+    from mixpert_py.runtime.packing.repair import repair
+
+    way = Way(cupy, split, join)
+    ours = pack, pack_one, gemm, repair, multiply_if_small
+    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_guard)
+
+
+def multiply(
+    kernels: Kernels,
+    a: Any,
+    b: Any,
+    scheme: Scheme,
+    *,
+    out: Any = None,
+    left: Packed | None = None,
+    right: Packed | None = None,
+    addend: Addend | None = None,
+    rule: OutlierRule = "loss",
+    measure: bool = False,
+    limit: int | None = None,
+) -> SliceProduct:
+    """C = A·B as the scheme computes it, on the current device and stream.
+
+    a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
+    are not copied. out: an array of the result's shape and type, any strides; it may overlap the
+    operands. left, right: an operand packed before, by the same scheme. measure: norms for a
+    certificate. limit: bytes that may be taken of the device besides operands and result, see
+    `workspace`. Where it, or memory, is short the product is made in parts, with the same result,
+    but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's
+    OutOfMemoryError where even that does not help, DeviceError where a kernel does not compile.
+
+    Large products are prepared for a wider scheme as well, where this one has one whose kernels
+    compile: see `guard`.
+
+    addend: there is no `out` then. The value is alpha · A·B + beta · c, made in one pass and never
+    in parts; or A·B where the kernels cannot. c is as it was if that is so, or anything is raised.
+    An element x of A·B becomes RN(beta · c + RN(alpha · x)): what the operators make but for the
+    rounding, and overflow, of beta · c; and just that where beta is a power of two. In rows and
+    columns with outliers, NaN or Inf, x is what the slices hold, and alpha times the rest is added
+    after that, rounded anew.
+    """
+    xp = kernels.xp
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    stacked = a.ndim > 2 or b.ndim > 2
+    stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
+    if addend is not None:
+        addend = _readable(xp, addend, a, b, scheme, (*stack, m, n))
+        if addend is not None and addend.in_place:
+            out = addend.c
+    result = out
+    if out is None or not _has_plain_rows(out) or overlaps(xp, out, a, b):
+        result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
+        if limit is not None and out is not None:
+            limit -= result.nbytes
+    stream = xp.cuda.get_current_stream().ptr
+    used: list[Any] | None = [] if is_capturing(xp, stream) else None
+    addend = addend or ALONE
+    guarded = not measure and state_of(result.data.device_id).has_wider
+    wider = wider_of(scheme, a, b) if guarded else None
+    how = _How(kernels, scheme, wider, rule, measure, stream, used, addend)
+    known, is_whole = IN_PARTS, True
+    if result.size and k == 0:
+        result.fill(0)
+    elif result.size:
+        piece = Piece(a, b, result, ONE, left, right)
+        if stacked:
+            batch = batches(stack_sizes(a), stack_sizes(b), stack)
+            c = result.reshape(-1, m, n)
+            piece = Piece(matrices(a), matrices(b), c, batch, left, right)
+        waiting = [piece]
+        while waiting:
+            piece, parts = waiting.pop(), None
+            if limit is not None and _needed(how, piece) > limit:
+                # What a graph keeps, it keeps of all parts.
+                parts = [] if used is not None else _parts(how, piece)
+                if not parts:
+                    raise WorkspaceError
+            else:
+                try:
+                    known = _pack_multiply_repair(how, piece)
+                    if not is_whole:  # there may be no room for the next part beside this one
+                        known = IN_PARTS
+                except xp.cuda.memory.OutOfMemoryError:
+                    parts = _parts(how, piece)
+                    if not parts:
+                        raise
+                except DeviceError:  # before anything was written to c
+                    if how.wider is None:
+                        raise
+                    how, parts = how._replace(wider=None), [piece]
+            waiting += reversed(parts or [])
+            is_whole = is_whole and len(parts or []) < 2
+        if how.wider is not wider:
+            state_of(result.data.device_id).has_wider = False
+    if result is not out and out is not None:
+        out[...] = result
+        if used is not None:
+            used.append(result)
+        result = out
+    if used is not None:
+        keep_for_graph(result, used)
+    return SliceProduct(result, scheme, *known)
+
+
+def is_capturing(xp: Any, stream: int) -> bool:
+    """Whether what is enqueued on a stream goes into a CUDA graph."""
+    return stream > LEGACY and bool(xp.cuda.runtime.streamIsCapturing(stream))
+
+
+def keep_for_graph(result: Any, used: Any) -> None:
+    """Let what a product has used live as long as its result: replayed graphs use it again."""
+    owner = result if result.base is None else result.base
+    weakref.finalize(owner, _nothing, used).atexit = False
+
+
+class _How(NamedTuple):
+    """How matrices, or stacks of them, are multiplied.
+
+    wider: what the whole product is prepared for besides, None where there is nothing. used: a list
+    that keeps all that is packed, for a graph; None: it goes when the product is made. addend: c as
+    `_readable` gives it, of as many matrices as C, or None.
+    """
+
+    kernels: Kernels
+    scheme: Scheme
+    wider: Scheme | None
+    rule: OutlierRule
+    measure: bool
+    stream: int
+    used: list[Any] | None
+    addend: Addend
+
+
+class Piece(NamedTuple):
+    """A product into c (m, n) or (count, m, n), by the launches of `batch`; and what is packed."""
+
+    a: Any
+    b: Any
+    c: Any
+    batch: tuple[Batch, ...]
+    left: Packed | None
+    right: Packed | None
+
+
+def _parts(how: _How, piece: Piece) -> list[Piece]:
+    """The piece as products of less; none where it can only be made whole."""
+    if how.measure or how.addend.c is not None:
+        return []
+    a, b = piece.a, piece.b
+    return [
+        Piece(*part, piece.left if part[0] is a else None, piece.right if part[1] is b else None)
+        for part in parts_of(a, b, piece.c, piece.batch)
+    ]
+
+
+def _needed(how: _How, piece: Piece) -> int:
+    """Bytes of the device that a product takes, see `workspace`."""
+    c = piece.c
+    return how.kernels.needs(
+        by_rows(piece.a).form,
+        by_columns(piece.b).form,
+        how.scheme,
+        c.dtype.name,
+        len(c) // len(piece.batch) if c.ndim == 3 else 1,
+        *c.shape[-2:],
+        c.data.device_id,
+        kept=(piece.left is not None, piece.right is not None),
+        wider=how.wider,
+        rule=how.rule,
+        measure=how.measure,
+        captured=how.used is not None,
+    )
+
+
+def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
+    """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
+    a, b, c, batch, left, right = piece
+    kernels, scheme, wider, rule, measure, stream, used, addend = how
+    given = {"rule": rule, "measure": measure, "stream": stream}
+    memory = guard = None
+    x, y = by_rows(a), by_columns(b)
+    if left is None and right is None:
+        # Not in a graph, whose packing may begin with a memset that no gate holds back.
+        room_for = wider if used is None else None
+        if c.ndim == 3 and len(batch) == 1:
+            made = kernels.small(x, y, scheme, c, **given)
+            if made is not None:
+                if used is not None:
+                    used.append(made)
+                kernels.repair(*made, scheme, c, stream=stream)
+                return *made, False, None
+        left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
+        memory = left.owner if room_for is not None else None
+    elif left is None:
+        left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
+    if right is None:
+        right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
+    if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
+        used.append((left, right, None if addend.in_place else addend.c))
+    if wider is not None:
+        word = kernels.guard(left, right, stream)
+        if used is not None:
+            used.append(word)
+        its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
+        guard = Guard(word, wider, *its)
+        if used is not None:
+            used.append(guard)
+    for rows, columns, out, c_in, guarded in _launches(left, right, c, addend.c, guard, batch):
+        alpha = addend.alpha
+        factors = {"alpha": alpha, "beta": addend.beta, "c": c_in, "stream": stream}
+        if guarded is not None:
+            if addend.in_place:  # two launches may write to c: what may fail, fails before
+                kernels.gemm(rows, columns, scheme, out, prepare=True, **factors)
+            address = guarded.word.data.ptr
+            packs = guarded.left, guarded.right
+            kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **factors)
+            factors["gate"] = address, 0
+        work = kernels.gemm(rows, columns, scheme, out, **factors)
+        if used is not None and work is not None:
+            used.append(work)
+        kernels.repair(
+            *(rows, columns, scheme, out),
+            alpha=alpha,
+            stream=stream,
+            guard=guarded,
+            replaces=c_in is None,
+        )
+        work = None  # before the next launch takes as much again
+    state_of(c.data.device_id).repaired.add(a.dtype.char + b.dtype.char)
+    return left, right, addend.c is not None, guard
+
+
+def _launches(
+    left: Packed,
+    right: Packed,
+    c: Any,
+    other: Any,
+    guard: Guard | None,
+    batch: tuple[Batch, ...],
+) -> Iterable[tuple[Packed, Packed, Any, Any, Guard | None]]:
+    """What each launch multiplies, into which of c's matrices, which of `other` it adds, and the
+    guard with what it has packed of these.
+    """
+    if len(batch) == 1:
+        return ((left, right, c, other, guard),)
+
+    def parts(x: Packed, y: Packed, some: Batch) -> tuple[Packed, Packed]:
+        return (
+            part(x, some.a, 1 if some.shares_a else some.count),
+            part(y, some.b, 1 if some.shares_b else some.count),
+        )
+
+    return (
+        (
+            *parts(left, right, some),
+            c[some.c : some.c + some.count],
+            None if other is None else other[some.c : some.c + some.count],
+            guard and Guard(guard.word, guard.scheme, *parts(guard.left, guard.right, some)),
+        )
+        for some in batch
+    )
+
+
+def _nothing(kept: Any) -> None:
+    """What a finalizer keeps alive needs no more than to be let go."""
+
+
+def _has_plain_rows(out: Any) -> bool:
+    """Whether a kernel can write a result here: rows without gaps inside, matrices evenly apart."""
+    if out.ndim > 3:
+        return bool(out.flags.c_contiguous)
+    n = out.shape[-1]
+    return bool(out.strides[-1] == out.itemsize and out.strides[-2] >= n * out.itemsize)
+
+
+def _readable(
+    xp: Any, addend: Addend, a: Any, b: Any, scheme: Scheme, shape: tuple[int, ...]
+) -> Addend | None:
+    """The addend with c as a kernel reads it, (m, n) or (count, m, n); None where none can.
+
+    In place there is one launch that reads and writes c, and after it nothing that reads it as an
+    operand, or that can fail.
+    """
+    c = addend.c
+    if addend.in_place:
+        fits = (
+            c.ndim == 2
+            and _has_plain_rows(c)
+            and leaves_c_alone(scheme, a.shape[-1])
+            and a.dtype.char + b.dtype.char in state_of(c.data.device_id).repaired
+            and not overlaps(xp, c, a, b)
+        )
+        return addend if fits else None
+    if c.shape != shape:
+        c = xp.broadcast_to(c, shape)
+    if c.strides[-1] != c.itemsize or (c.ndim > 3 and not c.flags.c_contiguous):
+        return None
+    return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
+
+
+def overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
+    """Whether what is written to `out` may change an operand."""
+    return any(xp.may_share_memory(out, x) and shares_on_device(out, x) for x in (a, b))
+
+
+def part(packed: DevicePacked, start: int, count: int) -> DevicePacked:
+    """Some matrices of a packed stack: the same memory from another address on."""
+    it, place = packed.operand, packed.layout
+    if count == place.batch:
+        return packed
+    address = it.address + start * it.form.batch_stride * it.form.itemsize
+    rows = start * place.rows
+    return packed._replace(
+        operand=it._replace(address=address, form=it.form._replace(batch=count)),
+        layout=of_some(place, count),
+        slices=packed.slices + start * place.slices_stride,
+        scales=packed.scales + start * place.scales_stride,
+        flags=packed.flags + rows,
+        outliers=packed.outliers and packed.outliers + rows * place.blocks,
+        norms=packed.norms and packed.norms + 8 * rows * (2 + place.count),
+    )

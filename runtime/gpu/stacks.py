@@ -1,0 +1,112 @@
+"""Stacks of matrices: which of A's meets which of B's, without a copy of either."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.request import result_shape
+
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Products of one launch: `count` matrices of C from the one at `c` on.
+
+    They are of A's matrices from `a` on, or all of that one if A is shared; likewise B's.
+    """
+
+    c: int
+    a: int
+    b: int
+    count: int
+    shares_a: bool
+    shares_b: bool
+
+
+def matrices(x: Any) -> Any:
+    """x (…, rows, columns) as (count, rows, columns), or x itself if it is one matrix.
+
+    Axes along which the stack repeats itself are taken once. A view where strides allow it.
+    """
+    if x.ndim == 2:
+        return x
+    once = tuple(
+        slice(0, 1) if stride == 0 and size > 1 else slice(None)
+        for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True)
+    )
+    x = x[once]
+    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+
+
+def as_matrices(out: Any, a: Any, b: Any) -> Any:
+    """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
+    if a.ndim == 1:
+        out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
+    return out[..., np.newaxis] if b.ndim == 1 else out
+
+
+def as_matmul(value: Any, a: Any, b: Any) -> Any:
+    """A product of matrices without the axes that np.matmul takes off."""
+    return value.reshape(result_shape(a, b)) if a.ndim == 1 or b.ndim == 1 else value
+
+
+def stack_sizes(x: Any) -> Sizes:
+    """The stack's axes of x, those along which it repeats itself as 1."""
+    return tuple(
+        1 if stride == 0 else size
+        for size, stride in zip(x.shape[:-2], x.strides[:-2], strict=True)
+    )
+
+
+@lru_cache(maxsize=1024)
+def batches(a: Sizes, b: Sizes, c: Sizes) -> tuple[Batch, ...]:
+    """The launches that multiply stacks of these axes into one of c's, all matrices in C order.
+
+    a, b: axes of the operands' stacks, 1 where an operand is shared along one. Runs of axes in
+    which the same operands are shared are one axis; the last such run is one launch.
+    """
+    runs: list[tuple[str, int]] = []
+    for size_a, size_b, size in zip(_padded(a, c), _padded(b, c), c, strict=True):
+        if size == 1:
+            continue
+        # An axis along which both repeat themselves can only be walked.
+        kind = ("both", "a", "b", "none")[2 * (size_a == 1) + (size_b == 1)]
+        if runs and runs[-1][0] == kind:
+            runs[-1] = kind, runs[-1][1] * size
+        else:
+            runs.append((kind, size))
+    *outer, (last, count) = runs or [("both", 1)]
+    total_c = math.prod(c)
+    found = []
+    for index in product(*(range(size) for _, size in outer)):
+        place = {"a": 0, "b": 0}
+        at_c = 0
+        for (kind, size), i in zip(outer, index, strict=True):
+            at_c = at_c * size + i
+            for name in place:
+                if kind in (name, "both"):
+                    place[name] = place[name] * size + i
+        for name in place:
+            if last in (name, "both"):
+                place[name] *= count
+        found.append(
+            Batch(
+                at_c * count,
+                place["a"],
+                place["b"],
+                count,
+                last not in ("a", "both"),
+                last not in ("b", "both"),
+            )
+        )
+    assert sum(batch.count for batch in found) == total_c
+    return tuple(found)
+
+
+def _padded(sizes: Sizes, like: Sizes) -> Sizes:
+    return (1,) * (len(like) - len(sizes)) + sizes

@@ -1,0 +1,151 @@
+"""What one thread moves arrays with: a stream, and a little page-locked memory.
+
+The device copies from and to page-locked memory alone, at its full speed. Slots that stay in a
+core's caches, filled and emptied in turn, cost the host's memory hardly more than what is moved.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.request import Array
+
+SLOT_BYTES = 1 << 22  # of 16 cores, 8 at once: half or twice as much takes longer
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
+
+Place = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Memory that becomes the sum of a term and of what comes, part by part.
+
+    value, term: of one shape; in place they are the same array. of: makes the sum of a part of the
+    term and of what has come, and takes `out`, as np.subtract does.
+    """
+
+    value: Array
+    term: Array
+    of: Callable[..., Any]
+
+    @property
+    def in_place(self) -> bool:
+        return self.term is self.value
+
+    def __getitem__(self, place: Any) -> "Sum":
+        value = self.value[place]
+        return Sum(value, value if self.in_place else self.term[place], self.of)
+
+
+def write(target: Array | Sum, source: Array) -> None:
+    """What has come, to its place. Of overflow and NaN in a sum nothing is said, as of products
+    that are made elsewhere.
+    """
+    if isinstance(target, Sum):
+        with np.errstate(all="ignore"):
+            target.of(target.term, source, out=target.value)
+    else:
+        np.copyto(target, source)
+
+
+class Stager:
+    """A stream of the current device, and two slots."""
+
+    def __init__(self, xp: Any) -> None:
+        with lacking_memory(xp):
+            self.stream = xp.cuda.Stream(non_blocking=True)
+            memory = xp.cuda.alloc_pinned_memory(2 * SLOT_BYTES)
+        self._slots = np.frombuffer(memory, np.uint8, 2 * SLOT_BYTES).reshape(2, SLOT_BYTES)
+        self._used: list[Any] = [None, None]  # events
+        self._turn = 0
+
+    def slot(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """The other one, as an array in C order. Waits until the device is done with it."""
+        self._turn = 1 - self._turn
+        if self._used[self._turn] is not None:
+            self._used[self._turn].synchronize()
+        held: Array = self._slots[self._turn, : prod(shape) * dtype.itemsize].view(dtype)
+        return held.reshape(shape)
+
+    def use(self) -> Any:
+        """The event after which the device is done with the slot, as far as it has begun."""
+        self._used[self._turn] = event = self.stream.record()
+        return event
+
+    def put(self, target: Any, x: Array, places: Iterator[Place]) -> None:
+        """Begin to copy parts of a NumPy array to one of the device."""
+        for place in places:
+            part = target[place]
+            held = self.slot(part.shape, part.dtype)
+            np.copyto(held, x[place])
+            part.set(held, stream=self.stream)
+            self.use()
+
+    def get(self, target: Array | Sum, x: Any, places: Iterator[Place]) -> None:
+        """Copy parts of an array of the device to a NumPy array, or into a sum."""
+        end = None
+        for place in places:
+            part = x[place]
+            held = self.slot(part.shape, part.dtype)
+            part.get(stream=self.stream, out=held, blocking=False)
+            begun = partial(self._arrive, self.use(), target[place], held)
+            if end is not None:
+                end()
+            end = begun
+        if end is not None:
+            end()
+
+    @staticmethod
+    def _arrive(event: Any, target: Array | Sum, held: Array) -> None:
+        event.synchronize()
+        write(target, held)
+
+
+@contextmanager
+def stager(xp: Any) -> Iterator[Stager]:
+    """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
+    device, or page-locked memory, is full.
+    """
+    idle = state_of(xp.cuda.runtime.getDevice()).stagers
+    try:
+        one: Stager = idle.pop()
+    except IndexError:
+        one = Stager(xp)
+    try:
+        yield one
+    except BaseException:
+        one.stream.synchronize()  # a slot may be in use that nobody has noted
+        raise
+    finally:
+        idle.append(one)
+
+
+@contextmanager
+def lacking_memory(xp: Any) -> Iterator[None]:
+    """CuPy's error for it, which it raises of its memory pool alone, in place of CUDA's."""
+    try:
+        yield
+    except xp.cuda.runtime.CUDARuntimeError as error:
+        if error.status != NO_MEMORY:
+            raise
+        raise xp.cuda.memory.OutOfMemoryError(0, 0) from None
+
+
+def pieces(shape: tuple[int, ...], most: int) -> Iterator[Place]:
+    """Places of all contiguous parts, of up to so many elements each, of an array in C order."""
+    each = prod(shape[1:])
+    if 0 in shape:
+        return
+    if prod(shape) <= most:
+        yield (...,)
+    elif each <= most:
+        step = most // each
+        yield from ((slice(start, start + step),) for start in range(0, shape[0], step))
+    else:
+        yield from ((row, *rest) for row in range(shape[0]) for rest in pieces(shape[1:], most))

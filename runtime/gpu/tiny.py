@@ -1,0 +1,168 @@
+"""Stacks of products with sides of up to 32, in FP32: one launch, and memory is the limit.
+
+So short, a chain of fused multiply-adds is as accurate as the native product, which is one.
+"""
+
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+from mixpert_py.runtime.gpu import slices
+from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
+from mixpert_py.runtime.kernels.compile import numba_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.tiny_block import EDGE, FOUR, Memory, block
+from mixpert_py.runtime.packing import Operand, by_columns, by_rows
+from mixpert_py.runtime.packing.operand import Form
+from mixpert_py.runtime.request import broadcast
+
+KERNELS = "mixpert_py.runtime.kernels.tiny_kernels"
+
+
+def suits(a: Any, b: Any) -> bool:
+    """Whether `multiply` makes the product of a (…, m, k) and b (…, k, n)."""
+    return bool(
+        max(a.ndim, b.ndim) > 2
+        and a.dtype.char == b.dtype.char == "f"
+        and max(*a.shape[-2:], b.shape[-1]) <= EDGE
+        and 0 not in a.shape
+        and 0 not in b.shape
+    )
+
+
+def multiply(
+    kernels: slices.Kernels, a: Any, b: Any, out: Any = None, limit: int | None = None
+) -> Any:
+    """C = A·B on the current device and stream, of stacks that `suits` and that broadcast.
+
+    Each element is fma(a_k, b_k, … fma(a_1, b_1, fma(a_0, b_0, +0))), whatever the strides. out: an
+    array of C's shape and type, any strides; it may overlap the operands. limit: bytes that may be
+    taken besides. Does not wait for the device. Raises DeviceError where the kernel does not
+    compile, WorkspaceError where `limit` is not enough, CuPy's OutOfMemoryError.
+    """
+    xp = kernels.xp
+    shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    result, used = out, []
+    if out is None or slices.overlaps(xp, out, a, b) or not _is_plain(out):
+        result = xp.empty(shape, a.dtype)
+        if out is not None:
+            used.append(result)
+            if limit is not None and result.nbytes > limit:
+                raise slices.WorkspaceError
+    stream = xp.cuda.get_current_stream().ptr
+    x, y = (x if x.ndim <= 3 else matrices(x) for x in (a, b))
+    c = result if result.ndim == 3 else result.reshape(-1, *shape[-2:])
+    parts = batches(stack_sizes(a), stack_sizes(b), shape[:-2])
+    for some in parts:
+        left, right, target = x, y, c
+        if len(parts) > 1:
+            left = _part(x, some.a, 1 if some.shares_a else some.count)
+            right = _part(y, some.b, 1 if some.shares_b else some.count)
+            target = _part(c, some.c, some.count)
+        kernels.tiny(by_rows(left), by_columns(right), target, stream=stream)
+    if used:
+        out[...] = result
+        result = out
+    if slices.is_capturing(xp, stream):
+        used += [made for made, given in ((x, a), (y, b)) if not xp.may_share_memory(made, given)]
+        slices.keep_for_graph(result, used)
+    return result
+
+
+def _is_plain(out: Any) -> bool:
+    """Whether it is one stack of matrices, evenly apart."""
+    return bool(out.ndim <= 3 or out.flags.c_contiguous)
+
+
+def _part(x: Any, start: int, count: int) -> Any:
+    """Some matrices of a stack, or the one that there is."""
+    return x if x.ndim == 2 else x[start : start + count]
+
+
+def multiply_tiny(a: Operand, b: Operand, out: Any, *, stream: int) -> None:
+    """out = A·B in one launch. out: (batch, m, n) float32 on the device; a, b: of as many matrices,
+    or one that all share; no side longer than EDGE.
+    """
+    memory = out.data
+    aligned = memory.ptr % 16 == 0
+    how = _planned(a.form, b.form, out.shape[0], out.strides, aligned, memory.device_id)
+    words = a.address, b.address, memory.ptr, *how.words
+    how.kernel.launch_words(how.grid, how.threads, words, 0, stream)
+
+
+class Launch(NamedTuple):
+    """A launch, but for addresses."""
+
+    kernel: Kernel
+    grid: int
+    threads: int
+    words: tuple[int, ...]
+
+
+@lru_cache(4096)
+def _planned(
+    a: Form, b: Form, batch: int, c_strides: tuple[int, ...], aligned: bool, device: int
+) -> Launch:
+    """On this device, which is the current one."""
+    constants, grid, threads, words = plan(a, b, batch, c_strides, aligned)
+    return Launch(numba_kernel(KERNELS, "tiny_kernel", constants), grid, threads, words)
+
+
+class Stack(NamedTuple):
+    """Matrices in memory, `lines` of `length` elements. Strides are in elements; product: from one
+    matrix to the next, 0 where all products share one.
+    """
+
+    lines: int
+    length: int
+    product: int
+    line: int
+    place: int
+    aligned: bool
+
+
+def plan(
+    a: Form, b: Form, batch: int, c_strides: tuple[int, ...], aligned: bool
+) -> tuple[tuple[Any, ...], int, int, tuple[int, ...]]:
+    """What the kernel is compiled for; thread blocks; threads of each; the kernel's integers.
+
+    c_strides: in bytes; aligned: whether C is.
+    """
+    m, k, n = a.rows, a.k, b.rows
+    between = [x.batch_stride if x.batch > 1 else 0 for x in (a, b)]
+    left = Stack(m, k, between[0], a.row_stride, a.k_stride, a.aligned)
+    right = Stack(k, n, between[1], b.k_stride, b.row_stride, b.aligned)
+    product, line, place = (stride // 4 for stride in c_strides)
+    c = Stack(m, n, product, line, place, aligned)
+    memories = memory_of(left), memory_of(right)
+    how = block(m, k, n, *memories)
+    words = batch, *(stride for x in (left, right, c) for stride in x[2:5])
+    wide = are_fours(c, "along")
+    return (m, k, n, *memories, wide), -(-batch // how.products), how.threads, words
+
+
+def memory_of(x: Stack) -> Memory:
+    """In which order it is read, and whether by fours."""
+    for order in ("along", "across"):
+        if are_fours(x, order):
+            return Memory(order, True)
+    strides: dict[Literal["along", "across", "stack"], tuple[int, bool]] = {
+        "along": (x.place, x.length > 1),
+        "across": (x.line, x.lines > 1),
+        "stack": (x.product, x.product != 0),
+    }
+    moving = {order: abs(stride) for order, (stride, moves) in strides.items() if moves}
+    return Memory(min(moving, key=lambda order: moving[order], default="along"), False)
+
+
+def are_fours(x: Stack, order: Literal["along", "across"]) -> bool:
+    """Whether each four neighbours in this order are aligned: of a line, or of four, if its length
+    allows that; else of a stack without gaps.
+    """
+    run, step, count, other = x.length, x.place, x.lines, x.line
+    if order == "across":
+        run, step, count, other = count, other, run, step
+    if not x.aligned or (run > 1 and step != 1):
+        return False
+    if run % FOUR == 0:
+        return (count == 1 or other % FOUR == 0) and x.product % FOUR == 0
+    return (count == 1 or other == run) and x.product == run * count

@@ -1,0 +1,315 @@
+"""Products of NumPy arrays on the GPU: moved there and back in panels, while others are computed.
+
+B is moved and packed once, A in panels of rows: while the device computes with one, the next is on
+its way, and the result of the one before comes back. The host's memory is what it takes longest
+for, so nothing is moved twice: A that is B, or its transpose, not at all.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from math import prod
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.gpu import multiply as gpu
+from mixpert_py.runtime.gpu import panels, resident, result_memory, slices
+from mixpert_py.runtime.gpu.busy import Busy, noted
+from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
+from mixpert_py.runtime.gpu.multiply import PackedOperand
+from mixpert_py.runtime.gpu.partition import two
+from mixpert_py.runtime.gpu.staging import Sum, write
+from mixpert_py.runtime.overlap import shares
+from mixpert_py.runtime.packing import pooled
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Addend, Array, Product, Request, result_shape
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
+
+
+def multiply(request: Request) -> Product | Reason:
+    """A·B of NumPy arrays, on the current device, or the reason why the device cannot make it.
+
+    Waits for the device. out is written, and is the result, where that can be. The sum with the
+    addend is made as A·B comes, where `Product.includes_addend` says so: its c is of the result's
+    type, and of its shape or broadcast to it, alpha and beta are 1, or one of them −1; in place, c
+    shares no memory with a and b. Where the product is traced, the time in which the device did not
+    compute is reported as that of the transfer.
+    """
+    xp = slices.cuda_kernels().xp
+    a, b = request.a, request.b
+    start, busy = perf_counter(), Busy(xp) if request.traced else None
+    alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
+    is_plain = request.guarantee is None and not request.certificate
+    way = _by_panels if alike and is_plain and a.size and b.size else _whole
+    product = _attempt(xp, way, request, busy)
+    if product is Reason.MEMORY and resident.evict():
+        product = _attempt(xp, way, request, busy)
+    if isinstance(product, Reason) or busy is None:
+        return product
+    return product._replace(transfer=max(perf_counter() - start - busy.seconds(), 0.0))
+
+
+def _attempt(
+    xp: Any,
+    way: Callable[[Any, Request, Busy | None], Product | Reason],
+    request: Request,
+    busy: Busy | None,
+) -> Product | Reason:
+    try:
+        return way(xp, request, busy)
+    except slices.WorkspaceError:
+        return Reason.WORKSPACE
+    except xp.cuda.memory.OutOfMemoryError:
+        return Reason.MEMORY
+
+
+def _whole(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
+    """Operands of any shape, moved as they are."""
+    a, b, limit = request.a, request.b, request.workspace_limit
+    if limit is not None:
+        size = prod(result_shape(a, b)) * np.result_type(a, b).itemsize
+        limit -= sum(map(pooled, (a.nbytes, b.nbytes, size)))
+        if limit < 0:
+            return Reason.WORKSPACE
+    with moves(xp) as on_their_way:
+        left = on_their_way.send(a, a.dtype).arrived()
+        right = same(b, a, left)
+        if right is None:
+            right = on_their_way.send(b, b.dtype).arrived()
+        with on_their_way.stream, noted(busy):
+            product = gpu.multiply_divided(
+                request._replace(
+                    a=left, b=right, out=None, addend=None, workspace_limit=limit, devices=None
+                )
+            )
+        if isinstance(product, Reason):
+            return product
+        on_their_way.stream.synchronize()
+        value = result_memory.empty(xp, product.value.shape, product.value.dtype)
+        on_their_way.fetch(value, product.value).end()
+    return product.with_value(value if value.shape else value[()])
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How panels are multiplied. limit: bytes of the device. resident: names the products for which
+    B may stay on the device; empty: for none.
+    """
+
+    xp: Any
+    name: str
+    scheme: Scheme
+    busy: Busy | None
+    limit: int | None
+    resident: str
+
+
+def _by_panels(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
+    """A (m, k) times B (k, n), nothing empty, both real or both complex."""
+    a, b, name, limit = request.a, request.b, request.scheme, request.workspace_limit
+    scheme = emulation_of(name, request.block)
+    how = _How(xp, name, scheme, busy, limit, request.constant if limit is None else "")
+    addend = request.addend
+    if addend is not None and addend.in_place:
+        with suppress(xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
+            share = _whole_b(how, Sum(addend.c, addend.c, _sum_of(addend)), a, b)
+            if isinstance(share, Reason):
+                return share
+            return Product(addend.c, name, partial(float, share), includes_addend=True)
+        addend = None
+    value = request.out
+    if value is None or any(shares(value, x) for x in (a, b)):
+        value = result_memory.empty(how.xp, (a.shape[0], b.shape[1]), np.result_type(a, b))
+    target: Array | Sum = value
+    if addend is not None:
+        target = Sum(value, np.broadcast_to(addend.c, value.shape), _sum_of(addend))
+    outliers = _into(how, target, a, b)
+    if isinstance(outliers, Reason):
+        return outliers
+    return Product(value, name, lambda: outliers, includes_addend=addend is not None)
+
+
+def _sum_of(addend: Addend) -> Callable[..., Any]:
+    """Of c and the product, as `Sum` has it."""
+    if addend.beta < 0:
+        return _subtracted_from
+    return np.add if addend.alpha > 0 else np.subtract
+
+
+def _subtracted_from(c: Array, product: Array, out: Array) -> None:
+    np.subtract(product, c, out=out)
+
+
+def _into(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
+    """A·B into `value`; the largest share of outliers of a panel. In halves where B is too large
+    for the device, or for the limit.
+    """
+    try:
+        return _whole_b(how, value, a, b)
+    except (how.xp.cuda.memory.OutOfMemoryError, slices.WorkspaceError):
+        again = resident.evict()
+        if not again and b.shape[1] <= panels.GRANULE:
+            raise
+    # Not in the handler, which holds what the attempt has allocated.
+    if again:
+        return _into(how, value, a, b)
+    largest = 0.0
+    for part in two(b.shape[1], panels.GRANULE):
+        outliers = _into(replace(how, resident=""), value[:, part], a, b[:, part])
+        if isinstance(outliers, Reason):
+            return outliers
+        largest = max(largest, outliers)
+    return largest
+
+
+def _whole_b(how: _How, value: Array | Sum, a: Array, b: Array) -> float | Reason:
+    """As `_into`, but in one go. A is moved in single panels where more at a time are too much."""
+    height = panels.height(how.xp, a, b, how.scheme, how.limit)
+    strip = height if how.limit is not None else panels.strip_rows(a, height)
+    if strip > height:
+        with suppress(how.xp.cuda.memory.OutOfMemoryError):
+            return _moved(how, value, a, b, height, strip)
+    return _moved(how, value, a, b, height, height)
+
+
+def _moved(
+    how: _How, value: Array | Sum, a: Array, b: Array, height: int, strip: int
+) -> float | Reason:
+    """Of A, `strip` rows are moved at once, and `height` are multiplied."""
+    xp = how.xp
+    in_place = isinstance(value, Sum) and value.in_place
+    found: float | Reason | None = None
+    with moves(xp) as on_their_way:
+        line = _Line(how, on_their_way)
+        try:
+            found = _in_turn(line, value, a, b, height, strip)
+        except xp.cuda.memory.OutOfMemoryError:
+            if not in_place:
+                raise
+        line.end()
+    if isinstance(found, float):
+        return found
+    if not in_place or line.rows == 0:
+        return _refused(xp, Reason.MEMORY if found is None else found)
+    # What is added cannot be taken back, nor added again.
+    write(value[line.rows :], a[line.rows :] @ b)
+    return 0.0
+
+
+def _in_turn(
+    line: "_Line", value: Array | Sum, a: Array, b: Array, height: int, strip: int
+) -> float | Reason:
+    """Panel after panel; the next strips of A are on their way while one is multiplied."""
+    how, moves, dtype = line.how, line.moves, np.result_type(a, b)
+    alike = same(a, b, b) is not None
+    strips = list(panels.places(len(a), len(a) if alike else strip))
+    right = resident.find(how.xp, how.resident, b, dtype) if how.resident else None
+    line.its = moves.send(b, dtype) if right is None else None
+    waiting = iter([] if alike else strips)
+    line.ours.extend(moves.send(a[rows], dtype) for rows in islice(waiting, panels.AHEAD))
+    if line.its is not None:
+        right = line.its.arrived()
+    with moves.stream, noted(how.busy):
+        ready = gpu.pack_operand(right, how.scheme, "right")
+    if isinstance(ready, Reason):
+        return ready
+    for rows in strips:
+        part = same(a, b, right) if alike else line.arrived()
+        target = value[rows]
+        for place in panels.places(len(part), height):
+            refused = line.multiply(part[place], right, ready, target[place])
+            if refused is not None:
+                return refused
+            if place.start == 0:  # the strip before is not in use any more
+                line.ours.extend(moves.send(a[more], dtype) for more in islice(waiting, 1))
+    line.settle()
+    if how.resident and line.its is not None:  # now that it is there for every stream
+        resident.keep(how.xp, how.resident, b, right)
+    return line.outliers
+
+
+class _Line:
+    """Products of panels: one is computed while the one before it comes back.
+
+    its, ours: B and strips of A, on their way or there, which are not to be freed before all that
+    uses them is over, also where a product is refused. rows: of the result that have come, or are
+    coming. outliers: the largest share of a panel.
+    """
+
+    def __init__(self, how: _How, moves: Moves) -> None:
+        self.how, self.moves = how, moves
+        self.its: Sent | None = None
+        self.ours: deque[Sent] = deque()
+        self.rows, self.outliers = 0, 0.0
+        self._part: Any = None
+        self._computed: Callable[[], None] | None = None
+        self._coming: Fetched | None = None
+
+    def arrived(self) -> Any:
+        """The strip that was sent first, in the place of the one before."""
+        self._part = self.ours.popleft().arrived()
+        return self._part
+
+    def multiply(
+        self, left: Any, right: Any, ready: PackedOperand, target: Array | Sum
+    ) -> Reason | None:
+        """Begin a product, for `target`, and have the one before come. ready: `right`, packed."""
+        how, stream = self.how, self.moves.stream
+        if how.busy is not None and how.limit is not None:  # what is traced keeps packed panels
+            self.settle()
+        with stream:
+            result = how.xp.empty((len(left), right.shape[1]), left.dtype)
+            with noted(how.busy):
+                product = gpu.multiply(
+                    Request(
+                        *(left, right, how.name),
+                        out=result,
+                        right=ready,
+                        traced=how.busy is not None,
+                    )
+                )
+            if isinstance(product, Reason):
+                return product
+            done = stream.record()
+        self.settle()
+        self._computed = partial(self._fetch, done, left, result, target, product.outliers)
+        return None
+
+    def settle(self) -> None:
+        """Have what was begun last come, once it is computed."""
+        if self._computed is not None:
+            computed, self._computed = self._computed, None
+            computed()
+
+    def _fetch(
+        self,
+        done: Any,
+        left: Any,
+        result: Any,
+        target: Array | Sum,
+        outliers: Callable[[], float],
+    ) -> None:
+        """left: in use until it is done."""
+        done.synchronize()
+        self.outliers = max(self.outliers, outliers())
+        self.end()
+        self._coming = self.moves.fetch(target, result)
+        self.rows += len(left)
+
+    def end(self) -> None:
+        """Wait for what is coming."""
+        if self._coming is not None:
+            self._coming.end()
+
+
+def _refused(xp: Any, reason: Reason) -> Reason:
+    """The reason, but for one that a smaller B may not have."""
+    if reason is Reason.MEMORY:
+        raise xp.cuda.memory.OutOfMemoryError(0, 0)
+    return reason

@@ -1,0 +1,105 @@
+"""An operand that is packed once and multiplied often: weights, say."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.runtime.context import Choice, current
+from mixpert_py.runtime.gpu import foreign
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import PRECISION, Call, Settings, name_of
+from mixpert_py.runtime.schemes import emulation_of, get
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedArray:
+    """What `pack` returns: stands for its array in `matmul`, on its side only.
+
+    array: the operand itself, which must not be written to while this is in use. scheme: what its
+    products run under. packed: its slices on the device; None where there is nothing to pack for,
+    and products are as they would be with the array. steps: the emulation it is packed for.
+    """
+
+    array: Any
+    scheme: str
+    side: Side
+    packed: Any = None
+
+    __array_ufunc__: ClassVar[None] = None  # NumPy must not take it for an object array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray:
+    """An operand packed once, for `matmul` to take in place of the array.
+
+    b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
+    elsewhere are kept as they are. scheme: None for the one in force, else `faithful`. It needs
+    0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, and for
+    complex ones as much as the array again. Large `faithful` products take 1.5 times both operands'
+    memory besides, while they are made: see `gpu.guard`. Raises PlanError for an unknown scheme or
+    side, ShapeError for fewer than two dimensions, TypeError for other types.
+    """
+    if side not in ("left", "right"):
+        raise PlanError(f"unknown side {side!r}; known: left, right")
+    name = scheme or current().scheme or "faithful"
+    get(name)
+    placement = foreign.placement(b, b)
+    if not isinstance(placement, foreign.Placement) or name in ("native", "float32", "float64"):
+        return PackedArray(b, name, side)
+    if b.ndim < 2:
+        raise ShapeError(f"cannot pack an operand of shape {tuple(b.shape)}: wanted a matrix")
+    if name_of(b.dtype) not in PRECISION:
+        raise TypeError(f"cannot pack {name_of(b.dtype)}: wanted float32, float64 or complex")
+    borrowed = foreign.borrow(placement, b, b)
+    if isinstance(borrowed, Reason) or 0 in b.shape:
+        return PackedArray(b, name, side)
+    from mixpert_py.runtime.gpu.multiply import pack_operand
+
+    chosen = emulation_of(name)
+    with borrowed.scope() if borrowed.scope is not None else nullcontext():
+        packed = pack_operand(borrowed.a, chosen, side)
+    return PackedArray(b, name, side, None if isinstance(packed, Reason) else packed)
+
+
+def unpacked(call: Call, settings: Settings) -> tuple[Call, Choice]:
+    """The call with its arrays in place of packed operands, and the scheme they were packed for.
+
+    Raises PlanError where the call asks for another scheme, or an operand is on the other side.
+    """
+    a, b = call.a, call.b
+    names = []
+    for operand, side in ((a, "left"), (b, "right")):
+        if type(operand) is not PackedArray:
+            continue
+        names.append(operand.scheme)
+        if operand.side != side:
+            raise PlanError(
+                f"an operand packed for the {operand.side} stands on the {side}; "
+                f"pack it with side={side!r}"
+            )
+    for name in (*names, settings.scheme or names[0]):
+        if name != names[0]:
+            raise PlanError(
+                f"an operand packed for {names[0]!r} cannot take {name!r}; pack it anew"
+            )
+    if settings.block is not None or settings.guarantee is not None:
+        raise PlanError("a packed operand has its block and scheme: no block, no guarantee")
+    left, right = (
+        x if type(x) is PackedArray else PackedArray(x, names[0], "left") for x in (a, b)
+    )
+    call = call._replace(a=left.array, b=right.array, left=left.packed, right=right.packed)
+    return call, Choice(names[0])

@@ -1,0 +1,138 @@
+"""`blas_gemm`: SciPy's `sgemm`, `dgemm`, `cgemm` and `zgemm`, under the scheme in force."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.products.rearranged import not_rearranged, rearranged
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Native, Settings
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "sgemm": np.dtype(np.float32),
+    "dgemm": np.dtype(np.float64),
+    "cgemm": np.dtype(np.complex64),
+    "zgemm": np.dtype(np.complex128),
+}
+NUMBERS = (bool, int, float, np.floating, np.integer)
+COMPLEX = (complex, np.complexfloating)
+
+
+class Arguments(NamedTuple):
+    """SciPy's parameters, in its order and with its defaults."""
+
+    alpha: Any
+    a: Any
+    b: Any
+    beta: Any = 0.0
+    c: Any = None
+    trans_a: Any = 0
+    trans_b: Any = 0
+    overwrite_c: Any = 0
+
+
+def blas_gemm(
+    *arguments: Any,
+    native: Native,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    **options: Any,
+) -> Any:
+    """alpha · op(a) @ op(b) + beta · c, as native(*arguments, **options) makes it.
+
+    native: one of these four of scipy.linalg.blas; whatever it would convert or refuse is left to
+    it. Matrices of its own dtype take the scheme; the result is in Fortran's order, and c itself
+    where it may be overwritten. alpha and beta are rounded to that dtype. Other arguments and
+    errors as in `matmul`.
+    """
+    given = _bound(arguments, options)
+    is_small = type(given.a) is not ndarray or given.a.size < MOVES
+    if scheme is None and backend is None and passes(site) and is_small:
+        return native(*arguments, **options)
+    settings = Settings(scheme, block, backend, site)
+    made: list[Any] = []
+
+    def run(*_: Any) -> Any:
+        made[:] = [native(*arguments, **options)]
+        return made[0]
+
+    a, b = given.a, given.b
+    refused = _refused(given, native)
+    if refused is not None:
+        return carry_out(not_rearranged(run, a, b, refused), settings)[0]
+    left, right = _as_given(a, given.trans_a), _as_given(b, given.trans_b)
+    product = carry_out(rearranged(run, left, right), settings)[0]
+    result = made[0] if made else _finished(product, given)
+    trace = current().trace
+    if trace is not None and site in trace.keep:
+        trace.keep_result(site, result.copy())  # not the product, whoever multiplied
+    return result
+
+
+def _as_given(x: Any, flag: Any) -> Any:
+    """op(x) as a new array: x, its transpose (1), or that conjugated (2)."""
+    if not flag:
+        return x.view()
+    return x.T.conj() if flag == 2 and x.dtype.kind == "c" else x.T
+
+
+def _bound(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
+    """What a call gives; nothing at all where it gives other parameters than there are."""
+    try:
+        return Arguments(*arguments, **options)
+    except TypeError:
+        return Arguments(None, None, None)
+
+
+def _refused(given: Arguments, native: Native) -> Reason | None:
+    """Why the call is `native`'s; None: its result is known."""
+    dtype = DTYPES.get(str(getattr(native, "__name__", "")).rpartition(" ")[2])
+    if dtype is None:
+        return Reason.DTYPE
+    matrices = [given.a, given.b, *(() if given.c is None else (given.c,))]
+    if any(type(x) is not ndarray for x in matrices):
+        return Reason.NOT_AN_ARRAY
+    if any(x.dtype != dtype for x in matrices):
+        return Reason.DTYPE
+    if any(x.ndim != 2 for x in matrices):
+        return Reason.DIMENSIONS
+    numbers = (*NUMBERS, *COMPLEX) if dtype.kind == "c" else NUMBERS
+    if not all(isinstance(x, numbers) for x in (given.alpha, given.beta)) or given.alpha == 0:
+        return Reason.SCALAR  # with zero it is BLAS's to say whether NaN is read
+    flags = given.trans_a, given.trans_b, given.overwrite_c
+    if not all(isinstance(x, (bool, int)) and 0 <= x <= 2 for x in flags):
+        return Reason.SHAPE
+    (m, k), (inner, n) = (
+        x.shape[::-1] if flag else x.shape
+        for x, flag in ((given.a, given.trans_a), (given.b, given.trans_b))
+    )
+    if k != inner or 0 in (m, k, n):
+        return Reason.SHAPE
+    c = given.c
+    if c is None:
+        return None
+    if c.shape != (m, n):
+        return Reason.SHAPE
+    if given.overwrite_c and c.flags.f_contiguous:
+        apart = not any(np.may_share_memory(c, x) for x in (given.a, given.b))
+        return None if apart and c.flags.writeable and c.flags.aligned else Reason.OUT
+    return None
+
+
+def _finished(product: Any, given: Arguments) -> Any:
+    """The product with all that BLAS does to it."""
+    dtype, c = product.dtype, given.c
+    with np.errstate(all="ignore"):  # as in BLAS, nobody warns
+        result = np.multiply(product, dtype.type(given.alpha), order="F")
+        if c is not None and given.beta != 0:
+            result += dtype.type(given.beta) * c
+    if c is None or not given.overwrite_c or not c.flags.f_contiguous:
+        return result
+    np.copyto(c, result)
+    return c

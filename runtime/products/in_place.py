@@ -1,0 +1,100 @@
+"""`imatmul`: `a @= b`, under the scheme that is in force for this call.
+
+A rewritten `a @= b` is `a = imatmul(a, b)`; a rewritten `owner.name[key] @= b` is
+`target(owner.name)[key].imatmul(b)`, which reads and writes the place as the statement did. So does
+`target(owner.name)[key].fused(a, b, form="c+=ab")`, a rewritten `owner.name[key] += a @ b`.
+"""
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from numpy import ndarray
+
+from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.gpu.foreign import may_be_on_device
+from mixpert_py.runtime.products.fused import fused
+from mixpert_py.runtime.products.rearranged import not_rearranged
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call, Native, Settings, is_dask, matmul_shape
+
+_IN_PLACE: Native = operator.imatmul
+
+
+def imatmul(
+    a: Any,
+    b: Any,
+    *,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+) -> Any:
+    """operator.imatmul(a, b): what `a @= b` binds `a` to.
+
+    A NumPy array takes the product in place and is returned, with the shapes and casts that NumPy
+    allows; a type without `__imatmul__`, such as CuPy's, gives a new array. Other arguments and
+    errors as in `matmul`.
+    """
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return _IN_PLACE(a, b)
+    return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]
+
+
+def _call(a: Any, b: Any) -> Call:
+    if type(a) is type(b) is ndarray and b.ndim > 1:
+        return Call(_product, a, b, (), a, matmul_shape)
+    is_array = may_be_on_device(type(a)) or is_dask(a)
+    if is_array and not hasattr(type(a), "__imatmul__"):
+        return Call(operator.matmul, a, b, (), None, matmul_shape)
+    return not_rearranged(_IN_PLACE, a, b, Reason.OUT)
+
+
+def _product(a: Any, b: Any, *, out: Any = None) -> Any:
+    return operator.matmul(a, b) if out is None else _IN_PLACE(a, b)
+
+
+def target(owner: Any) -> "_Owner":
+    """An object whose attributes and elements are places that `imatmul` and `fused` write to."""
+    return _Owner(owner)
+
+
+class _Owner:
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def __getattribute__(self, name: str) -> "_Place":
+        owner = object.__getattribute__(self, "_owner")
+        return _Place(getattr(owner, name), partial(setattr, owner, name))
+
+    def __getitem__(self, key: Any) -> "_Place":
+        owner = object.__getattribute__(self, "_owner")
+        return _Place(owner[key], partial(operator.setitem, owner, key))
+
+
+class _Place:
+    """An attribute or an element: what it was, and how it is written."""
+
+    __slots__ = ("_store", "_value")
+
+    def __init__(self, value: Any, store: Callable[[Any], None]) -> None:
+        self._value = value
+        self._store = store
+
+    def imatmul(self, b: Any, **given: Any) -> None:
+        """`place @= b`. Arguments as in the function `imatmul`."""
+        self._store(imatmul(self._value, b, **given))
+
+    def fused(self, *operands: Any, form: str, **given: Any) -> None:
+        """`place += a @ b`, say. Arguments as in the function `fused`, without c."""
+        self._store(fused(self._value, *operands, form=form, **given))

@@ -1,0 +1,44 @@
+"""`inner`: np.inner, under the scheme that is in force for this call."""
+
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.products.rearranged import are_arrays, not_rearranged, rearranged
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Call, Native, Settings
+
+
+def inner(
+    a: Any,
+    b: Any,
+    *,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    native: Native = np.inner,
+) -> Any:
+    """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
+
+    a, b: anything `native` takes. Vectors and matrices, NumPy's and CuPy's, are multiplied as
+    a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
+    """
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return native(a, b)
+    return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]
+
+
+def _call(native: Native, a: Any, b: Any) -> Call:
+    if not are_arrays(a, b) or max(a.ndim, b.ndim) > 2:
+        return not_rearranged(native, a, b, Reason.DIMENSIONS)
+    return rearranged(lambda: native(a, b), a, b.T)

@@ -1,0 +1,101 @@
+"""`tensordot`: np.tensordot, under the scheme that is in force for this call."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.products.rearranged import (
+    are_arrays,
+    dtype_reason,
+    not_rearranged,
+    rearranged,
+)
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
+
+NUMPYS = np.tensordot
+
+
+def tensordot(
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    native: Native = np.tensordot,
+) -> Any:
+    """np.tensordot(a, b, axes): sums over pairs of axes.
+
+    a, b, axes: anything `native` takes. Arrays of NumPy's and CuPy's, of types that take schemes,
+    are multiplied as two matrices, the summed axes last in a and first in b. Other arguments,
+    result and errors as in `matmul`.
+    """
+    if (
+        scheme is None
+        and backend is None
+        and passes(site)
+        and type(a) is type(b) is ndarray
+        and a.size < MOVES
+    ):
+        return native(a, b, axes)
+    settings = Settings(scheme, block, backend, site)
+    if is_dask(a, b):
+        from mixpert_py.runtime import dask_array
+
+        if (lazy := dask_array.tensordot(native, a, b, axes, settings)) is not None:
+            return lazy
+    pairs = pairs_of(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
+    if isinstance(pairs, Reason):
+        call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
+        return carry_out(call, settings)[0]
+    left, right = pairs
+    rows = [axis for axis in range(a.ndim) if axis not in left]
+    columns = [axis for axis in range(b.ndim) if axis not in right]
+    m, k = math.prod(a.shape[axis] for axis in rows), math.prod(a.shape[axis] for axis in left)
+    n = math.prod(b.shape[axis] for axis in columns)
+    matrices = a.transpose(*rows, *left).reshape(m, k), b.transpose(*right, *columns).reshape(k, n)
+    if native is NUMPYS and type(a) is ndarray:
+        # This is all that NumPy does: asking it would copy the operands once more.
+        call = Call(DOT, *matrices, (), None, dot_shape)
+    else:
+        call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
+    shape = (*(a.shape[axis] for axis in rows), *(b.shape[axis] for axis in columns))
+    return carry_out(call, settings)[0].reshape(shape)
+
+
+def pairs_of(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:
+    """The axes to sum over, of a and of b, from 0; or why `native` has to judge them."""
+    if a.ndim == 0 or b.ndim == 0:
+        return Reason.SCALAR
+    reason = dtype_reason(a, b)
+    if reason is not None:
+        return reason
+    if type(axes) is int:
+        given: Any = range(-axes, 0), range(axes)
+    elif isinstance(axes, (list, tuple)) and len(axes) == 2:
+        given = axes
+    else:
+        return Reason.SHAPE
+    left, right = _normal(given[0], a.ndim), _normal(given[1], b.ndim)
+    if left is None or right is None or len(left) != len(right):
+        return Reason.SHAPE
+    if [a.shape[axis] for axis in left] != [b.shape[axis] for axis in right]:
+        return Reason.SHAPE
+    return left, right
+
+
+def _normal(axes: Any, ndim: int) -> list[int] | None:
+    """Axes as distinct numbers from 0; None if they are anything else."""
+    several: Sequence[Any] = axes if isinstance(axes, (list, tuple, range)) else (axes,)
+    if not all(type(axis) is int and -ndim <= axis < ndim for axis in several):
+        return None
+    normal = [axis % ndim for axis in several]
+    return normal if len(set(normal)) == len(normal) else None

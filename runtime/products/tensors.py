@@ -1,0 +1,41 @@
+"""`torch_matmul`: PyTorch's matmul, mm and bmm, under the scheme that is in force for this call."""
+
+from typing import Any
+
+from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.reasons import Reason, Shape
+from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
+
+
+def torch_matmul(
+    a: Any,
+    b: Any,
+    *,
+    native: Native,
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+) -> Any:
+    """native(a, b): the product of tensors.
+
+    native: torch.matmul, torch.mm (two matrices) or torch.bmm (two stacks of as many matrices).
+    Tensors on a GPU take the scheme, as those of `a @ b` do, and come back as tensors of that
+    device, on that stream; those that need a gradient stay native. Other arguments and errors as in
+    `matmul`.
+    """
+    is_elsewhere = getattr(a, "is_cuda", True) is False
+    if scheme is None and backend is None and passes(site) and is_elsewhere:
+        return native(a, b)
+    ndim = {"mm": 2, "bmm": 3}.get(getattr(native, "__name__", ""))
+
+    def shape_of(x: Any, y: Any) -> Shape | Reason:
+        if ndim is not None and (x.ndim, y.ndim) != (ndim, ndim):
+            return Reason.DIMENSIONS
+        if ndim == 3 and x.shape[0] != y.shape[0]:
+            return Reason.SHAPE
+        return matmul_shape(x, y)
+
+    call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+    return carry_out(call, Settings(scheme, block, backend, site))[0]

@@ -1,0 +1,149 @@
+"""A product of NumPy arrays made by a scheme: by a cast, or by the reference backend."""
+
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime import complex_product
+from mixpert_py.runtime.complex_product import is_complex, widened
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.outliers import OutlierRule
+from mixpert_py.runtime.request import (
+    PRECISION,
+    Array,
+    Native,
+    Product,
+    Request,
+    is_wide,
+    result_shape,
+)
+from mixpert_py.runtime.schemes import emulation_of
+
+TYPES = tuple(map(np.dtype, PRECISION))
+
+# The largest element of an operand, and the product of both, from which float32 loses nothing to
+# underflow: what falls below 2^-126 is then less than the rounding of what the largest contributes.
+HELD = 2.0**-100
+
+
+def emulate(
+    a: Array, b: Array, scheme: str, block: int | None = None, native: Native = np.matmul
+) -> Any:
+    """A·B under a scheme; None where it left the scheme's range.
+
+    a, b: of TYPES, one dimension or more, stacks broadcast as in np.matmul. The result has the type
+    that np.matmul gives it; a vector times a vector is a scalar. native: makes the products of
+    the schemes that are casts. No floating-point warning is given that `native` would not give.
+    """
+    if scheme == "native":
+        return native(a, b)
+    product = multiply(Request(a, b, scheme, block, native=native))
+    return product.value if isinstance(product, Product) else None
+
+
+def multiply(request: Request) -> Product | Reason:
+    """A·B under a scheme that is not native, with all that was asked for; or why not."""
+    a, b, scheme, native = request.a, request.b, request.scheme, request.native
+    if scheme == "float32" and request.guarantee is None:
+        product = _float32(a, b, native)
+        return Reason.RANGE if product is None else Product(product, scheme)
+    if scheme == "float64":
+        product = native(widened(a), widened(b))
+        with np.errstate(all="ignore"):
+            return Product(product.astype(np.result_type(a, b), copy=False), scheme)
+    return _reference(request)
+
+
+def _float32(a: Array, b: Array, native: Native) -> Any:
+    if not is_wide(str(a.dtype), str(b.dtype)):
+        return native(a, b)
+    with np.errstate(all="ignore"):
+        left = _narrowed(a)
+        # BLAS makes X·Xᵀ in half the time, and symmetric, if it is told that both are one array.
+        right = left.T if _is_transpose(a, b) else _narrowed(b)
+        if not _holds(a, left, b, right):
+            return None
+        product = native(left, right)
+        # A sum is one quick pass, and cannot be finite if any element is not.
+        if not np.isfinite(np.sum(product)):
+            return None
+        return product.astype(np.result_type(a, b), copy=False)
+
+
+def _narrowed(x: Array) -> Array:
+    return x.astype(np.complex64 if is_complex(x) else np.float32, copy=False)
+
+
+def _is_transpose(a: Array, b: Array) -> bool:
+    if a.ndim != 2 or a.dtype != b.dtype or a.shape != b.shape[::-1]:
+        return False
+    same_start = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+    return same_start and a.strides == b.strides[::-1]
+
+
+def _holds(a: Array, left: Array, b: Array, right: Array) -> bool:
+    """Whether float32 has room below for these operands, cast to `left` and `right`."""
+    one, other = _largest(left), _largest(right)
+    if one >= HELD and other >= HELD and one * other >= HELD:
+        return True
+    return not a.any() or not b.any()
+
+
+def _largest(x: Array) -> float:
+    """The largest magnitude, or less where two such operands hold anyway; NaN if any element is."""
+    if is_complex(x):
+        return max(_largest(x.real), _largest(x.imag))
+    top = float(x.max(initial=0))
+    return top if top * top >= HELD else max(top, -float(x.min(initial=0)))
+
+
+def _reference(request: Request) -> Product | Reason:
+    """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
+    from mixpert_py.runtime.certificates.guarantee import componentwise
+    from mixpert_py.runtime.certificates.stacked_certificate import stacked
+    from mixpert_py.runtime.reference import reference
+
+    a, b, name = request.a, request.b, request.scheme
+    rows = a[np.newaxis, :] if a.ndim == 1 else a
+    columns = b[:, np.newaxis] if b.ndim == 1 else b
+    if is_complex(a, b):
+
+        def real_product(x: Array, y: Array) -> Product | Reason:
+            return _reference(request._replace(a=x, b=y))
+
+        made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
+        return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
+    scheme = emulation_of(name, request.block)
+    if request.guarantee is not None:
+        found = componentwise(np, rows, columns, name)
+        if found is None:
+            return Reason.SPREAD
+        scheme, name = emulation_of(found), found
+    rule: OutlierRule = "none" if request.guarantee is not None and scheme.exact else "loss"
+    stack = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+    rows = np.broadcast_to(rows, stack + rows.shape[-2:])
+    columns = np.broadcast_to(columns, stack + columns.shape[-2:])
+    value = np.empty((*stack, rows.shape[-2], columns.shape[-1]), np.result_type(a, b))
+    outliers, certificates = 0.0, []
+    for index in np.ndindex(*stack):
+        product = reference.multiply(
+            rows[index], columns[index], scheme, rule=rule, like=request.accumulation
+        )
+        value[index] = product.value
+        outliers += product.outliers.fraction
+        certificates.append(product.certificate)
+    return Product(
+        _shaped(value, a, b),
+        name,
+        lambda: outliers / max(len(certificates), 1),
+        stacked(certificates, stack, *value.shape[-2:]) if request.certificate else None,
+    )
+
+
+def _shaped(value: Array, a: Array, b: Array) -> Any:
+    """A product of matrices as np.matmul gives it; of two vectors a scalar."""
+    shape = result_shape(a, b)
+    if value.shape == shape:
+        return value  # not a view: it owns its memory, as NumPy's does
+    result = value.reshape(shape)
+    return result if result.ndim else result[()]

@@ -1,0 +1,189 @@
+"""The reference backend: what every scheme means, in NumPy."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mixpert_py.errors import DeviceError, ShapeError
+from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
+from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost
+from mixpert_py.runtime.certificates.tensor_cores import certify_on_cores, rounding
+from mixpert_py.runtime.model.device_model import Accumulations
+from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
+from mixpert_py.runtime.reference import digits, float_slices
+from mixpert_py.runtime.reference.engine import execute
+from mixpert_py.runtime.reference.instruction_chain import execute_like
+from mixpert_py.runtime.reference.outliers import OutlierRule, Outliers, kept_part, outlier_part
+from mixpert_py.runtime.reference.packed import Array, Packed
+from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.splitter import Digits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReferenceProduct:
+    """An emulated product and what is known of it. terms: slice products, outliers' not counted."""
+
+    value: Array
+    scheme: str
+    terms: int
+    outliers: Outliers
+    certificate: Certificate
+
+
+def multiply(
+    a: Array,
+    b: Array,
+    scheme: Scheme,
+    *,
+    block: int | None = None,
+    rule: OutlierRule = "loss",
+    like: Accumulations | None = None,
+) -> ReferenceProduct:
+    """C = A·B as the scheme computes it.
+
+    a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
+    either is. block: stretch of K per exponent, int8 schemes only. rule: what leaves integer
+    slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
+    ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
+    instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements
+    that they reach natively, and only what overflows natively overflows.
+    Raises ShapeError unless the shapes multiply, TypeError on other types, PlanError on a block
+    length where the scheme has none, DeviceError where nothing is known of the chip's instructions
+    for the scheme's element.
+    """
+    a, b = _operands(a, b)
+    scheme = scheme.with_block(block)
+    with np.errstate(all="ignore"):
+        left, right = pack(a, b, scheme, rule)
+        product = _product(a, b, scheme, left, right, like)
+        rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
+        product.value[rows] = a[rows] @ b
+        product.value[:, columns] = a @ b[:, columns]
+        return _without_overflow(a, b, product, left, right)
+
+
+def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
+    """A split by rows and B by columns, as the scheme says; B's slices in reverse order."""
+    chunk, block, _ = scheme.lengths(a.shape[1])
+
+    def split(x: Array, reverse: bool) -> Packed:
+        splitter = scheme.right if reverse else scheme.left
+        if isinstance(splitter, Digits):
+            return digits.split(x, splitter, chunk, block, reverse=reverse, rule=rule)
+        return float_slices.split(x, splitter, chunk, block, reverse=reverse)
+
+    return split(a, False), split(b.T, True)
+
+
+def _operands(a: Array, b: Array) -> tuple[Array, Array]:
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ShapeError(f"cannot multiply {a.shape} by {b.shape}: wanted (m, k) by (k, n)")
+    for x in (a, b):
+        if x.dtype.kind != "f" or x.dtype.itemsize not in (4, 8):
+            raise TypeError(f"cannot split {x.dtype}: wanted float32 or float64")
+    dtype = np.result_type(a, b).newbyteorder("=")
+    if a.shape[1] == 0:  # an empty sum is 0 · 0
+        a, b = np.zeros((a.shape[0], 1)), np.zeros((1, b.shape[1]))
+    return np.asarray(a, dtype), np.asarray(b, dtype)
+
+
+def _product(
+    a: Array, b: Array, scheme: Scheme, left: Packed, right: Packed, like: Accumulations | None
+) -> ReferenceProduct:
+    """The slices' product, then A's outliers times B, then the rest of A times B's outliers."""
+    k = a.shape[1]
+    value = _slice_products(scheme, k, left, right, a.dtype, like)
+    bound = _certified(scheme, k, left, right, a.dtype, like)
+    block = scheme.lengths(k)[1]
+    m, n = (np.arange(length) for length in value.shape)
+    if left.outlier.any():
+        part, rows = outlier_part(a, left.outlier, block)
+        added = _chain(part, b)
+        value[rows] += added.value
+        bound = joined(bound, rows, n, added.certificate)
+    if right.outlier.any():
+        part, columns = outlier_part(b.T, right.outlier, block)
+        added = _chain(kept_part(a, left.outlier, block), part.T)
+        value[:, columns] += added.value
+        bound = joined(bound, m, columns, added.certificate)
+    flagged = Outliers.count(left.outlier, right.outlier)
+    return ReferenceProduct(value, scheme.name, scheme.products, flagged, bound)
+
+
+def _certified(
+    scheme: Scheme,
+    k: int,
+    left: Packed,
+    right: Packed,
+    dtype: np.dtype[np.floating],
+    like: Accumulations | None,
+) -> Certificate:
+    """The bound of the slices' product."""
+    measured = left.measured, right.measured
+    how = None if like is None else getattr(like, scheme.element.name)
+    if not isinstance(how, Accumulation):
+        return certify(scheme, k, *measured, dtype)
+    units = np.ldexp(1.0, left.exponents[:, 0]), np.ldexp(1.0, right.exponents[:, 0])
+    bounds = rounding(scheme, k, how, hopper=True)
+    return certify_on_cores(scheme, k, measured, units, dtype, bounds)
+
+
+def _without_overflow(
+    a: Array, b: Array, product: ReferenceProduct, left: Packed, right: Packed
+) -> ReferenceProduct:
+    """The product with what its slices make too large multiplied in the result's own precision:
+    digits are rounded, upwards too, and their units are those of whole rows.
+    """
+    over = ~(np.isfinite(product.value) | left.nonfinite[:, None] | right.nonfinite)
+    rows = np.flatnonzero(over.any(axis=1))
+    if not len(rows):
+        return product
+    added = _chain(a[rows], b)
+    product.value[rows] = np.where(over[rows], added.value, product.value[rows])
+    bound = joined(product.certificate, rows, np.arange(b.shape[1]), added.certificate)
+    return replace(product, certificate=bound)
+
+
+def _slice_products(
+    scheme: Scheme,
+    k: int,
+    left: Packed,
+    right: Packed,
+    dtype: np.dtype[np.floating],
+    like: Accumulations | None,
+) -> Array:
+    """Of integers the same on every chip that multiplies them: their sums are exact."""
+    if like is None:
+        return execute(scheme, k, left, right, dtype)
+    how = getattr(like, scheme.element.name)
+    if isinstance(how, IntegerAccumulation):
+        return execute(scheme, k, left, right, dtype)
+    if how is None:
+        raise DeviceError(
+            f"scheme {scheme.name!r}: the device model says nothing of {scheme.element.name} sums"
+        )
+    return execute_like(how, scheme, k, left, right, dtype)
+
+
+def _chain(a: Array, b: Array) -> ReferenceProduct:
+    """A·B by the result's own precision: what left the slices. BLAS orders sums by how operands lie
+    in memory, so both lie the same way always.
+    """
+    unit = UNIT32 if a.dtype.itemsize == 4 else UNIT64
+    k = a.shape[1]
+    with np.errstate(all="ignore"):
+        bound = nothing_lost(a.shape[0], b.shape[1])
+        rows, columns = _norms(a), _norms(b.T)
+        bound.left[:, 0] = raised(k * unit * rows, rows)
+        bound.right[0] = raised(columns, columns)
+        value = np.ascontiguousarray(a) @ np.ascontiguousarray(b)
+        return ReferenceProduct(value, "native", 1, Outliers(0, 0, 0.0), bound)
+
+
+def _norms(x: Array) -> Array:
+    """2-norms of rows (rows, k) in float64, without overflow or underflow of squares."""
+    x = x.astype(np.float64)
+    largest = np.abs(x).max(axis=1, keepdims=True, initial=0)
+    largest[largest == 0] = 1
+    norms: Array = np.linalg.norm(x / largest, axis=1) * largest[:, 0]
+    return norms

@@ -1,0 +1,244 @@
+"""One product: the call as the program wrote it, the request to a backend, and the product.
+
+`Call` and `Settings` are what a function such as `matmul` is given. `select.resolve_scheme` makes a
+`Request` of them, which one of the backends answers with a `Product`, or with the `Reason` why it
+cannot.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mixpert_py.runtime.certificates.certificate import Certificate
+from mixpert_py.runtime.reasons import Reason, Shape
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.model.device_model import Accumulations
+
+Array = npt.NDArray[Any]
+Native = Callable[..., Any]
+
+MATMUL: Native = np.matmul  # as they are here, whatever a program puts in their place later
+DOT: Native = np.dot
+
+# By the dtype's kind; the rest is Reason.DTYPE.
+DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
+
+# The types that take schemes, and of what precision they are.
+PRECISION = {
+    "float32": "float32",
+    "float64": "float64",
+    "complex64": "float32",
+    "complex128": "float64",
+}
+
+
+class Addend(NamedTuple):
+    """The sum that a product becomes a term of: alpha · A·B + beta · c.
+
+    alpha, beta: finite, of the result's precision; beta is not 0. c: an array where the operands
+    are, of the result's type, of its shape or broadcast to it. in_place: the sum is written to c.
+    """
+
+    alpha: float
+    beta: float
+    c: Any
+    in_place: bool = False
+
+
+ALONE = Addend(1.0, 0.0, None)
+
+
+class Call(NamedTuple):  # made at every planned call, and twice as quick as a dataclass
+    """A product as the program wrote it. shape_of: (m, k, n) of two arrays, or why it has none.
+
+    left, right: an operand that was packed before. takes_tensors: `native` is a function of
+    PyTorch's. addend: the sum that a backend may make at once; `run` does not make it.
+    """
+
+    native: Native
+    a: Any
+    b: Any
+    rest: tuple[Any, ...]
+    out: Any
+    shape_of: Callable[[Any, Any], Shape | Reason]
+    left: Any = None
+    right: Any = None
+    takes_tensors: bool = False
+    addend: Addend | None = None
+
+    @property
+    def destination(self) -> Any:
+        """What was given as `out`; more than one is for `native` to refuse."""
+        given = self.rest if self.out is None else (*self.rest, self.out)
+        return given[0] if len(given) == 1 else given or None
+
+    def run(self) -> Any:
+        """The product that the program would have made."""
+        if self.out is None:
+            return self.native(self.a, self.b, *self.rest)
+        return self.native(self.a, self.b, *self.rest, out=self.out)
+
+    def host_shape(self) -> Shape | Reason:
+        """(m, k, n) of NumPy arrays, a stack of matrices counted in m, or why there is none."""
+        for kind in (type(self.a), type(self.b)):
+            if kind is not np.ndarray:
+                if issubclass(kind, np.ndarray):
+                    return Reason.SUBCLASS
+                # A class may call its module anything, not only by a string.
+                sparse = str(kind.__module__).startswith(("scipy.sparse", "cupyx.scipy.sparse"))
+                return Reason.SPARSE if sparse else Reason.NOT_AN_ARRAY
+        return self.shape()
+
+    def shape(self) -> Shape | Reason:
+        """(m, k, n) of arrays of any library, a stack of matrices counted in m."""
+        if self.a.ndim == 0 or self.b.ndim == 0:
+            return Reason.SCALAR
+        return self.shape_of(self.a, self.b)
+
+
+class Settings(NamedTuple):
+    """The keyword arguments of one call; None: what is in force decides.
+
+    certificate: whether one is wanted. more_follow: this is one of several products of its site,
+    and not the last.
+    """
+
+    scheme: str | None = None
+    block: int | None = None
+    backend: str | None = None
+    site: str | None = None
+    guarantee: str | None = None
+    certificate: bool = False
+    more_follow: bool = False
+
+
+class Request(NamedTuple):
+    """A product under a scheme, as every backend takes it.
+
+    a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more,
+    where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the stretch
+    of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
+    type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
+    `out` then. left, right: an operand as the GPU's `pack_operand` packed it. guarantee: None or
+    "componentwise". traced: a trace is in force, which asks for the share of outliers and for the
+    time of transfers. workspace_limit: bytes of the device that the product may take besides its
+    operands and its result. devices: "all", or None for the operands' own. constant: names products
+    for which b may stay on the device; empty: for none. native: makes the products of casts.
+    accumulation: the chip whose way of adding the reference backend follows.
+    """
+
+    a: Any
+    b: Any
+    scheme: str
+    block: int | None = None
+    out: Any = None
+    addend: Addend | None = None
+    left: Any = None
+    right: Any = None
+    guarantee: str | None = None
+    certificate: bool = False
+    traced: bool = False
+    workspace_limit: int | None = None
+    devices: str | None = None
+    constant: str = ""
+    native: Native = MATMUL
+    accumulation: "Accumulations | None" = None
+
+
+def is_single(*dtypes: str) -> bool:
+    """Whether all of some types are float32 or complex64: without a plan, a GPU makes their
+    products faithfully.
+    """
+    return all(PRECISION.get(dtype) == "float32" for dtype in dtypes)
+
+
+def no_outliers() -> float:
+    """The share of outliers of a product whose blocks all stayed, or that nobody asks about."""
+    return 0.0
+
+
+class Product(NamedTuple):
+    """A product that a backend made, and under which scheme.
+
+    outliers: returns the share of the operands' blocks that left the scheme's slices; it may wait
+    for the device, and what was packed stays in memory for as long as it is held. certificate: only
+    where one was asked for. includes_addend: the value is the sum with the request's addend.
+    transfer: seconds that moving NumPy arrays took, apart from the product; only where it is
+    traced.
+    """
+
+    value: Any
+    scheme: str
+    outliers: Callable[[], float] = no_outliers
+    certificate: Certificate | None = None
+    includes_addend: bool = False
+    transfer: float = 0.0
+
+    def with_value(self, value: Any) -> "Product":
+        """The same product, in another array."""
+        return self._replace(value=value)
+
+
+def is_dask(*operands: Any) -> bool:
+    """Whether any operand is a Dask array."""
+    array = getattr(sys.modules.get("dask.array"), "Array", None)
+    return array is not None and any(isinstance(x, array) for x in operands)
+
+
+def matmul_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as np.matmul makes it, or Reason.SHAPE."""
+    m, k = a.shape[-2:] if a.ndim > 1 else (1, a.shape[0])
+    inner, n = b.shape[-2:] if b.ndim > 1 else (b.shape[0], 1)
+    if k != inner:
+        return Reason.SHAPE
+    if a.ndim <= 2 and b.ndim <= 2:
+        return m, k, n
+    try:
+        stack = broadcast(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        return Reason.SHAPE
+    return math.prod(stack) * m, k, n
+
+
+def dot_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as np.dot makes it, or why there is none."""
+    if b.ndim > 2 and a.ndim > 1:
+        return Reason.DIMENSIONS  # every matrix of a with every one of b, not in pairs
+    return matmul_shape(a, b)
+
+
+def result_shape(a: Any, b: Any) -> tuple[int, ...]:
+    """The shape that np.matmul gives its result."""
+    rows = a.shape[-2:-1] if a.ndim > 1 else ()
+    columns = b.shape[-1:] if b.ndim > 1 else ()
+    if a.ndim <= 2 and b.ndim <= 2:
+        return (*rows, *columns)
+    return (*broadcast(a.shape[:-2], b.shape[:-2]), *rows, *columns)
+
+
+@lru_cache(maxsize=1024)
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """np.broadcast_shapes, which makes arrays to find out. Raises ValueError."""
+    return np.broadcast_shapes(a, b)
+
+
+def is_wide(*names: str) -> bool:
+    """Whether any of these types is of float64's precision."""
+    return any(PRECISION.get(name) == "float64" for name in names)
+
+
+def real_products(*names: str) -> int:
+    """How many real products one of operands of two such types is: 1, 2 or 4."""
+    return 1 << sum(name.startswith("complex") for name in names)
+
+
+@lru_cache(maxsize=64)
+def name_of(dtype: Any) -> str:
+    """A dtype's name, which NumPy composes anew each time; PyTorch's without its module."""
+    return str(dtype).rpartition(".")[2]

@@ -1,0 +1,247 @@
+"""The GPU: how it is, what it holds, and its kernels, which are the reference engine."""
+
+import ctypes
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.complex_product import Way, join, split
+from mixpert_py.runtime.gpu import (
+    device,
+    device_state,
+    multi_gpu,
+    partition,
+    slices,
+    workspace,
+)
+from mixpert_py.runtime.gpu.guard import Guard
+from mixpert_py.runtime.kernels.tiny_block import EDGE
+from mixpert_py.runtime.packing import Operand, packed_bytes, rows
+from mixpert_py.runtime.packing.operand import Form, layout
+from tests.runtime.chains import chained
+from tests.runtime.gpu.fake.array import ndarray, wrapped
+from tests.runtime.gpu.fake.current import Current
+from tests.runtime.gpu.fake.errors import CUDARuntimeError, OutOfMemoryError
+from tests.runtime.gpu.fake.memory import Memory
+from tests.runtime.gpu.fake.modules import cupy_of
+from tests.runtime.gpu.fake.packed import FakePacked
+from tests.runtime.gpu.fake.product import add_what_left, matrices, multiply_add, slices_product
+from tests.runtime.gpu.fake.stream import Stream
+
+
+@dataclass
+class FakeGpu:
+    """memory: bytes that packed operands may take at a time. refuses: what kernels raise.
+    held: bytes of packed operands, and arrays made by name; peak: the most that these have been.
+
+    has_small: every stack is small. launches: (batch, m, n) of every product made; tiny: of those
+    in FP32. moved, freed: how many arrays came from the host, and how often the memory pool was
+    emptied.
+    """
+
+    name: str = "NVIDIA H200"
+    capability: tuple[int, int] = (9, 0)
+    count: int = 1
+    error: CUDARuntimeError | None = None
+    driver: int = 13000
+    memory: float = float("inf")
+    refuses: Exception | None = None
+    lowered: bool = False
+    has_small: bool = False
+    launches: list[tuple[int, int, int]] = field(default_factory=list)
+    tiny: list[tuple[int, int, int]] = field(default_factory=list)
+    moved: int = 0
+    freed: int = 0
+    held: int = 0
+    peak: int = 0
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Put it in the place of CuPy; returns that."""
+        cupy = cupy_of(self)
+        monkeypatch.setattr(Current, "streams", {})
+        monkeypatch.setitem(sys.modules, "cupy", cupy)
+        monkeypatch.setattr(device, "may_be_here", lambda: True)
+        device._find.cache_clear()
+        monkeypatch.setattr(rows, "has_clusters", lambda number: False)
+        partition._alike.cache_clear()
+        multi_gpu._stream.cache_clear()
+
+        monkeypatch.setattr(device_state, "_states", {})
+        kernels = slices.Kernels(
+            cupy,
+            self.pack,
+            self.pack_one,
+            self.gemm,
+            self.repair,
+            self.multiply_if_small,
+            Way(cupy, wrapped(split), lambda products, out: join(products.x, out.x)),
+            needs,
+            self.multiply_tiny,
+            self.guard,
+        )
+        monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+        return cupy
+
+    def asarray(self, x: Any) -> ndarray:
+        self.moved += 1
+        return self._charged(np.array(x))
+
+    def empty(self, shape: Any, dtype: Any) -> ndarray:
+        return self._charged(np.full(shape, 7, dtype))
+
+    def _charged(self, x: Any) -> ndarray:
+        result = ndarray(x)
+        result.memory = Memory(self, x.nbytes)
+        return result
+
+    def free_all_blocks(self) -> None:
+        self.freed += 1
+
+    def pack(
+        self,
+        a: Operand,
+        b: Operand,
+        scheme: Any,
+        room_for: Any = None,
+        memory: Any = None,
+        gate: int = 0,
+        **given: Any,
+    ) -> Any:
+        assert room_for is None or memory is None
+        if room_for is not None:
+            packed = self.pack(a, b, scheme, **given)
+            more = needed(room_for, packed) - needed(scheme, packed)
+            left, right = packed
+            return left._replace(memory=(left.memory, Memory(self, max(more, 0)))), right
+        result = "float64" if "float64" in (a.memory, b.memory) else "float32"
+        return tuple(
+            self.pack_one(x, scheme, side, result, memory, within=self.memory / 2, **given)
+            for x, side in ((a, "left"), (b, "right"))
+        )
+
+    def pack_one(
+        self,
+        x: Operand,
+        scheme: Any,
+        which: str,
+        result: str,
+        memory: Any = None,
+        *,
+        rule: Any = "loss",
+        measure: bool = False,
+        stream: int = 0,
+        within: float | None = None,
+    ) -> FakePacked:
+        assert stream == Stream.here.ptr
+        if self.refuses is not None:
+            raise self.refuses
+        splitter = scheme.left if which == "left" else scheme.right
+        length = scheme.lengths(x.k)[1]
+        place = layout(splitter, x.batch, x.rows, x.k, length, measure)
+        if place.bytes > (self.memory if within is None else within):
+            raise OutOfMemoryError(place.bytes, self.held)
+        addresses = 1 << 20, 1 << 21, 1 << 22, 0, (1 << 23) * measure
+        packed = FakePacked(x, splitter, place, *addresses, scheme, rule)
+        return packed._replace(origin=packed, memory=memory or Memory(self, place.bytes))
+
+    def multiply_if_small(
+        self, a: Operand, b: Operand, scheme: Any, out: Any, **given: Any
+    ) -> tuple[FakePacked, FakePacked] | None:
+        if not self.has_small:
+            return None
+        packed = self.pack(a, b, scheme, **given)
+        self.gemm(*packed, scheme, out, stream=given["stream"])
+        return packed
+
+    def multiply_tiny(self, a: Operand, b: Operand, out: Any, *, stream: int) -> None:
+        """Of as many matrices as `out`, or of one that all share."""
+        assert stream == Stream.here.ptr
+        if self.refuses is not None:
+            raise self.refuses
+        assert a.memory == b.memory == out.dtype.name == "float32"
+        assert max(a.rows, a.k, b.rows) <= EDGE
+        assert {a.batch, b.batch} <= {1, len(out)}
+        self.tiny.append(out.shape)
+        out.x[...] = chained(a.owner.x, b.owner.x)
+
+    def gemm(
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        c: Any = None,
+        stream: int,
+        gate: tuple[int, int] = (0, 0),
+        prepare: bool = False,
+    ) -> None:
+        """RN(beta · c + RN(alpha · x)), x an element of the slices' product, which is 0 in rows and
+        columns with NaN or Inf.
+        """
+        assert stream == Stream.here.ptr
+        assert left.scheme == right.scheme == scheme
+        left.check()
+        right.check()
+        assert out.strides[-1] == out.itemsize
+        assert c is None or (c.shape, c.dtype) == (out.shape, out.dtype)
+        assert c is None or c.strides[-1] == c.itemsize
+        if prepare:
+            return
+        address, wanted = gate
+        if address and ctypes.c_int32.from_address(address).value != wanted:
+            return
+        self.launches.append(out.shape if out.ndim == 3 else (1, *out.shape))
+        others = np.zeros(out.shape) if c is None else c.x
+        for a, b, value, other in matrices(left, right, out, others):
+            found = slices_product(a, b, scheme, left.rule, value.dtype)
+            value[...] = multiply_add(beta, other, value.dtype.type(alpha) * found)
+
+    def guard(self, left: FakePacked, right: FakePacked, stream: int) -> Any:
+        """One that tells of more than a quarter of outliers."""
+        assert stream == Stream.here.ptr
+        shares = [((x.view("flags").x & 2) > 0).mean() for x in (left, right)]
+        return ndarray(np.array([max(shares) > 0.25], np.int32))
+
+    def repair(
+        self,
+        left: FakePacked,
+        right: FakePacked,
+        scheme: Any,
+        out: Any,
+        *,
+        alpha: float = 1.0,
+        stream: int,
+        guard: Guard | None = None,
+        replaces: bool = True,
+    ) -> None:
+        """Adds alpha times what left the slices, from the operands as they are then."""
+        assert stream == Stream.here.ptr
+        if guard is not None and guard.flag():
+            left, right, scheme = guard.left, guard.right, guard.scheme
+        for a, b, value, _ in matrices(left, right, out, out.x):
+            add_what_left(value, a, b, scheme, left.rule, alpha)
+
+
+def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:
+    """Bytes of these operands, packed by a scheme."""
+    forms = [x.operand.form for x in packed]
+    length = scheme.lengths(forms[0].k)[1]
+    splitters = scheme.left, scheme.right
+    return sum(
+        layout(splitter, x.batch, x.rows, x.k, length, False).bytes
+        for splitter, x in zip(splitters, forms, strict=True)
+    )
+
+
+def needs(a: Form, b: Form, scheme: Any, *sizes: Any, **given: Any) -> int:
+    """As workspace.needs, of a device whose tiles are never shared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspace, "scratch", lambda *given: 0)
+        patch.setattr(workspace, "packed_bytes", packed_bytes.__wrapped__)
+        return workspace.needs(a, b, scheme, *sizes, **given)

@@ -1,0 +1,84 @@
+"""Packed operands that are split when somebody looks."""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.packing import Operand
+from mixpert_py.runtime.packing.operand import Layout
+from mixpert_py.runtime.reference import reference
+from tests.runtime.gpu.fake.array import ndarray
+from tests.runtime.gpu.fake.current import Current
+
+
+class FakePacked(NamedTuple):
+    """A DevicePacked that is split when somebody looks. `origin`: the packed stack it is of."""
+
+    operand: Operand
+    splitter: Any
+    layout: Layout
+    slices: int
+    scales: int
+    flags: int
+    outliers: int
+    norms: int
+    scheme: Any
+    rule: Any
+    origin: Any = None
+    memory: Any = None
+
+    @property
+    def owner(self) -> Any:
+        return self.memory
+
+    def array(self) -> Any:
+        """(batch, rows, k) in the operand's own memory."""
+        address, it, item = self.operand.address, self.operand.form, self.operand.form.itemsize
+        strides = it.batch_stride * item, it.row_stride * item, it.k_stride * item
+        low = sum(min(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True))
+        high = sum(max(s * (n - 1), 0) for s, n in zip(strides, self._shape, strict=True)) + item
+        memory = (ctypes.c_byte * (high - low)).from_address(address + low)
+        return np.ndarray(self._shape, it.memory, memory, -low, strides)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.operand.batch, self.operand.rows, self.operand.k
+
+    def check(self) -> None:
+        """Whether what the kernels would read belongs to this part of the stack."""
+        it, whole = self.operand, self.origin
+        apart = it.form.batch_stride * it.form.itemsize
+        index = (it.address - whole.operand.address) // apart if apart else 0
+        place = whole.layout
+        each = place.steps * place.count * place.rows8 * 64
+        assert self.slices - whole.slices == index * each
+        assert self.scales - whole.scales == index * place.blocks * place.rows * 4
+        assert self.flags - whole.flags == index * place.rows
+        assert self.layout.batch == it.batch
+        if whole.norms:
+            assert self.norms - whole.norms == index * (2 + place.count) * place.rows * 8
+
+    def view(self, name: str) -> Any:
+        assert self.operand.device == Current.device
+        packed = []
+        for matrix in self.array():
+            with np.errstate(all="ignore"):
+                packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
+        if name == "norms":
+            assert self.norms
+            measured = [one.measured for one in packed]
+            parts = [np.vstack([one.norm, one.residual, one.slices]) for one in measured]
+            return ndarray(np.array(parts))
+        if name == "scales":
+            parts = [
+                (one.exponents.astype(np.int32) - 8) << 9 | np.int32(256 * one.significands)
+                for one in packed
+            ]
+            return ndarray(np.array(parts).swapaxes(-1, -2))
+        if name == "flags":
+            return ndarray(
+                np.array([one.nonfinite + 2 * one.outlier.any(axis=1) for one in packed], np.uint8)
+            )
+        assert name == "outliers"
+        return ndarray(np.array([one.outlier.T for one in packed], np.uint8))

@@ -1,0 +1,22 @@
+"""Products by a backend of the GPU, asked for by the fields of a request."""
+
+from typing import Any
+
+from mixpert_py.runtime.context import current
+from mixpert_py.runtime.gpu import multiply, transfer
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Product, Request
+
+
+def multiplied(
+    a: Any, b: Any, scheme: str, *, limit: int | None = None, **given: Any
+) -> Product | Reason:
+    """A·B of arrays that are on the GPU. limit: bytes of workspace."""
+    return multiply.multiply_divided(Request(a, b, scheme, workspace_limit=limit, **given))
+
+
+def transferred(a: Any, b: Any, scheme: str, **given: Any) -> Product | Reason:
+    """A·B of NumPy arrays, which are moved, under the context in force."""
+    context = current()
+    how = {"workspace_limit": context.workspace_limit, "constant": context.constant}
+    return transfer.multiply(Request(a, b, scheme, **{**how, **given}))

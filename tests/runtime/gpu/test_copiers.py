@@ -1,0 +1,258 @@
+"""Work by several threads: all of it, once, and nobody at work afterwards, whatever happens."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from mixpert_py.runtime.gpu import copiers
+from mixpert_py.runtime.gpu.copiers import Job
+
+ROOT = Path(__file__).parents[3]
+PARTS = 300
+
+COPIERS = copiers._Copiers()  # these tests' own
+
+
+@pytest.fixture
+def some(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Three of them."""
+    monkeypatch.setattr(copiers, "_copiers", COPIERS)
+    monkeypatch.setattr(copiers, "_cores", lambda: 4)
+    return COPIERS
+
+
+def running() -> int:
+    return sum(thread.name.startswith("copier ") for thread in threading.enumerate())
+
+
+def counting(counts: list[int]) -> Any:
+    def work(parts: Iterator[int]) -> None:
+        for part in parts:
+            counts[part] += 1
+
+    return work
+
+
+@pytest.mark.usefixtures("some")
+@pytest.mark.parametrize("count", [0, 1, 2, PARTS])
+def test_every_part_is_done_once(count: int) -> None:
+    counts = [0] * count
+    job = Job(counting(counts), range(count))
+    job.begin().end()
+    assert counts == [1] * count
+    job.end()
+    job.stop()
+    assert counts == [1] * count
+
+
+def test_one_part_is_the_callers_own(some: Any) -> None:
+    some.forget()
+    before, threads = running(), []
+
+    def work(parts: Iterator[int]) -> None:
+        threads.extend(threading.get_ident() for _ in parts)
+
+    Job(work, [1]).begin().end()
+    assert threads == [threading.get_ident()]
+    assert running() == before
+    Job(work, [1, 2]).begin().end()
+    assert running() == before + 3
+
+
+@pytest.mark.usefixtures("some")
+def test_it_goes_on_by_itself() -> None:
+    done = threading.Event()
+
+    def work(parts: Iterator[int]) -> None:
+        if sum(parts):
+            done.set()
+
+    job = Job(work, [1, 2]).begin()
+    assert done.wait(timeout=20)
+    job.begin().end()
+
+
+@pytest.mark.usefixtures("some")
+def test_all_threads_work() -> None:
+    together = threading.Barrier(4)
+
+    def work(parts: Iterator[int]) -> None:
+        for _ in parts:
+            together.wait(timeout=20)
+
+    Job(work, range(4)).begin().end()
+
+
+def test_no_thread_is_no_error(some: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    some.forget()
+    counts = [0] * PARTS
+    Job(counting(counts), range(PARTS)).begin().end()
+    assert counts == [1] * PARTS
+    some.forget()
+
+
+@pytest.mark.usefixtures("some")
+@pytest.mark.parametrize("who", ["caller", "copier"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_nobody_works_after_an_error(who: str, error: type[BaseException]) -> None:
+    caller = threading.current_thread()
+    working: list[int] = []
+    raised: list[bool] = []
+
+    def work(parts: Iterator[int]) -> None:
+        for part in parts:
+            working.append(part)
+            sleep(0.002)
+            working.remove(part)
+            if (threading.current_thread() is caller) == (who == "caller") and not raised:
+                raised.append(True)
+                raise error
+
+    job = Job(work, range(PARTS))
+    with pytest.raises(error):
+        job.begin().end()
+    assert not working
+    counts = [0] * PARTS
+    Job(counting(counts), range(PARTS)).begin().end()  # the copiers are still there
+    assert counts == [1] * PARTS
+
+
+@pytest.mark.usefixtures("some")
+def test_what_is_stopped_is_not_done() -> None:
+    working: list[int] = []
+    done: list[int] = []
+
+    def work(parts: Iterator[int]) -> None:
+        for part in parts:
+            working.append(part)
+            sleep(0.002)
+            working.remove(part)
+            done.append(part)
+
+    job = Job(work, range(PARTS)).begin()
+    job.stop()
+    assert not working
+    count = len(done)
+    sleep(0.01)
+    job.begin().end()
+    assert len(done) == count < PARTS
+
+
+def test_what_is_done_holds_nothing() -> None:
+    class Held:
+        gone = False
+
+        def work(self, parts: Iterator[int]) -> None:
+            for _ in parts:
+                pass
+
+        def __del__(self) -> None:
+            Held.gone = True
+
+    job = Job(Held().work, [1])
+    assert not Held.gone
+    job.begin().end()
+    assert Held.gone
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="nobody sends signals here")
+@pytest.mark.usefixtures("some")
+def test_nobody_works_after_an_interrupt() -> None:
+    main, interrupted = threading.get_ident(), 0
+
+    def until_interrupted(done: list[int], delay: float) -> None:
+        def work(parts: Iterator[int]) -> None:
+            for part in parts:
+                sleep(0.0002 if threading.get_ident() == main else 0.004)
+                done[part] += 1
+
+        threading.Timer(delay, signal.pthread_kill, (main, signal.SIGINT)).start()
+        job = Job(work, range(20))
+        try:
+            job.begin().end()
+        finally:
+            job.stop()
+        while True:
+            sleep(0.001)
+
+    for number in range(60):
+        done = [0] * 20
+        with pytest.raises(KeyboardInterrupt):
+            until_interrupted(done, 0.0001 * number)
+        interrupted += not all(done)
+        then = list(done)
+        sleep(0.006)
+        assert done == then
+        assert max(done) <= 1
+    assert interrupted > 5
+
+
+def test_many_threads_have_jobs_at_once(some: Any) -> None:
+    some.forget()
+    before, wrong = running(), []
+
+    def have(number: int) -> None:
+        for _ in range(50):
+            counts = [0] * PARTS
+            Job(counting(counts), range(PARTS)).begin().end()
+            if counts != [1] * PARTS:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=have, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert running() == before + 3
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 9}, raising=False)
+    assert copiers._cores() == 3
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert copiers._cores() == 1
+
+
+FORKING = """
+import os, threading
+from mixpert_py.runtime.gpu import copiers
+
+copiers._cores = lambda: 4
+
+def right():
+    counts = [0] * 300
+    def work(parts):
+        for part in parts:
+            counts[part] += 1
+    copiers.Job(work, range(300)).begin().end()
+    here = [t for t in threading.enumerate() if t.name.startswith("copier ")]
+    return counts == [1] * 300 and len(here) == 3
+
+assert right()
+child = os.fork()
+if child == 0:
+    os._exit(0 if right() and right() else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert right()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nobody forks here")
+def test_a_fork_has_helpers_of_its_own_and_the_end_waits_for_none() -> None:
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING], cwd=ROOT, check=True, timeout=60
+    )

@@ -1,0 +1,260 @@
+"""PyTorch's tensors on a GPU, on one and a PyTorch that are not there."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.api import dot_method, matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.gpu import break_even, foreign
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, pays_from
+
+SITE = "m:f/matmul~aa#0"
+
+
+class Dtype(str):
+    """As torch.float32: printed with its module, and no NumPy dtype."""
+
+
+class Tensor:
+    """As much of a tensor as the runtime looks at."""
+
+    requires_grad = False
+    is_cuda = True
+    layout = "strided"
+    tangent = None
+
+    def __init__(self, x: Any, device: int = 0, **attributes: Any) -> None:
+        self.x, self.device = x, SimpleNamespace(index=device)
+        self.shape, self.ndim = x.shape, x.ndim
+        self.dtype = Dtype(f"torch.{x.dtype}")
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        raise RuntimeError("Can't call __cuda_array_interface__ on a tensor that requires grad")
+
+    def __matmul__(self, other: "Tensor") -> "Tensor":
+        return type(self)(self.x @ other.x, native=True)
+
+    def detach(self) -> "Tensor":
+        return Tensor(self.x)
+
+    def resolve_conj(self) -> "Tensor":
+        return self
+
+    def resolve_neg(self) -> "Tensor":
+        return self
+
+    def lend(self) -> ndarray:
+        assert Stream.here.ptr == 77
+        return ndarray(self.x)
+
+
+class Parameter(Tensor):
+    pass
+
+
+class Subclass(Tensor):
+    pass
+
+
+class Vmapped(Tensor):
+    def detach(self) -> "Tensor":
+        raise RuntimeError("Cannot access data pointer of Tensor")
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    fake: Any = ModuleType("torch")
+    fake.Tensor, fake.nn = Tensor, SimpleNamespace(Parameter=Parameter)
+    fake.strided = "strided"
+    fake.grad, fake.autocast, fake.precision, fake.waits = True, False, "highest", 0
+    fake.is_grad_enabled = lambda: fake.grad
+    fake.is_autocast_enabled = lambda kind: fake.autocast
+    fake.get_float32_matmul_precision = lambda: fake.precision
+    fake.from_dlpack = lambda x: Tensor(x.x)
+    fake.autograd = SimpleNamespace(
+        forward_ad=SimpleNamespace(unpack_dual=lambda x: SimpleNamespace(tangent=x.tangent))
+    )
+
+    def wait() -> None:
+        fake.waits += 1
+
+    fake.cuda = SimpleNamespace(
+        current_stream=lambda device: SimpleNamespace(cuda_stream=77, synchronize=wait),
+        is_current_stream_capturing=lambda: False,
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    figures = pays_from(8**3, 2.0)
+    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    FakeGpu().install(monkeypatch)
+    return fake
+
+
+def tensor(*shape: int, kind: type[Tensor] = Tensor, dtype: Any = np.float32, **given: Any) -> Any:
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    return kind(x, **given)
+
+
+def ran(a: Any, b: Any, scheme: str | None = None) -> tuple[str, Reason | None]:
+    trace = Trace()
+    with use(Context(scheme=scheme, trace=trace)):
+        result = matmul(a, b, site=SITE)
+    record = trace.sites[SITE]
+    ((name, _),) = record.schemes.items()
+    assert hasattr(result, "native") == (name == "native")
+    assert record.dtypes == {str(a.dtype).partition(".")[2]: 1}
+    return name, next(iter(record.reasons), None)
+
+
+@pytest.mark.parametrize("scheme", [None, "int8x8"])
+def test_tensors_come_back_as_tensors_on_their_stream(torch: Any, scheme: str | None) -> None:
+    a, b = tensor(9, 20), tensor(20, 8)
+    with use(Context(scheme=scheme)):
+        result = matmul(a, b)
+    assert type(result) is Tensor
+    np.testing.assert_allclose(result.x, a.x @ b.x, atol=1e-5)
+    assert torch.waits == 0
+    assert ran(a, b, scheme) == (scheme or "faithful", None)
+    assert torch.waits == 3  # for operands and the result, only where the time is asked for
+
+
+@pytest.mark.parametrize(
+    ("a", "reason"),
+    [
+        (tensor(8, 8, requires_grad=True), Reason.GRADIENT),
+        (tensor(8, 8, kind=Parameter, requires_grad=True), Reason.GRADIENT),
+        (tensor(8, 8, tangent=1), Reason.GRADIENT),
+        (tensor(8, 8, layout="sparse"), Reason.SPARSE),
+        (tensor(8, 8, kind=Subclass), Reason.SUBCLASS),
+        (tensor(8, 8, dtype=np.float16), Reason.DTYPE),
+        (tensor(7, 8), Reason.TOO_SMALL),
+    ],
+    ids=["gradient", "parameter", "tangent", "sparse", "subclass", "half", "small"],
+)
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.usefixtures("torch")
+def test_tensors_that_stay_with_pytorch(a: Any, reason: Reason, side: int) -> None:
+    pair = (a, tensor(8, 8)) if side == 0 or a.shape != (8, 8) else (tensor(8, 8), a)
+    trace = Trace()
+    with use(Context(scheme="int8x6", trace=trace)):
+        result = matmul(*pair, site=SITE)
+    assert result.native
+    assert trace.sites[SITE].reasons == {reason: 1}
+
+
+def test_without_gradients_a_parameter_is_a_tensor(torch: Any) -> None:
+    torch.grad = False
+    weights = tensor(8, 8, kind=Parameter, requires_grad=True)
+    assert ran(tensor(8, 8), weights) == ("faithful", None)
+
+
+def test_under_autocast_pytorch_chooses(torch: Any) -> None:
+    torch.autocast = True
+    a = tensor(8, 8)
+    assert ran(a, a) == ran(a, a, "int8x6") == ("native", Reason.AUTOCAST)
+
+
+def test_who_asked_for_tf32_keeps_it(torch: Any) -> None:
+    torch.precision = "high"
+    a = tensor(8, 8)
+    assert ran(a, a) == ("native", None)
+    assert ran(a, a, "int8x3") == ("int8x3", None)
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensors_of_two_types_are_pytorchs_to_refuse() -> None:
+    assert ran(tensor(40, 40, dtype=np.float64), tensor(40, 40), "int8x6")[1] is Reason.DTYPE
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensors_of_the_host_and_other_devices() -> None:
+    a = tensor(8, 8)
+    assert ran(tensor(8, 8, is_cuda=False), a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
+    elsewhere = Tensor(a.x, device=1)
+    a.device = elsewhere.device
+    with pytest.raises(DeviceError, match=r"cuda:1 and cuda:0: move one, as in `b.to\('cuda:1"):
+        ran(a, tensor(8, 8), "int8x6")
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_tensor_in_name_only_is_pytorchs() -> None:
+    a = tensor(8, 8)
+    place = foreign.placement(a, a)
+    assert isinstance(place, foreign.Placement)
+    assert foreign.borrow(place, a, tensor(8, 8, kind=Vmapped)) is Reason.NOT_AN_ARRAY
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensors_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    a = tensor(8, 8)
+    assert ran(a, a, "int8x6") == ("native", Reason.NO_TENSOR_CORE)
+    assert ran(a, a) == ("native", None)
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_method_of_pytorchs_own_is_its_own() -> None:
+    a = tensor(8, 8)
+    a.dot = lambda other: "1D tensors expected"
+    with use(Context(scheme="int8x6")):
+        assert dot_method(a, a) == "1D tensors expected"
+
+
+class Named:
+    """What says that it may be an array, and is none."""
+
+    def __dlpack__(self) -> None: ...
+
+    def __matmul__(self, other: Any) -> str:
+        return "its own"
+
+
+@pytest.mark.usefixtures("torch")
+def test_what_is_no_array_is_traced_all_the_same() -> None:
+    trace = Trace(levels=["int8x6"], keep=[SITE])
+    with use(Context(scheme="int8x6", trace=trace)):
+        assert matmul(Named(), Named(), site=SITE) == "its own"
+        assert matmul(Named(), 3, site=SITE) == "its own"
+    assert trace.sites[SITE].shapes == {(0, 0, 0): 2}
+    assert trace.results == {SITE: "its own"}
+
+
+class Bfloat16:
+    """A tensor of a type that NumPy has not."""
+
+    def __dlpack__(self) -> None: ...
+
+    def detach(self) -> "Bfloat16":
+        return self
+
+    resolve_conj = resolve_neg = cpu = detach
+
+    def numpy(self) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+    def float(self) -> Any:
+        return SimpleNamespace(numpy=lambda: np.ones(3, np.float32))
+
+
+def test_results_of_any_type_come_to_the_host() -> None:
+    np.testing.assert_array_equal(foreign.on_host(Bfloat16()), np.ones(3))
+    x = np.ones(3)
+    assert foreign.on_host(x) is not x
+    assert foreign.on_host("text") == "text"
+
+
+class Unhashable(type):
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_a_class_that_cannot_be_hashed_is_no_array() -> None:
+    assert not foreign.may_be_on_device(Unhashable("Odd", (), {}))

@@ -1,0 +1,201 @@
+"""The GEMM kernels on a GPU, both families, against the reference engine on the same slices."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Family
+from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.reference.engine import execute
+from mixpert_py.runtime.scheme import Scheme
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.gpu.layout import SLACK, Layout, layouts
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+
+SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 129)]
+FAMILIES = [HOPPER, PORTABLE]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of one operand."""
+
+    rows: int
+    rows8: int
+    steps: int
+    blocks: int
+    steps_per_block: int
+    batch: int = 1
+    slices_stride: int = 0
+    scales_stride: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uploaded:
+    """An operand laid out by NumPy, on the device."""
+
+    memory: Any
+    scales_memory: Any
+    layout: Sizes
+
+    @property
+    def slices(self) -> int:
+        return int(self.memory.data.ptr)
+
+    @property
+    def scales(self) -> int:
+        return int(self.scales_memory.data.ptr)
+
+
+def uploaded(it: Layout) -> Uploaded:
+    memory = cupy.zeros(it.slices.size + SLACK, np.uint8)
+    memory[: it.slices.size] = cupy.asarray(it.slices.ravel())
+    steps, _, rows8, _ = it.slices.shape
+    blocks = it.scales.shape[0]
+    sizes = Sizes(it.rows, rows8, steps, blocks, it.steps_per_block)
+    return Uploaded(memory, cupy.asarray(it.scales), sizes)
+
+
+def product(a: Any, b: Any, scheme: Scheme, family: Family, **more: Any) -> Any:
+    from mixpert_py.runtime.gpu.gemm import chip, gemm
+
+    if family is HOPPER and chip(0).family is not HOPPER:
+        pytest.skip("kernels for compute capability 9.0")
+    left, right = (uploaded(it) for it in layouts(a, b, scheme))
+    out = cupy.full((1, a.shape[0], b.shape[1]), np.nan, a.dtype)
+    gemm(left, right, scheme, out, family=family, **more)
+    return out.get()[0]
+
+
+def expected(a: Any, b: Any, scheme: Scheme) -> Any:
+    left, right = reference.pack(a, b, scheme, "none")
+    return execute(scheme, a.shape[1], left, right, a.dtype)
+
+
+def normal(m: int, k: int, n: int, dtype: type = np.float32) -> tuple[Any, Any]:
+    rng = np.random.default_rng(m + k + n)
+    return rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_integer_terms_have_the_same_bits_and_others_their_bound(name: str, family: Family) -> None:
+    scheme = EMULATIONS[name]
+    for shape in SHAPES:
+        a, b = normal(*shape)
+        value, wanted = product(a, b, scheme, family), expected(a, b, scheme)
+        if scheme.exact:
+            np.testing.assert_array_equal(value, wanted)
+        else:
+            bound = reference.multiply(a, b, scheme).certificate.bound()
+            assert (abs(value - a.astype(np.float64) @ b) <= bound).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV", "legemm"])
+def test_float64_results(name: str, family: Family) -> None:
+    scheme = EMULATIONS[name]
+    a, b = normal(257, 300, 129, np.float64)
+    value, wanted = product(a, b, scheme, family), expected(a, b, scheme)
+    if scheme.exact:
+        np.testing.assert_array_equal(value, wanted)
+    else:
+        assert (abs(value - a @ b) <= reference.multiply(a, b, scheme).certificate.bound()).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("block", [8, 20, 32, 64, 128, 200, 300, 512, 900, 1000, 2048])
+def test_blocks_of_any_length(block: int, family: Family) -> None:
+    scheme = EMULATIONS["int8x6"].with_block(block)
+    a, b = normal(100, 5000 if block > 64 else 500, 70)
+    np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+def test_k_beyond_what_int32_holds(family: Family) -> None:
+    scheme = EMULATIONS["int8x10"].with_block(40000)
+    a, b = (np.full(shape, -128.0, np.float32) for shape in ((65, 33000), (33000, 40)))
+    np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("power", [-90, -66, 62])
+def test_results_at_the_ends_of_float32(power: int, family: Family) -> None:
+    scheme = EMULATIONS["int8x6"]
+    a, b = normal(64, 40, 48)
+    a, b = np.ldexp(a, power), np.ldexp(b, power - 7)
+    np.testing.assert_array_equal(product(a, b, scheme, family), expected(a, b, scheme))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+def test_the_largest_units_and_a_sum_of_zero(family: Family) -> None:
+    a = np.array([[2.0**127, 2.0**127]], np.float32)
+    b = np.array([[2.0**127], [-(2.0**127)]], np.float32)
+    assert product(a, b, EMULATIONS["int8x6"], family) == 0
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-II", "mixpert-IV"])
+@pytest.mark.parametrize("power", [66, 69, 70, 71, 72, 75, 78])
+def test_units_whose_product_overflows(power: int, name: str, family: Family) -> None:
+    """The largest entries of a block, or of a tile, meet none of each other's."""
+    entry = EMULATIONS[name]
+    scheme = entry if "mixpert" in name else entry.with_block(64)
+    a, b = normal(70, 200, 40)
+    a[::3, 5], b[9, ::3] = 2.0**power, -(2.0**power)
+    value, wanted = product(a, b, scheme, family), expected(a, b, scheme)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_array_equal(value, wanted)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
+def test_alpha_and_beta(name: str, family: Family) -> None:
+    scheme = EMULATIONS[name]
+    a, b = normal(100, 90, 77)
+    c = np.random.default_rng(1).standard_normal((100, 77)).astype(np.float32)
+    plain = product(a, b, scheme, family)
+    value = product(a, b, scheme, family, alpha=2.0, beta=-0.5, c=cupy.asarray(c)[None])
+    np.testing.assert_allclose(value, 2 * plain - 0.5 * c, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.file)
+@pytest.mark.parametrize("name", ["int8x6", "fp16x3"])
+@pytest.mark.parametrize("shape", [(100, 90, 77), (256, 90, 384)], ids=str)
+def test_c_may_be_the_result_itself_or_one_row(
+    name: str, shape: tuple[int, int, int], family: Family
+) -> None:
+    from mixpert_py.runtime.gpu.gemm import gemm
+
+    scheme = EMULATIONS[name]
+    a, b = normal(*shape)
+    plain = product(a, b, scheme, family)
+    left, right = (uploaded(it) for it in layouts(a, b, scheme))
+    c = np.random.default_rng(1).standard_normal(plain.shape).astype(np.float32)
+    out = cupy.asarray(c)
+    gemm(left, right, scheme, out, alpha=1.5, beta=-1.0, c=out, family=family)
+    np.testing.assert_array_equal(out.get(), np.float32(1.5) * plain - c)
+    row = cupy.broadcast_to(cupy.asarray(c[0]), c.shape)
+    gemm(left, right, scheme, out, alpha=1.5, beta=-1.0, c=row, family=family)
+    np.testing.assert_array_equal(out.get(), np.float32(1.5) * plain - c[0])
+
+
+@pytest.mark.parametrize("shape", [(130, 9000, 70), (1540, 2000, 1450)])
+@pytest.mark.parametrize("name", ["int8x3", "int8x6"])
+def test_tiles_that_do_not_fill_the_chip_are_cut_along_k(
+    name: str, shape: tuple[int, int, int]
+) -> None:
+    a, b = normal(*shape)
+    scheme = EMULATIONS[name]
+    np.testing.assert_array_equal(product(a, b, scheme, HOPPER), expected(a, b, scheme))
+
+
+@pytest.mark.parametrize("name", ["int8x6", "fp16x3", "mixpert-full"])
+def test_two_runs_give_the_same_bits(name: str) -> None:
+    a, b = normal(300, 2000, 260)
+    first, second = (product(a, b, EMULATIONS[name], HOPPER) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

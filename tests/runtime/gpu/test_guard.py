@@ -1,0 +1,149 @@
+"""Large products whose operands the slices do not hold: decided on the device, each time."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.gpu import guard
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from tests.runtime.emulations import EMULATIONS
+
+UNIT = 2.0**-24
+
+
+def array(*shape: int) -> Any:
+    return SimpleNamespace(shape=shape, size=int(np.prod(shape)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "wide"),
+    [
+        ((2048, 2048), (2048, 2048), True),
+        ((2048, 2048), (2048, 2047), False),
+        ((8192, 128), (128, 8192), True),
+        ((1 << 17, 127), (127, 1 << 17), False),
+        ((8, 1024, 1024), (1024, 1024), True),
+        ((1024, 1024), (8, 1024, 1024), True),
+    ],
+)
+def test_large_products_have_a_wider_scheme_beside(a: Any, b: Any, wide: bool) -> None:
+    assert guard.wider_of(FP16X3, array(*a), array(*b)) is (FP16X3.wider if wide else None)
+    assert guard.wider_of(EMULATIONS["int8x6"], array(*a), array(*b)) is None
+
+
+@pytest.fixture
+def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+
+
+def wide(shape: tuple[int, ...], width: float, order: str = "C") -> Any:
+    """(U − ½) · exp(width · N), float32."""
+    import cupy
+
+    rng = cupy.random.default_rng(sum(shape))
+    x = (rng.random(shape) - 0.5) * cupy.exp(width * rng.standard_normal(shape))
+    return cupy.asarray(x, "float32", order=order)
+
+
+def made(a: Any, b: Any, **given: Any) -> Any:
+    from mixpert_py.runtime.gpu import slices
+
+    return slices.multiply(slices.cuda_kernels(), a, b, FP16X3, **given)
+
+
+def beyond(a: Any, b: Any, value: Any) -> int:
+    """Elements that break the contract of `faithful`."""
+    k, a, b = a.shape[-1], a.astype("d"), b.astype("d")
+    return int((abs(value - a @ b) > (12 + k) * UNIT * (abs(a) @ abs(b))).sum())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [0, 4, 10])
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("shape", [(300, 500, 260), (64, 20_000, 64), (129, 4500, 257)], ids=str)
+@pytest.mark.usefixtures("every_size")
+def test_every_way_to_pack(shape: Any, orders: str, width: float) -> None:
+    m, k, n = shape
+    a, b = wide((m, k), width, orders[0]), wide((k, n), width, orders[1])
+    product = made(a, b)
+    assert product.guard.flag() == (width > 0)
+    assert not beyond(a, b, product.value)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [0, 3, 4])
+@pytest.mark.parametrize("side", ["rows", "columns"])
+@pytest.mark.usefixtures("every_size")
+def test_one_row_in_256_may_leave(side: str, count: int) -> None:
+    import cupy
+
+    a, b = (cupy.ones((800, 800), "float32") for _ in range(2))
+    if side == "rows":
+        a[100 : 100 + count, 7] = 2.0**60
+    else:
+        b[7, 700 : 700 + count] = 2.0**60
+    product = made(a, b)
+    assert product.guard.flag() == (count > 800 // guard.MOST)
+    assert not beyond(a, b, product.value)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize("k", [400, 4500])
+@pytest.mark.usefixtures("every_size")
+def test_a_graph_decides_each_time(k: int, orders: str) -> None:
+    import cupy
+
+    a, b = wide((300, k), 0, orders[0]), wide((k, 500), 0, orders[1])
+    out = cupy.empty((300, 500), "float32")
+    made(a, b, out=out)  # compiles
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        kept = made(a, b, out=out)
+        graph = stream.end_capture()
+    for width in (0, 4, 0):
+        a[...], b[...] = wide((300, k), width), wide((k, 500), width)
+        cupy.cuda.Device().synchronize()
+        graph.launch(stream)
+        stream.synchronize()
+        assert kept.guard.flag() == (width > 0)
+        assert not beyond(a, b, out)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [0, 4])
+@pytest.mark.parametrize("side", ["left", "right", "stacks", "sum", "double", "not finite"])
+@pytest.mark.usefixtures("every_size")
+def test_every_way_to_ask(side: str, width: float) -> None:
+    import cupy
+
+    from mixpert_py.runtime.gpu import product
+    from mixpert_py.runtime.request import Addend
+
+    a, b = wide((300, 400), width), wide((400, 500), width)
+    plain = made(a, b).value
+    if side == "left":
+        ready = product.pack_one(a, FP16X3, side)
+        assert (made(a, b, left=ready.packed).value == plain).all()  # type: ignore[union-attr]
+    elif side == "right":
+        ready = product.pack_one(b, FP16X3, side)
+        assert (made(a, b, right=ready.packed).value == plain).all()  # type: ignore[union-attr]
+    elif side == "stacks":
+        a, b = wide((3, 300, 400), width), wide((2, 1, 400, 500), width)
+        assert not beyond(a, b, made(a, b).value)
+    elif side == "sum":
+        c = cupy.ones((300, 500), "float32")
+        found = made(a, b, addend=Addend(2.0, -1.0, c, in_place=True))
+        assert found.includes_addend
+        assert (c == 2 * plain - 1).all()
+    elif side == "double":
+        a, b = a.astype("d") * 1e200, b.astype("d") * 1e-200
+        assert not beyond(a, b, made(a, b).value)
+    else:
+        a[7, 9], b[11, 13] = np.nan, np.inf
+        found, native = made(a, b).value, a @ b
+        assert (cupy.isnan(found) == cupy.isnan(native)).all()
+        found[7], found[:, 13] = plain[7], plain[:, 13]
+        assert (found == plain).all()

@@ -1,0 +1,452 @@
+"""Products of GPU arrays, on a GPU that is not there: NumPy's semantics, whatever happens."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.gpu import device_state, guard, slices
+from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.reference import multiply
+from mixpert_py.runtime.request import Addend, Product
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from tests.runtime.gpu.fake import (
+    CUDADriverError,
+    FakeGpu,
+    OutOfMemoryError,
+    Stream,
+    ndarray,
+    on_device,
+)
+from tests.runtime.gpu.fake import gpu as gpu_module
+from tests.runtime.gpu.fake.product import slices_product
+from tests.runtime.gpu.requested import multiplied
+
+SHAPES = [
+    ((5, 6), (6, 4)),
+    ((6,), (6,)),
+    ((6,), (6, 4)),
+    ((5, 6), (6,)),
+    ((3, 5, 6), (6, 4)),
+    ((5, 6), (3, 6, 4)),
+    ((3, 5, 6), (3, 6, 4)),
+    ((2, 1, 5, 6), (3, 6, 4)),
+    ((2, 3, 5, 6), (1, 3, 6, 4)),
+    ((2, 1, 4, 5, 6), (3, 1, 6, 4)),
+    ((6,), (2, 3, 6, 4)),
+    ((2, 3, 5, 6), (6,)),
+    ((0, 6), (6, 4)),
+    ((5, 0), (0, 4)),
+    ((0, 5, 6), (6, 4)),
+    ((3, 5, 0), (0, 4)),
+    ((0,), (0,)),
+]
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> ndarray:
+    return ndarray(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    return fake
+
+
+def made(*args: Any, **given: Any) -> Product:
+    result = multiplied(*args, **given)
+    assert isinstance(result, Product)
+    return result
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd"])
+@pytest.mark.parametrize("scheme", ["int8x8", "faithful", "float64"])
+@pytest.mark.usefixtures("gpu")
+def test_shape_type_and_value_are_those_of_matmul(shapes: Any, dtypes: str, scheme: str) -> None:
+    a, b = (
+        normal(*s, dtype=t, seed=i) for i, (s, t) in enumerate(zip(shapes, dtypes, strict=True))
+    )
+    wanted = np.matmul(a.x, b.x)
+    value = made(a, b, scheme).value
+    assert type(value) is ndarray
+    assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype)
+    np.testing.assert_allclose(value.get(), wanted, atol=2e-6)
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "transposed": lambda x: x.swapaxes(-1, -2).copy().swapaxes(-1, -2),
+    "reversed": lambda x: x[..., ::-1, ::-1],
+    "every other": lambda x: np.repeat(np.repeat(x, 2, -1), 2, -2)[..., ::2, ::2],
+    "repeated": lambda x: np.broadcast_to(x[..., :1, :], x.shape),
+    "stack of one": lambda x: np.broadcast_to(x[:1], x.shape),
+    "stack reversed": lambda x: x[::-1],
+    "stack inside": lambda x: np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 0, -1)), -1, 0),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.usefixtures("gpu")
+def test_any_view(view: str, side: int) -> None:
+    pair = [normal(3, 6, 6).x, normal(3, 6, 6, seed=1).x]
+    pair[side] = VIEWS[view](pair[side])
+    value = made(*map(ndarray, pair), "int8x8").value
+    np.testing.assert_allclose(value.get(), np.matmul(*pair), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "launches"),
+    [
+        (((3, 5, 6), (6, 4)), [(3, 5, 4)]),
+        (((5, 6), (3, 6, 4)), [(3, 5, 4)]),
+        (((2, 3, 5, 6), (2, 3, 6, 4)), [(6, 5, 4)]),
+        (((2, 1, 5, 6), (1, 3, 6, 4)), [(3, 5, 4)] * 2),
+        (((2, 3, 5, 6), (3, 6, 4)), [(3, 5, 4)] * 2),
+    ],
+)
+def test_a_stack_is_one_launch_where_it_can_be(gpu: FakeGpu, shapes: Any, launches: Any) -> None:
+    made(normal(*shapes[0]), normal(*shapes[1]), "int8x6")
+    assert gpu.launches == launches
+
+
+OUTS: dict[str, Callable[[], Any]] = {
+    "C": lambda: np.zeros((3, 5, 4), np.float32),
+    "wide rows": lambda: np.zeros((3, 5, 9), np.float32)[..., 2:6],
+    "every other row": lambda: np.zeros((3, 10, 4), np.float32)[:, ::2],
+    "Fortran": lambda: np.zeros((3, 4, 5), np.float32).swapaxes(1, 2),
+    "every other column": lambda: np.zeros((3, 5, 8), np.float32)[..., ::2],
+    "reversed": lambda: np.zeros((3, 5, 4), np.float32)[:, ::-1],
+    "stack reversed": lambda: np.zeros((3, 5, 4), np.float32)[::-1],
+}
+
+
+@pytest.mark.parametrize("kind", OUTS)
+@pytest.mark.usefixtures("gpu")
+def test_out_of_any_strides(kind: str) -> None:
+    a, b, out = normal(3, 5, 6), normal(3, 6, 4, seed=1), ndarray(OUTS[kind]())
+    assert made(a, b, "int8x8", out=out).value is out
+    np.testing.assert_array_equal(out.x, made(a, b, "int8x8").value.x)
+
+
+@pytest.mark.parametrize("shapes", [((6,), (6, 4)), ((5, 6), (6,)), ((6,), (6,))], ids=str)
+@pytest.mark.usefixtures("gpu")
+def test_out_of_vectors(shapes: Any) -> None:
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    wanted = np.matmul(a.x, b.x)
+    out = ndarray(np.zeros_like(wanted))
+    assert made(a, b, "int8x8", out=out).value is out
+    np.testing.assert_allclose(out.x, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("operand", [0, 1])
+@pytest.mark.usefixtures("gpu")
+def test_out_may_be_an_operand(operand: int) -> None:
+    pair = [normal(6, 6), normal(6, 6, seed=1)]
+    wanted = made(*pair, "int8x8").value.get()
+    made(*pair, "int8x8", out=pair[operand])
+    np.testing.assert_array_equal(pair[operand].x, wanted)
+
+
+@pytest.mark.parametrize("shapes", [((700, 40), (40, 300)), ((5, 300, 40), (40, 260))], ids=str)
+@pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV"])
+def test_short_memory_makes_parts_of_the_same_product(
+    gpu: FakeGpu, shapes: Any, scheme: str
+) -> None:
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    whole = made(a, b, scheme).value.get()
+    gpu.launches.clear()
+    gpu.memory = 200_000
+    np.testing.assert_array_equal(made(a, b, scheme).value.get(), whole)
+    assert len(gpu.launches) > 2
+
+
+def test_a_stack_of_stacks_in_parts(gpu: FakeGpu) -> None:
+    a, b = normal(2, 3, 5, 300), normal(3, 300, 4, seed=1)
+    whole = made(a, b, "int8x6").value.get()
+    gpu.memory = 100_000
+    np.testing.assert_array_equal(made(a, b, "int8x6").value.get(), whole)
+
+
+@pytest.mark.parametrize("certificate", [False, True])
+def test_no_memory_at_all_has_a_reason(gpu: FakeGpu, certificate: bool) -> None:
+    gpu.memory = 1000
+    a = normal(300, 300)
+    assert multiplied(a, a, "int8x6", certificate=certificate) is Reason.MEMORY
+    assert gpu.freed == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DeviceError("no such instruction"),
+        CUDADriverError(218, "no such instruction"),
+        ImportError("no such instruction"),
+    ],
+    ids=["NVRTC", "driver", "no Numba"],
+)
+def test_a_kernel_that_does_not_compile_is_asked_for_once(gpu: FakeGpu, error: Any) -> None:
+    gpu.refuses = error
+    a = normal(6, 6)
+    assert multiplied(a, a, "int8x6") is Reason.KERNEL
+    gpu.refuses = None
+    assert multiplied(a, a, "int8x6") is Reason.KERNEL
+    assert "no such instruction" in gpu_backend.refusals()[0, "int8x6"]
+    assert isinstance(multiplied(a, a, "int8x8"), Product)
+
+
+def loaded_by(error: Exception) -> DeviceError:
+    """As `compile.cuda_kernel` passes on what the driver says."""
+    found = DeviceError("kernel 'gemm' was not loaded")
+    found.__cause__ = error
+    return found
+
+
+@pytest.mark.parametrize("how", [lambda error: error, loaded_by], ids=["launch", "load"])
+def test_a_kernel_that_finds_no_memory_is_asked_for_again(gpu: FakeGpu, how: Any) -> None:
+    gpu.refuses = how(CUDADriverError(2))
+    a = normal(6, 6)
+    assert multiplied(a, a, "int8x6") is Reason.MEMORY
+    assert gpu.freed == 1  # what the pool keeps is the driver's to have
+    gpu.refuses = None
+    assert isinstance(multiplied(a, a, "int8x6"), Product)
+    assert not gpu_backend.refusals()
+
+
+@pytest.mark.usefixtures("gpu")
+def test_special_values_reach_what_they_reach() -> None:
+    a, b = normal(9, 40), normal(40, 7, seed=1)
+    a.x[2, 3], a.x[5, 1], b.x[4, 6] = np.nan, np.inf, -np.inf
+    value = made(a, b, "int8x6").value.get()
+    with np.errstate(invalid="ignore"):
+        wanted = a.x @ b.x
+    np.testing.assert_array_equal(np.isnan(value), np.isnan(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(value[~finite], wanted[~finite])
+    np.testing.assert_allclose(value[finite], wanted[finite], atol=3e-5)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_outliers_are_counted_where_somebody_asks() -> None:
+    a, b = normal(8, 300), normal(300, 8, seed=1)
+    a.x[3] = 110 / 256 / 127  # every second digit is large, while one entry is most of the norm
+    a.x[3, 0] = 1
+    assert made(a, b, "int8x6", traced=True).outliers() == 1 / 16
+    assert made(a, b, "int8x6").outliers() == 0.0
+    assert made(a, b, "int8x10", traced=True).outliers() == 0.0
+
+
+@pytest.mark.usefixtures("gpu")
+def test_outliers_of_another_device_are_counted_there() -> None:
+    """A tensor's device need not be CuPy's current one when the trace asks."""
+    with on_device(1):
+        a, b = normal(8, 300), normal(300, 8, seed=1)
+        product = made(a, b, "int8x6", traced=True)
+    assert product.outliers() == 0.0
+
+
+@pytest.mark.usefixtures("gpu")
+def test_no_memory_for_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    def matmul(a: Any, b: Any) -> Any:
+        raise OutOfMemoryError(1, 0)
+
+    monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
+    a = normal(8, 8)
+    assert multiplied(a, a, "float64") is Reason.MEMORY
+
+
+SPREAD = np.exp(3 * np.random.default_rng(5).standard_normal((1, 90)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "scheme", ["int8x3", "int8x6", "int8x8", "int8x10", "fp16x3", "faithful", "mixpert-IV"]
+)
+@pytest.mark.parametrize("shapes", [((7, 90), (90, 5)), ((2, 1, 7, 90), (3, 90, 5))], ids=str)
+@pytest.mark.parametrize("outlier", [False, True])
+@pytest.mark.usefixtures("gpu")
+def test_a_certificate_bounds_the_error(
+    dtype: Any, scheme: str, shapes: Any, outlier: bool
+) -> None:
+    a, b = normal(*shapes[0], dtype=dtype), normal(*shapes[1], dtype=dtype, seed=1)
+    a.x[...] *= SPREAD
+    if outlier:
+        a.x[..., 3, :] = b.x[..., 1] = 110 / 256 / 127
+        a.x[..., 3, 0] = b.x[..., 0, 1] = 1
+    result = made(a, b, scheme, certificate=True)
+    assert result.certificate is not None
+    bound = result.certificate.bound()
+    assert bound.shape == result.value.shape
+    exact = np.matmul(a.x.astype(np.longdouble), b.x.astype(np.longdouble))
+    assert (np.abs(result.value.get() - exact) <= bound).all()
+    entry = get(scheme if scheme != "faithful" else "fp16x3")
+    assert isinstance(entry, Scheme)
+    rows = np.broadcast_to(a.x, (*bound.shape[:-2], *a.shape[-2:]))
+    columns = np.broadcast_to(b.x, (*bound.shape[:-2], *b.shape[-2:]))
+    for index in np.ndindex(bound.shape[:-2]):
+        slack = multiply(rows[index], columns[index], entry).certificate.bound()
+        chain = (
+            90
+            * 2.0**-24
+            * np.outer(np.linalg.norm(rows[index], axis=1), np.linalg.norm(columns[index], axis=0))
+        )
+        truncated = 1 if entry.exact else 2
+        assert (bound[index] <= truncated * slack + (2.1 * chain if outlier else 0)).all()
+
+
+@pytest.mark.parametrize(
+    "shapes", [((5, 0), (0, 4)), ((0, 3), (3, 2)), ((0, 5, 6), (6, 4))], ids=str
+)
+@pytest.mark.usefixtures("gpu")
+def test_a_certificate_of_nothing(shapes: Any) -> None:
+    result = made(normal(*shapes[0]), normal(*shapes[1]), "int8x6", certificate=True)
+    assert result.certificate is not None
+    assert result.certificate.bound().shape == result.value.shape
+    assert not result.certificate.bound().any()
+
+
+@pytest.mark.parametrize("scheme", ["int8x6", "float64"])
+@pytest.mark.parametrize("kind", ["result", "out", "strided out", "vector"])
+@pytest.mark.usefixtures("gpu")
+def test_a_captured_product_keeps_what_its_graph_uses(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, kind: str
+) -> None:
+    kept: list[Any] = []
+
+    def finalize(owner: Any, function: Any, used: Any) -> Any:
+        kept.append((owner, list(used)))
+        return SimpleNamespace()
+
+    monkeypatch.setattr("mixpert_py.runtime.gpu.slices.weakref.finalize", finalize)
+    a = normal(6, 6)
+    out: Any = {
+        "result": None,
+        "out": normal(6, 6),
+        "strided out": ndarray(np.zeros((6, 12), np.float32)[:, ::2]),
+        "vector": ndarray(np.zeros(6, np.float32)),
+    }[kind]
+    b = a[0] if kind == "vector" else a
+    with Stream(ptr=99) as stream:
+        made(a, b, scheme, out=out)
+        assert not kept
+        stream.capturing = True
+        value = made(a, b, scheme, out=out).value
+    ((owner, used),) = kept
+    assert owner is (value.base if value.base is not None else value)
+    packs = [x for x in used if isinstance(x, tuple)]
+    assert len(packs) == (scheme == "int8x6")
+    assert len(used) - len(packs) == (
+        3 if scheme == "float64" else kind in ("strided out", "vector")
+    )
+
+
+def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
+    """Normal, and a first element that is far larger, in so many rows."""
+    x = normal(*shape, seed=seed).x
+    x[:rows, 0] = 2.0**60
+    return ndarray(x)
+
+
+@pytest.mark.parametrize("k", [127, 128])
+@pytest.mark.parametrize("rows", [0, 1, 40])
+@pytest.mark.parametrize("traced", [False, True])
+def test_many_outliers_are_made_by_the_wider_scheme(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, k: int, rows: int, traced: bool
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    schemes = []
+    monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
+    a, b = wide(40, k, rows=rows), normal(k, 40, seed=1)
+    found = made(a, b, "faithful", traced=traced)
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
+    assert (error <= (12 + k) * 2.0**-24 * size).all()
+    widened = rows == 40 and k >= 128
+    assert schemes == ["bf16x6" if widened else "fp16x3"]
+    assert found.outliers() == (0 if widened or not traced else rows / 80)
+
+
+@pytest.mark.parametrize("step", ["pack", "gemm"])
+def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    monkeypatch.setattr(device_state, "_states", {})
+    tried = []
+
+    def refused(*given: Any, **named: Any) -> Any:
+        scheme = given[2]
+        if scheme == FP16X3.wider:
+            tried.append(scheme)
+            raise DeviceError("kernel 'gemm' does not compile")
+        return getattr(gpu, step)(*given, **named)
+
+    kernels = replace(slices.cuda_kernels(), **{step: refused})
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    a, b = wide(40, 128, rows=40), normal(128, 40, seed=1)
+    for _ in range(2):
+        found = made(a, b, "faithful").value.get()
+        size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+        error = np.abs(found - a.x.astype(float) @ b.x.astype(float))
+        assert (error <= 140 * 2.0**-24 * size).all()
+    assert len(tried) == 1
+
+
+def seen(schemes: list[str]) -> Any:
+    def product(a: Any, b: Any, scheme: Any, *given: Any) -> Any:
+        schemes.append(scheme.name)
+        return slices_product(a, b, scheme, *given)
+
+    return product
+
+
+@pytest.mark.parametrize("side", ["neither", "left", "right"])
+@pytest.mark.parametrize("shapes", [((40, 128), (128, 40)), ((3, 40, 128), (2, 1, 128, 40))])
+@pytest.mark.parametrize("rows", [0, 40])
+def test_kept_operands_stacks_and_sums_are_guarded(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, side: str, shapes: Any, rows: int
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b = normal(*shapes[0]), normal(*shapes[1], seed=1)
+    a.x[..., :rows, 0] = 2.0**60
+    ready = {}
+    if side != "neither":
+        ready[side] = gpu_backend.pack_operand(a if side == "left" else b, FP16X3, side)
+    found = made(a, b, "faithful", **ready).value.get()
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    assert (np.abs(found - a.x.astype(float) @ b.x.astype(float)) <= 140 * 2.0**-24 * size).all()
+
+
+@pytest.mark.parametrize("rows", [0, 40])
+def test_a_guarded_sum_is_made_once(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(guard, "LEAST", 1)
+    a, b, c = wide(40, 128, rows=rows), normal(128, 40, seed=1), normal(40, 40, seed=2)
+    made(a, b, "faithful")  # compiles what a sum in place must not wait for
+    before = c.x.copy()
+    found = made(a, b, "faithful", addend=Addend(1.0, -1.0, c, in_place=True))
+    assert found.includes_addend
+    exact = a.x.astype(float) @ b.x.astype(float) - before
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float)) + np.abs(before)
+    assert (np.abs(c.x - exact) <= 142 * 2.0**-24 * size).all()
+
+
+def test_what_is_small_or_of_another_scheme_is_not_guarded(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "guard", None)
+    gpu.install(monkeypatch)
+    made(normal(40, 128), normal(128, 40, seed=1), "faithful")
+    monkeypatch.setattr(guard, "LEAST", 1)
+    made(normal(40, 128), normal(128, 40, seed=1), "int8x6")
+    made(normal(40, 128), normal(128, 40, seed=1), "faithful", certificate=True)

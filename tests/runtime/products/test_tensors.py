@@ -1,0 +1,126 @@
+"""`torch_matmul` on a PyTorch that is not there: who multiplies, and what comes back."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products.tensors import torch_matmul
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.gpu.test_foreign import Tensor, tensor
+from tests.runtime.gpu.test_foreign import torch as torch
+from tests.runtime.operands import OPERANDS, outcome, same
+
+SITE = "m:f/mm~aa#0"
+
+
+def product(name: str) -> Callable[..., Any]:
+    """torch.matmul, mm or bmm."""
+
+    def native(a: Any, b: Any) -> Any:
+        if not isinstance(a, Tensor) or not isinstance(b, Tensor):
+            raise TypeError(f"{name}(): argument must be Tensor, not {type(b).__name__}")
+        if name != "matmul" and (a.ndim, b.ndim) != (2 + (name == "bmm"),) * 2:
+            raise RuntimeError(f"{name}(): wrong dimensions")
+        if name == "bmm" and a.shape[0] != b.shape[0]:
+            raise RuntimeError("bmm(): wrong batch")
+        return a @ b
+
+    native.__name__ = name
+    return native
+
+
+@pytest.mark.parametrize("scheme", [None, "int8x8"])
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("matmul", [(9, 20), (20, 8)]),
+        ("matmul", [(3, 9, 20), (20, 8)]),
+        ("mm", [(9, 20), (20, 8)]),
+        ("bmm", [(3, 9, 20), (3, 20, 8)]),
+    ],
+)
+@pytest.mark.usefixtures("torch")
+def test_tensors_come_back_as_tensors(name: str, shapes: Any, scheme: str | None) -> None:
+    a, b = (tensor(*shape) for shape in shapes)
+    trace = Trace()
+    with use(Context(scheme=scheme, trace=trace)):
+        result = torch_matmul(a, b, site=SITE, native=product(name))
+    assert type(result) is Tensor
+    assert not hasattr(result, "native")
+    np.testing.assert_allclose(result.x, a.x @ b.x, atol=1e-5)
+    assert trace.sites[SITE].schemes == {scheme or "faithful": 1}
+
+
+@pytest.mark.parametrize(
+    ("a", "reason"),
+    [
+        (tensor(9, 9, requires_grad=True), Reason.GRADIENT),
+        (tensor(9, 9, tangent=1), Reason.GRADIENT),
+        (tensor(9, 9, layout="sparse"), Reason.SPARSE),
+        (tensor(9, 9, dtype=np.float16), Reason.DTYPE),
+        (tensor(2, 9), Reason.TOO_SMALL),
+        (tensor(9, 9, is_cuda=False), Reason.NOT_AN_ARRAY),
+    ],
+    ids=["gradient", "tangent", "sparse", "half", "small", "host"],
+)
+@pytest.mark.usefixtures("torch")
+def test_others_are_pytorchs_for_a_reason(a: Any, reason: Reason) -> None:
+    trace = Trace()
+    for name in ("matmul", "mm"):
+        with use(Context(scheme="int8x6", trace=trace)):
+            assert torch_matmul(a, tensor(9, 9), site=SITE, native=product(name)).native
+    assert trace.sites[SITE].reasons == {reason: 2}
+
+
+@pytest.mark.parametrize("scheme", [None, "int8x8"])
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("mm", [(3, 9, 20), (20, 8)]),
+        ("mm", [(20,), (20, 8)]),
+        ("bmm", [(9, 20), (20, 8)]),
+        ("bmm", [(3, 9, 20), (1, 20, 8)]),
+        ("matmul", [(9, 20), (9, 20)]),
+        ("mm", [(9, 20), (9, 20)]),
+    ],
+)
+@pytest.mark.usefixtures("torch")
+def test_what_pytorch_refuses_is_refused(name: str, shapes: Any, scheme: str | None) -> None:
+    native = product(name)
+    operands = [tensor(*shape) for shape in shapes]
+    wanted, _ = outcome(native, *operands)
+    with use(Context(scheme=scheme)):
+        result, _ = outcome(partial(torch_matmul, native=native, site=SITE), *operands)
+    assert isinstance(wanted, tuple)
+    assert result == wanted
+
+
+@pytest.mark.parametrize("scheme", [None, "native", "int8x8"])
+@pytest.mark.usefixtures("torch")
+def test_what_is_no_tensor_is_pytorchs_to_refuse(scheme: str | None) -> None:
+    native = product("mm")
+    for name, x in OPERANDS.items():
+        for pair in ((x, tensor(9, 9)), (tensor(9, 9), x), (x, x)):
+            wanted, _ = outcome(native, *pair)
+            with use(Context(scheme=scheme, backend=None)):
+                result, _ = outcome(partial(torch_matmul, native=native, site=SITE), *pair)
+            assert same(result, wanted), (name, result, wanted)
+
+
+@pytest.mark.usefixtures("torch")
+def test_without_a_plan_tensors_of_the_host_are_pytorchs_alone() -> None:
+    a, calls = tensor(9, 9, is_cuda=False), []
+
+    def native(*operands: Any) -> Any:
+        calls.append(operands)
+        return operands[0] @ operands[1]
+
+    with use(Context()):
+        for _ in range(3):
+            torch_matmul(a, a, site=SITE, native=native)
+    assert calls == [(a, a)] * 3

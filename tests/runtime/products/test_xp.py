@@ -1,0 +1,109 @@
+"""`xp_product` multiplies where a module is NumPy, and calls what it was given everywhere else."""
+
+import sys
+from functools import partial
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products.xp import xp_product
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.operands import OPERANDS, outcome, same
+from tests.runtime.without_gpu import FORCES, SITE
+from tests.runtime.without_gpu import no_gpu as no_gpu
+
+A, B = np.random.default_rng(0).standard_normal((2, 4, 4))
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("matmul", (A, B), {}),
+    ("dot", (A, B), {}),
+    ("inner", (A, B), {}),
+    ("tensordot", (A, B), {"axes": 1}),
+    ("tensordot", (A, B, 1), {}),
+    ("einsum", ("ij,jk", A, B), {"optimize": True}),
+    ("einsum", (A, [0, 1], B, [1, 2]), {}),
+]
+NATIVE: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("matmul", (A, B), {"dtype": "float32", "casting": "same_kind"}),
+    ("matmul", (A, B), {"axes": [(0, 1), (0, 1), (0, 1)]}),
+    ("matmul", (A,), {}),
+    ("dot", (A, B, None, None), {}),
+    ("inner", (A, B), {"out": None}),
+    ("tensordot", (A, B, 1), {"axes": 1}),
+    ("einsum", ("ij",), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "operands", "options"), CALLS)
+def test_a_product_of_numpys_takes_the_scheme(name: str, operands: Any, options: Any) -> None:
+    native = getattr(np, name)
+    wanted = native(*operands, **options)
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        result = xp_product(*operands, **options, site=SITE, native=native)
+    assert trace.sites[SITE].schemes == {"int8x3": 1}
+    assert 0 < np.abs(result - wanted).max() < 1e-2
+    given = xp_product(
+        *operands, **options, scheme="int8x3", backend="reference", site=SITE, native=native
+    )
+    np.testing.assert_array_equal(result, given)
+
+
+@pytest.mark.parametrize("context", FORCES)
+@pytest.mark.parametrize(("name", "operands", "options"), [*CALLS, *NATIVE])
+def test_a_call_that_passes_is_the_native_call(
+    name: str, operands: Any, options: Any, context: str
+) -> None:
+    native = getattr(np, name)
+    wanted, _ = outcome(partial(native, **options), *operands)
+    with use(FORCES[context]()):
+        for _ in range(2):
+            product = partial(xp_product, **options, site=SITE, native=native)
+            result, _ = outcome(product, *operands)
+            assert same(result, wanted)
+
+
+def test_whatever_the_operands_are() -> None:
+    with use(Context()):
+        for x in OPERANDS.values():
+            for pair in ((x, A), (A, x)):
+                wanted, _ = outcome(np.matmul, *pair)
+                result, _ = outcome(partial(xp_product, site=SITE, native=np.matmul), *pair)
+                assert same(result, wanted)
+
+
+def test_a_function_of_another_module_is_only_called() -> None:
+    calls = []
+
+    def matmul(*operands: Any, **options: Any) -> str:
+        calls.append((operands, options))
+        return "theirs"
+
+    with use(Context(scheme="int8x3", backend="reference", trace=(trace := Trace()))):
+        for xp in (SimpleNamespace(matmul=matmul),):
+            assert xp_product(A, B, out=3, site=SITE, native=xp.matmul) == "theirs"
+        assert same(xp_product(B, native=A.dot, site=SITE), A @ B)
+    assert calls == [((A, B), {"out": 3})]
+    assert not trace.sites
+
+
+def test_cupys_functions_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: Any = ModuleType("cupy")
+    fake.matmul = lambda a, b: a @ b
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        xp_product(A, B, site=SITE, native=fake.matmul)
+    assert trace.sites[SITE].schemes == {"int8x3": 1}
+
+
+def test_a_stale_plan_is_told_at_the_products_own_line() -> None:
+    with (
+        use(Context(plan=Plan(site=[Site(id="m:f/x~aa#0", scheme="native")]))),
+        pytest.warns(UserWarning, match="stale") as caught,
+    ):
+        xp_product(A, B, site="m:f/y~bb#0", native=np.matmul)
+    assert [warning.filename for warning in caught] == [__file__]

@@ -1,0 +1,121 @@
+"""Products by a scheme: shapes as np.matmul's, and what happens at the ends of float32's range."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.reference.emulation import HELD, emulate
+
+NORMAL = np.random.default_rng(0).standard_normal((40, 40))
+
+SHAPES = [
+    ((5,), (5,)),
+    ((5,), (5, 3)),
+    ((3, 5), (5,)),
+    ((3, 5), (5, 2)),
+    ((2, 3, 5), (5, 2)),
+    ((5,), (2, 5, 3)),
+    ((2, 3, 5), (5,)),
+    ((4, 1, 3, 5), (2, 5, 2)),
+    ((0, 3, 5), (5, 2)),
+    ((3, 0), (0, 2)),
+    ((0,), (0,)),
+    ((0, 5), (5, 2)),
+]
+
+
+@pytest.mark.parametrize("scheme", ["native", "float64", "float32", "faithful", "int8x10", "fp16"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd"])
+def test_shape_and_type_are_those_of_matmul(
+    scheme: str, shapes: tuple[tuple[int, ...], ...], dtypes: str
+) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(s).astype(t) for s, t in zip(shapes, dtypes, strict=True))
+    wanted, result = np.matmul(a, b), emulate(a, b, scheme)
+    assert type(result) is type(wanted)
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    if min(map(len, shapes)) > 1:
+        assert result.flags.owndata  # so that it can be resized
+    np.testing.assert_allclose(result, wanted, atol=0.05 if scheme == "fp16" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        pytest.param(NORMAL * 1e200, NORMAL, id="operand too large"),
+        pytest.param(NORMAL * 1e25, NORMAL * 1e25, id="product too large"),
+        pytest.param(NORMAL * 1e-60, NORMAL, id="operand too small"),
+        pytest.param(NORMAL * 1e-60, NORMAL * 1e60, id="one too small, one too large"),
+        pytest.param(NORMAL * 1e-44, NORMAL * 1e30, id="operand subnormal"),
+        pytest.param(NORMAL * 1e-25, NORMAL * 1e-25, id="product too small"),
+        pytest.param(np.where(NORMAL > 2, np.nan, NORMAL), NORMAL, id="NaN"),
+        pytest.param(np.where(NORMAL > 2, np.inf, NORMAL), NORMAL, id="Inf"),
+        pytest.param((NORMAL * 1e-44).astype(np.float32), NORMAL, id="float32 subnormal"),
+    ],
+)
+def test_float32_says_where_it_has_no_room(a: Any, b: Any) -> None:
+    with np.errstate(all="raise"):
+        assert emulate(a, b, "float32") is None
+        assert emulate(b, a, "float32") is None
+
+
+@pytest.mark.parametrize("scale", [1e15, 1e-12])
+def test_float32_has_room_for_the_rest(scale: float) -> None:
+    a, b = NORMAL * scale, NORMAL * scale
+    a[0] = 0
+    a[1] *= 1e-30
+    exact = a @ b
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        result = emulate(a, b, "float32")
+    assert np.linalg.norm(result - exact) < 4e-7 * np.linalg.norm(exact)
+
+
+def test_the_limit_keeps_the_error_bound() -> None:
+    """Just above it, underflow adds nothing that shows."""
+    factor = 1.01 * np.sqrt(HELD) / np.abs(NORMAL).max()
+    a = NORMAL * factor
+    result = emulate(a, a, "float32")
+    assert np.linalg.norm(result - a @ a) < 4e-7 * np.linalg.norm(a @ a)
+    assert emulate(a / 1.02, a / 1.02, "float32") is None
+
+
+def test_zero_needs_no_room() -> None:
+    result = emulate(np.zeros((3, 3)), np.full((3, 3), 1e-60), "float32")
+    assert not result.any()
+    assert result.dtype == np.float64
+
+
+def test_blas_sees_that_a_matrix_meets_its_own_transpose() -> None:
+    shared = []
+
+    def native(a: Any, b: Any) -> Any:
+        shared.append(np.shares_memory(a, b))
+        return np.matmul(a, b)
+
+    x = np.random.default_rng(2).standard_normal((300, 70))
+    for a in (x, x[::2, 1:], np.asfortranarray(x)):
+        for left, right in ((a, a.T), (a.T, a)):
+            gram = emulate(left, right, "float32", native=native)
+            np.testing.assert_array_equal(gram, gram.T)
+            np.testing.assert_allclose(gram, left @ right, atol=1e-3)
+    assert shared == [True] * 6
+
+
+def test_another_view_of_the_same_memory_is_no_transpose() -> None:
+    x = np.random.default_rng(3).standard_normal((60, 60))
+    np.testing.assert_allclose(emulate(x, x, "float32"), x @ x, atol=1e-4)
+    np.testing.assert_allclose(emulate(x, x[::-1], "float32"), x @ x[::-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_result_is_the_programs_own(order: Any) -> None:
+    a = np.asarray(NORMAL, order=order)
+    for scheme in ("float32", "float64", "int8x6"):
+        result = emulate(a, a, scheme)
+        assert result.flags.c_contiguous
+        assert result.flags.writeable
+        assert not np.may_share_memory(result, a)

@@ -1,0 +1,161 @@
+"""The engine: integer terms bit for bit, and the documented order of everything that rounds."""
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.reference import engine
+from mixpert_py.runtime.reference.reference import multiply
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.families import Array
+
+
+@pytest.mark.parametrize("name", ["int8x1", "int8x3", "int8x6", "int8x8", "int8x10", "mixpert-IV"])
+@pytest.mark.parametrize("block", [128, 256, 1500])
+def test_integer_terms_equal_int64(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every slice product, at the largest digits there are, equals the same sum in int64."""
+
+    def checked(left: Array, right: Array, out: Array) -> None:
+        original(left, right, out)
+        np.testing.assert_array_equal(out, left.astype(np.int64) @ right.astype(np.int64).T)
+
+    original = engine.slice_product
+    monkeypatch.setattr(engine, "slice_product", checked)
+    # 127/128 and its like have the largest digits of one sign: nothing cancels.
+    a = np.full((20, 1500), np.float32(127 / 128 + 127 / 128 / 256))
+    b = np.random.default_rng(1).choice(np.array([a[0, 0], -1 + 2.0**-8], np.float32), (1500, 12))
+    multiply(a, b, EMULATIONS[name], block=block if name.startswith("int8") else None)
+
+
+def balanced(x: Array, count: int, block: int) -> tuple[Array, Array, Array]:
+    """Digits (count, rows, k) int64, and e and g (rows, blocks), by the definition.
+
+    Up to three digits are fitted. Not `frexp` but logarithms find e; no largest entry here is so
+    near a power of two that they would not.
+    """
+    rows, k = x.shape
+    real = x.dtype.type
+    parts = x.reshape(rows, k // block, block)
+    largest = np.abs(parts).max(axis=2)
+    e = np.floor(np.log2(largest)).astype(np.int32) + 1
+    g = np.full(largest.shape, 256, x.dtype)
+    if count < 4:
+        g = np.floor(np.ldexp(largest, -e) * real(257.25)) + real(1)
+    else:
+        wide = np.ldexp(largest.astype(np.float64), 8 * count - 1 - e)
+        e = e + (np.rint(wide) > 127 * (256**count - 1) // 255)
+    scaled = np.ldexp(parts, (8 * count - 1 - e)[:, :, None])
+    q = np.rint(scaled * (real(256) / g)[:, :, None]).astype(np.int64)
+    digits = []
+    for _ in range(count):
+        d = (q + 128) % 256 - 128
+        digits.append(d.reshape(rows, k))
+        q = (q - d) // 256
+    return np.array(digits[::-1]), e, g
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("name", "slices", "order"),
+    [("int8x1", 1, 0), ("int8x3", 2, 1), ("int8x6", 3, 2), ("int8x8", 3, 3), ("int8x10", 4, 3)],
+)
+@pytest.mark.parametrize("block", [128, 768])
+@pytest.mark.parametrize("subnormal", [False, True])
+def test_int8_schemes_by_definition(
+    dtype: type, name: str, slices: int, order: int, block: int, subnormal: bool
+) -> None:
+    """Bit for bit: int64 sums per order and block, the highest order first, times gA · gB, times
+    a power of two, then promotion.
+    """
+    rng = np.random.default_rng(2)
+    a, b = (
+        rng.standard_normal((31, 768)).astype(dtype),
+        rng.standard_normal((768, 17)).astype(dtype),
+    )
+    if subnormal:  # results: the power of two rounds them once more
+        a, b = (np.ldexp(x, np.finfo(dtype).minexp // 2 - 8) for x in (a, b))
+    left, ea, ga = balanced(a, slices, block)
+    right, eb, gb = balanced(np.ascontiguousarray(b.T), slices, block)
+    expected = np.zeros((31, 17), dtype)
+    for t in range(768 // block):
+        here = slice(t * block, (t + 1) * block)
+        partial = np.zeros((31, 17), dtype)
+        for total in range(order, -1, -1):
+            exact = sum(
+                left[i][:, here] @ right[total - i][:, here].T
+                for i in range(slices)
+                if 0 <= total - i < slices
+            )
+            partial = partial / dtype(256) + np.asarray(exact).astype(dtype)
+        partial = partial * (ga[:, t][:, None] * gb[:, t][None, :])
+        expected += np.ldexp(partial, (ea[:, t][:, None] - 15) + (eb[:, t][None, :] - 15))
+    value = multiply(a, b, EMULATIONS[name], block=block).value
+    np.testing.assert_array_equal(value, expected)
+    assert (0 < np.abs(value).max() < np.finfo(dtype).smallest_normal) == subnormal
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-IV"])
+def test_tiles_of_rows_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    a = np.ldexp(rng.standard_normal((50, 300)), rng.integers(-9, 9, (50, 1))).astype(np.float32)
+    b = rng.standard_normal((300, 8)).astype(np.float32)
+    whole = multiply(a, b, EMULATIONS[name]).value
+    monkeypatch.setattr(engine, "TILE_ELEMENTS", 16 * 8)
+    np.testing.assert_array_equal(multiply(a, b, EMULATIONS[name]).value, whole)
+
+
+def test_mixpert_by_definition() -> None:
+    """Tiles of 16 × 32 and 32 × 8, magnitudes at 2^(emax − 20), eight terms, FP32 promotion."""
+    rng = np.random.default_rng(3)
+    a = rng.standard_normal((32, 96)).astype(np.float32)
+    b = rng.standard_normal((96, 16)).astype(np.float32)
+    expected = np.zeros((32, 16), np.float32)
+    for t in range(0, 96, 32):
+        for i in range(0, 32, 16):
+            for j in range(0, 16, 8):
+                tile_a, tile_b = a[i : i + 16, t : t + 32], b[t : t + 32, j : j + 8]
+                (x, ea), (y, eb) = sevens(tile_a), sevens(tile_b)
+                partial = np.zeros((16, 8), np.float32)
+                for order in (3, 2, 1, 0):
+                    pairs = [(p, order - p) for p in range(3) if 0 <= order - p < 3]
+                    exact = sum(x[p] @ y[q] for p, q in pairs)
+                    partial = partial / np.float32(128) + np.asarray(exact).astype(np.float32)
+                expected[i : i + 16, j : j + 8] += np.ldexp(partial, ea + eb - 12)
+    np.testing.assert_array_equal(multiply(a, b, EMULATIONS["mixpert-IV"]).value, expected)
+
+
+def sevens(tile: Array) -> tuple[list[Array], int]:
+    emax = int(np.frexp(np.abs(tile).max())[1]) - 1
+    emax += bool(np.rint(np.ldexp(np.abs(tile).max(), 20 - emax)) == 2**21)
+    q = np.rint(np.ldexp(np.abs(tile.astype(np.float64)), 20 - emax)).astype(np.int64)
+    sign = np.sign(tile).astype(np.int64)
+    return [sign * (q >> 14), sign * (q >> 7 & 127), sign * (q & 127)], emax
+
+
+def test_legemm_divides_once_at_the_end() -> None:
+    """The cross terms' accumulator carries 2^10 until every chunk of K is in."""
+    rng = np.random.default_rng(4)
+    a, b = (rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((6, 512), (512, 5)))
+    (ah, al), (bh, bl) = (bit_cut(x) for x in (a, b))
+    cross = high = np.zeros((6, 5), np.float32)
+    for c in (slice(0, 256), slice(256, 512)):
+        cross = cross + np.hstack([ah[:, c], al[:, c]]) @ np.vstack([bl[c], bh[c]])
+        high = high + ah[:, c] @ bh[c]
+    expected = cross * np.float32(2.0**-10) + high
+    value = multiply(a, b, EMULATIONS["legemm"]).value
+    # BLAS may add within a chunk in another order for another layout of the operands.
+    np.testing.assert_allclose(value, expected, rtol=2e-6)
+
+
+def bit_cut(x: Array) -> tuple[Array, Array]:
+    high = (x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    low = (x - high) * np.float32(1024)
+    return high, (low.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x10"])
+def test_sums_longer_than_int32_holds(name: str) -> None:
+    """Past 2^31 the partial sums of one exponent block are promoted, none is lost."""
+    k = 40_000
+    a, b = np.full((2, k), np.float32(0.99)), np.full((k, 3), np.float32(0.99))
+    value = multiply(a, b, EMULATIONS[name], block=k).value
+    np.testing.assert_allclose(value, k * float(np.float32(0.99)) ** 2, rtol=3e-7)

@@ -1,0 +1,228 @@
+"""Every scheme's stated bound on every input family, and the semantics of a product."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import PlanError, ShapeError
+from mixpert_py.runtime.reference.reference import ReferenceProduct, multiply
+from mixpert_py.runtime.scheme import Scheme
+from tests.runtime.emulations import EMULATIONS
+from tests.runtime.families import FAMILIES, Array, normal
+
+SHAPES = [(1, 1, 1), (3, 7, 2), (17, 129, 9), (40, 300, 33)]
+TYPES = [np.float32, np.float64]
+every_scheme = pytest.mark.parametrize("scheme", EMULATIONS.values(), ids=EMULATIONS)
+
+
+def excess(a: Array, b: Array, product: ReferenceProduct) -> Array:
+    """Error beyond the stated bound, less what the float64 product itself may be off."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    own = a.shape[1] * 2.0**-53 * (np.abs(a) @ np.abs(b))
+    return np.abs(product.value - a @ b) - product.certificate.bound() - own
+
+
+@every_scheme
+@pytest.mark.parametrize("family", FAMILIES)
+def test_stated_bound(scheme: Scheme, family: str) -> None:
+    rng = np.random.default_rng(1)
+    for m, k, n in SHAPES:
+        for dtype in TYPES:
+            a, b = (x.astype(dtype) for x in FAMILIES[family](rng, m, k, n))
+            product = multiply(a, b, scheme)
+            assert product.value.dtype == dtype
+            assert product.value.shape == (m, n)
+            assert (excess(a, b, product) <= 0).all(), (m, k, n, dtype)
+
+
+@pytest.mark.parametrize("block", [1, 100, 128, 257, 512, 10**6])
+@pytest.mark.parametrize("name", ["int8x1", "int8x3", "int8x6", "int8x8", "int8x10"])
+def test_bound_at_any_block_length(name: str, block: int) -> None:
+    rng = np.random.default_rng(2)
+    for family in ("normal", "spread 4", "circulant"):
+        a, b = (x.astype(np.float32) for x in FAMILIES[family](rng, 20, 700, 20))
+        assert (excess(a, b, multiply(a, b, EMULATIONS[name], block=block)) <= 0).all()
+
+
+@every_scheme
+@pytest.mark.parametrize("k", [64, 1024])
+def test_bound_is_not_idle(scheme: Scheme, k: int) -> None:
+    """A bound adds up what may cancel: √K too large for random signs, and little more."""
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(3), 64, k, 64))
+    product = multiply(a, b, scheme)
+    error = np.abs(product.value - a.astype(np.float64) @ b)
+    assert product.certificate.bound().max() <= 24 * np.sqrt(k) * error.max()
+
+
+@every_scheme
+def test_declared_error(scheme: Scheme) -> None:
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(4), 64, 1024, 64))
+    exact = a.astype(np.float64) @ b
+    error = np.linalg.norm(multiply(a, b, scheme).value - exact) / np.linalg.norm(exact)
+    assert error == pytest.approx(scheme.error, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "errors"),  # at K = 1024 and 4096
+    [
+        ("int8x6", None, (3.9e-7, 4.6e-7)),  # normal entries peak higher in longer rows
+        ("int8x6", 1024, (3.9e-7, 3.9e-7)),
+        ("int8x6", 128, (3.0e-7, 3.2e-7)),
+        ("int8x8", None, (1.9e-7, 2.0e-7)),
+        ("int8x3", None, (7.5e-5, 8.8e-5)),
+        ("int8x10", None, (6.2e-8, 10.9e-8)),  # promotions
+        ("int8x10", 4096, (2.6e-8, 2.6e-8)),
+        ("mixpert-IV", None, (8.2e-7, 8.7e-7)),
+    ],
+)
+@pytest.mark.parametrize("long", [False, True])
+def test_errors_as_designed(
+    name: str, block: int | None, errors: tuple[float, float], long: bool
+) -> None:
+    k = 4096 if long else 1024
+    a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(5), 64, k, 64))
+    exact = a.astype(np.float64) @ b
+    value = multiply(a, b, EMULATIONS[name], block=block).value
+    error = np.linalg.norm(value - exact) / np.linalg.norm(exact)
+    assert error == pytest.approx(errors[long], rel=0.07)
+
+
+@every_scheme
+@pytest.mark.parametrize("dtype", TYPES)
+def test_special_values_reach_what_they_reach_natively(scheme: Scheme, dtype: type) -> None:
+    a, b = (x.astype(dtype) for x in normal(np.random.default_rng(6), 40, 70, 30))
+    a[3, 5], a[9, 1], a[20, 6], a[20, 7] = np.nan, np.inf, -np.inf, np.inf
+    b[2, 4], b[8, 11], b[1, 17] = np.nan, -np.inf, 0.0
+    a[31, 2], b[10, 20] = 0.0, np.inf
+    with np.errstate(all="ignore"):
+        native = a.astype(np.float64) @ b.astype(np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        product = multiply(a, b, scheme)
+    finite = np.isfinite(native)
+    assert 0 < finite.sum() < finite.size
+    np.testing.assert_array_equal(product.value[~finite], native[~finite].astype(dtype))
+    a, b = np.nan_to_num(a, posinf=0, neginf=0), np.nan_to_num(b, posinf=0, neginf=0)
+    assert (excess(a, b, product)[finite] <= 0).all()
+
+
+@every_scheme
+def test_zeros_stay_zero(scheme: Scheme) -> None:
+    """Where no two nonzero entries meet the product is exactly zero, as in Strassen's test."""
+    a, b = (
+        x.astype(np.float32) for x in FAMILIES["disjoint"](np.random.default_rng(7), 40, 96, 24)
+    )
+    value = multiply(a, b, scheme).value
+    assert (value[:20, 12:] == 0).all()
+    assert (multiply(np.zeros_like(a), b, scheme).value == 0).all()
+
+
+@every_scheme
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 2), (3, 4, 0), (0, 0, 0)])
+def test_empty(scheme: Scheme, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    for dtype in TYPES:
+        product = multiply(np.ones((m, k), dtype), np.ones((k, n), dtype), scheme)
+        np.testing.assert_array_equal(product.value, np.zeros((m, n), dtype))
+        assert product.value.dtype == dtype
+        assert product.certificate.bound().shape == (m, n)
+
+
+STRIDES = {
+    "fortran": np.asfortranarray,
+    "negative": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "transposed": lambda x: x.T.copy().T,
+    "every other": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
+    "byte-swapped": lambda x: x.astype(x.dtype.newbyteorder()),
+}
+
+
+@pytest.mark.parametrize("name", ["int8x6", "mixpert-IV", "fp16x3", "egemm"])
+@pytest.mark.parametrize("layout", STRIDES)
+def test_strides_change_nothing(name: str, layout: str) -> None:
+    for dtype in TYPES:
+        a, b = (x.astype(dtype) for x in normal(np.random.default_rng(8), 37, 150, 21))
+        expected = multiply(a, b, EMULATIONS[name]).value
+        a, b = STRIDES[layout](a), STRIDES[layout](b)
+        a.flags.writeable = b.flags.writeable = False
+        value = multiply(a, b, EMULATIONS[name]).value
+        np.testing.assert_array_equal(value, expected)
+        assert value.dtype.isnative
+        assert value.flags.writeable
+
+
+@every_scheme
+def test_broadcast_operands(scheme: Scheme) -> None:
+    row = np.random.default_rng(9).standard_normal((1, 50)).astype(np.float32)
+    a, b = np.broadcast_to(row, (20, 50)), np.broadcast_to(row.T, (50, 10))
+    assert (excess(a, b, multiply(a, b, scheme)) <= 0).all()
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-full", "fp16x3", "bf16x9"])
+@pytest.mark.parametrize(("dtype", "power"), [(np.float32, 100), (np.float64, 980)])
+def test_scales_may_overflow_though_the_product_does_not(
+    name: str, dtype: type, power: int
+) -> None:
+    a, b = (x.astype(dtype) for x in normal(np.random.default_rng(10), 20, 200, 20))
+    expected = multiply(a, b, EMULATIONS[name]).value
+    for sign in (power, -power):
+        value = multiply(np.ldexp(a, sign), np.ldexp(b, -sign), EMULATIONS[name]).value
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("name", ["int8x6", "int8x10", "mixpert-full", "bf16x9", "fp16x3"])
+def test_float64_keeps_its_exponents(name: str) -> None:
+    rng = np.random.default_rng(11)
+    a, b = normal(rng, 24, 90, 20)
+    a, b = np.ldexp(a, rng.integers(-400, 400, (24, 1))), np.ldexp(b, rng.integers(-400, 400, 20))
+    product = multiply(a, b, EMULATIONS[name])
+    assert (excess(a, b, product) <= 0).all()
+    if name != "mixpert-full":  # one exponent per tile: small rows vanish beside large ones
+        scale = np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
+        assert (np.abs(product.value - a @ b) <= 1e-6 * scale).all()
+
+
+def test_mixed_types_give_float64() -> None:
+    a, b = normal(np.random.default_rng(12), 5, 6, 7)
+    assert multiply(a.astype(np.float32), b, EMULATIONS["int8x6"]).value.dtype == np.float64
+
+
+def test_wrong_operands() -> None:
+    ones = np.ones((2, 3), np.float32)
+    with pytest.raises(ShapeError, match=r"\(2, 3\) by \(2, 3\)"):
+        multiply(ones, ones, EMULATIONS["int8x6"])
+    with pytest.raises(ShapeError, match=r"\(3,\)"):
+        multiply(ones, ones[0], EMULATIONS["int8x6"])
+    with pytest.raises(TypeError, match="int64"):
+        multiply(ones.astype(np.int64), ones.T, EMULATIONS["int8x6"])
+    with pytest.raises(PlanError, match="no block length"):
+        multiply(ones, ones.T, EMULATIONS["mixpert-IV"], block=64)
+    with pytest.raises(PlanError, match="must be 1 or more"):
+        multiply(ones, ones.T, EMULATIONS["int8x6"], block=0)
+
+
+LARGEST = {"f": float(np.finfo(np.float32).max), "d": float(np.finfo(np.float64).max)}
+
+
+@pytest.mark.parametrize("dtype", ["f", "d"])
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_what_fits_does_not_overflow(name: str, dtype: str) -> None:
+    """Digits of the largest number round up, beyond it."""
+    largest = np.array([[LARGEST[dtype]]], dtype)
+    for a, b in ((largest, np.ones((1, 1), dtype)), (-np.ones((1, 1), dtype), largest)):
+        product = multiply(a, b, EMULATIONS[name])
+        assert np.isfinite(product.value).all()
+        assert (abs(product.value - a @ b) <= product.certificate.bound()).all()
+    assert multiply(largest, np.full((1, 1), 2, dtype), EMULATIONS[name]).value == np.inf
+
+
+@pytest.mark.parametrize("name", EMULATIONS)
+def test_sums_near_the_largest_number(name: str) -> None:
+    rng = np.random.default_rng(4)
+    for k in (1, 2, 7, 40):
+        a, b = rng.standard_normal((12, k)), rng.standard_normal((k, 10))
+        b *= LARGEST["f"] * (1 - 2.0**-16) / (abs(a) @ abs(b)).max(axis=0)
+        a, b = a.astype(np.float32), b.astype(np.float32)
+        value = multiply(a, b, EMULATIONS[name]).value
+        assert np.isfinite(value).all()

@@ -1,0 +1,239 @@
+"""What is in force: scopes, threads, tasks, generators, and which plan decides."""
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mixpert_py.errors import PlanError
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import UNCHOSEN, Choice, Context, current, passes, precision, use
+from mixpert_py.runtime.tracing.trace import Trace
+
+SITE = "m:f/matmul~aa#0"
+OTHER = "m:g/matmul~bb#0"
+
+
+def plan(scheme: str, site: str = SITE, block: int | None = None) -> Plan:
+    return Plan(site=[Site(id=site, scheme=scheme, block=block)])
+
+
+def in_thread() -> Context:
+    """What a new thread sees."""
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(current()))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+@pytest.fixture
+def default() -> Iterator[Context]:
+    """A process default of the test's own."""
+    before = current()
+    force = Context(scheme="int8x3")
+    contexts.set_default(force)
+    yield force
+    contexts.set_default(before)
+
+
+def test_precision_nests_and_restores() -> None:
+    before = current()
+    with precision("int8x6", backend="reference"):
+        outer = current()
+        assert (outer.scheme, outer.backend) == ("int8x6", "reference")
+        with precision("float32"):
+            assert (current().scheme, current().backend) == ("float32", "reference")
+        assert current() is outer
+        with pytest.raises(ZeroDivisionError), precision("fp16"):
+            raise ZeroDivisionError
+        assert current() is outer
+    assert current() is before
+
+
+@pytest.mark.parametrize(
+    ("scheme", "backend", "message"),
+    [("int9", None, "unknown scheme 'int9'"), ("int8x6", "gpu", "unknown backend 'gpu'")],
+)
+def test_precision_knows_its_names(scheme: str, backend: str | None, message: str) -> None:
+    before = current()
+    with pytest.raises(PlanError, match=message), precision(scheme, backend=backend):
+        pass
+    assert current() is before
+
+
+def test_precision_decorates_too() -> None:
+    @precision("int8x6")
+    def scheme() -> str | None:
+        return current().scheme
+
+    assert scheme() == scheme() == "int8x6"
+    assert current().scheme is None
+
+
+def test_threads_see_the_default_and_no_override(default: Context) -> None:
+    assert current() is in_thread() is default
+    with precision("fp16"):
+        assert current().scheme == "fp16"
+        assert in_thread() is default
+
+
+def test_tasks_do_not_disturb_one_another() -> None:
+    async def task(scheme: str, seen: list[str | None]) -> None:
+        with precision(scheme):
+            for _ in range(3):
+                await asyncio.sleep(0)
+                seen.append(current().scheme)
+
+    async def main() -> list[list[str | None]]:
+        seen: list[list[str | None]] = [[], []]
+        with precision("fp16"):
+            await asyncio.gather(task("int8x6", seen[0]), task("int8x3", seen[1]))
+            assert current().scheme == "fp16"
+        return seen
+
+    assert asyncio.run(main()) == [["int8x6"] * 3, ["int8x3"] * 3]
+    assert current().scheme is None
+
+
+def test_a_task_keeps_what_it_began_under() -> None:
+    async def task(over: asyncio.Event) -> list[str | None]:
+        await over.wait()
+        before = current().scheme
+        with precision("int8x6"):
+            pass
+        return [before, current().scheme]
+
+    async def main() -> list[str | None]:
+        over = asyncio.Event()
+        with precision("fp16"):
+            begun = asyncio.create_task(task(over))
+            await asyncio.sleep(0)
+        over.set()
+        return await begun
+
+    assert asyncio.run(main()) == ["fp16", "fp16"]
+
+
+def generator(scheme: str) -> Iterator[str | None]:
+    with precision(scheme):
+        yield current().scheme
+        yield current().scheme
+
+
+def test_generators_that_end_out_of_turn_leave_nothing_behind() -> None:
+    for _ in zip(generator("int8x6"), generator("int8x3"), strict=True):
+        pass
+    assert current().scheme is None
+    first, second = generator("int8x6"), generator("int8x3")
+    next(first), next(second)
+    first.close()  # type: ignore[attr-defined]
+    assert current().scheme == "int8x3"
+    second.close()  # type: ignore[attr-defined]
+    assert current().scheme is None
+
+
+def test_a_generator_may_outlive_the_block_it_began_in() -> None:
+    with precision("fp16"):
+        held = generator("int8x6")
+        next(held)
+    assert current().scheme == "int8x6"  # suspended inside: as with numpy.errstate
+    del held
+    assert current().scheme is None
+
+
+def test_a_generator_may_end_in_another_thread() -> None:
+    held = [generator("int8x6")]
+    thread = threading.Thread(target=lambda: (next(held[0]), held))
+    thread.start()
+    thread.join()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        held.clear()
+    assert current().scheme is None
+
+
+def test_a_choice_does_not_outlive_its_plan() -> None:
+    force = Context(plan=plan("int8x6", block=64))
+    assert force.choice(SITE) == Choice("int8x6", 64)
+    assert replace(force, plan=plan("fp16")).choice(SITE) == Choice("fp16")
+    assert replace(force, plan=None).choice(SITE) is UNCHOSEN
+    assert replace(force, scheme="float32").choice(SITE) == Choice("float32")
+    assert force.choice(SITE) == Choice("int8x6", 64)
+
+
+def test_a_choice_is_looked_up_once() -> None:
+    asked = []
+
+    def find(module: str) -> Plan:
+        asked.append(module)
+        return plan("int8x6")
+
+    force = Context(find_plan=find)
+    for _ in range(3):
+        assert force.choice(SITE).scheme == "int8x6"
+        assert force.choice(None) is UNCHOSEN
+    assert asked == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("force", "known"),
+    [
+        (Context(), True),
+        (Context(plan=plan("native")), True),
+        (Context(scheme="native"), True),
+        (Context(plan=plan("float32")), False),
+        (Context(scheme="float32"), False),
+        (Context(backend="reference"), True),
+        (Context(backend="cuda"), False),
+        (Context(trace=Trace()), False),
+    ],
+)
+def test_a_site_passes_once_it_is_known_to(force: Context, known: bool) -> None:
+    before = passes(SITE)  # nothing was put in force before: others may have used the site so
+    with use(force):
+        assert not passes(SITE)
+        force.choice(SITE)
+        assert passes(SITE) == known
+    assert passes(SITE) == before
+
+
+def test_a_stale_site_warns_once_at_the_product() -> None:
+    a = np.eye(2)
+    with use(Context(plan=plan("float32"))), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            np.testing.assert_array_equal(matmul(a, a, site=OTHER), a)
+    assert [str(warning.message) for warning in caught] == [
+        f"call site {OTHER} is not in the plan (stale?); it runs as if there were none"
+    ]
+    assert caught[0].filename == __file__
+
+
+def test_a_plan_says_nothing_about_other_modules() -> None:
+    helpers = "helpers:f/matmul~bb#0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Context(plan=plan("fp16")).choice(helpers) is UNCHOSEN
+        beside = Context(plan=plan("fp16"), find_plan=lambda module: plan("int8x6", helpers))
+        assert beside.choice(helpers).scheme == "int8x6"
+        assert beside.choice(SITE).scheme == "fp16"
+
+
+def test_a_renamed_file_keeps_its_plan() -> None:
+    with pytest.warns(UserWarning, match="runs as m:f/matmul~aa#0, the same expression"):
+        choice = Context(plan=plan("fp16")).choice("renamed:f/matmul~aa#0")
+    assert choice.scheme == "fp16"
+
+
+def test_an_unknown_scheme_in_a_plan_is_an_error() -> None:
+    force = Context(plan=plan("int9"))
+    for _ in range(2):
+        with pytest.raises(PlanError, match="unknown scheme 'int9'"):
+            force.choice(SITE)
