@@ -230,7 +230,6 @@ def test_on_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy.asarray = lambda x, dtype=None: gpu.asarray(np.asarray(x, dtype))
     monkeypatch.setattr(break_even, "figures", lambda device: pays_from(1.0))
     monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)
-    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)
     monkeypatch.setattr(modes, "tensor_float", lambda xp: nullcontext())
     there = Platform(cupy, DeviceTimer(cupy), None)
     record = measure(app(), ("--size", "64"), folder, 1e-4, there)
