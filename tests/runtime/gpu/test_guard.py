@@ -119,16 +119,16 @@ def test_a_graph_decides_each_time(k: int, orders: str) -> None:
 def test_every_way_to_ask(side: str, width: float) -> None:
     import cupy
 
-    from mixpert_py.runtime.gpu import product
+    from mixpert_py.runtime.gpu import multiply as gpu_backend
     from mixpert_py.runtime.request import Addend
 
     a, b = wide((300, 400), width), wide((400, 500), width)
     plain = made(a, b).value
     if side == "left":
-        ready = product.pack_one(a, FP16X3, side)
+        ready = gpu_backend.pack_operand(a, FP16X3, side)
         assert (made(a, b, left=ready.packed).value == plain).all()  # type: ignore[union-attr]
     elif side == "right":
-        ready = product.pack_one(b, FP16X3, side)
+        ready = gpu_backend.pack_operand(b, FP16X3, side)
         assert (made(a, b, right=ready.packed).value == plain).all()  # type: ignore[union-attr]
     elif side == "stacks":
         a, b = wide((3, 300, 400), width), wide((2, 1, 400, 500), width)
