@@ -125,6 +125,8 @@ def table(found: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, An
         kinds["stacks" if row["batch"] > 1 else "n³" if square else "skewed"].append(row)
     lines = []
     for kind, some in {**kinds, "all": list(rows)}.items():
+        if not some:
+            continue
         it = summary(some)
         near, times = it["near the quickest"], it["times the quickest"]
         line = [

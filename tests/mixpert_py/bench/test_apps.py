@@ -23,8 +23,8 @@ from mixpert_py.bench.apps.process import rehearse
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import DeviceTimer, Runs, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
-from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime import select
+from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu import break_even
 from mixpert_py.tuner.records import Measurement
 from tests.mixpert_py.command import ROOT, Mixpert
