@@ -1,13 +1,24 @@
 """Tests that need a GPU are skipped, with the reason, where none can be used.
 
-With `-n`, a process that has no tests left takes some from another.
+With `-n`, a process that has no tests left takes some from another. Signals that whoever started
+the tests ignores (a shell's `&` does so with SIGINT, nohup with SIGHUP) are heeded again: tests send
+them, and wait for what comes of it.
 """
 
+import signal
 from typing import Any
 
 import pytest
 
 from mixpert_py.runtime.gpu.device import Absent, find
+
+
+def pytest_configure() -> None:
+    for number in ("SIGINT", "SIGTERM", "SIGHUP"):
+        one = getattr(signal, number, None)  # Windows has no SIGHUP
+        if one is not None and signal.getsignal(one) is signal.SIG_IGN:
+            handler = signal.default_int_handler if number == "SIGINT" else signal.SIG_DFL
+            signal.signal(one, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
