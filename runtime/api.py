@@ -1,4 +1,4 @@
-"""Who multiplies: looks at type, dtype, shape and device, in that order, and leaves early.
+"""The products that rewritten programs call: `matmul`, `dot` and `dot_method`, and `carry_out`.
 
 `matmul`, `dot` and `dot_method` do for every operand what `@`, `np.dot` and `x.dot` would have
 done. Where a scheme is in force and the operands suit it, the product is made by that scheme; a
@@ -159,7 +159,7 @@ def _natively(
 
 
 def _function(native: Native) -> Native:
-    """What takes more than two operands: `@` does not."""
+    """The function that takes `out` and other arguments, which the operator `@` does not."""
     return MATMUL if native is operator.matmul else native
 
 

@@ -89,7 +89,7 @@ class Context:
         entry = None if plan is None else plan.find(site)
         if entry is not None and entry.id == site:
             return _checked(Choice(entry.scheme, entry.block))
-        # What follows is said aloud, at the product's own line: past `choice` and dispatch's two.
+        # The warnings name the program's own line: past `choice`, `carry_out` and the function.
         if entry is not None:
             warnings.warn(
                 f"call site {site} is not in the plan; it runs as {entry.id}, the same expression",
@@ -158,7 +158,7 @@ def set_default(context: Context) -> None:
 
 @contextmanager
 def use(context: Context) -> Iterator[Context]:
-    """Put `force` in force for the code inside, in this thread or task only.
+    """Put `context` in force for the code inside, in this thread or task only.
 
     In a generator it stays in force while the generator is suspended, as numpy.errstate does.
     """

@@ -18,8 +18,9 @@ from mixpert_py.runtime.select import REPORTED, Selection, resolve_scheme
 def execute(
     call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool = False
 ) -> Product | Reason | None:
-    """The product by the scheme that was chosen; the reason why the native call must make it; None:
-    it was meant to.
+    """The product by the scheme that was chosen, or the reason why the native call must make it.
+
+    None where the native product was asked for, or nobody asked for another.
 
     Raises DeviceError where operands of a chosen scheme are on different devices.
     """

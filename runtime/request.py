@@ -122,7 +122,7 @@ class Request(NamedTuple):
     """A product under a scheme, as every backend takes it.
 
     a, b: arrays as np.matmul takes them, float32, float64 or complex, of one dimension or more,
-    where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the stretch
+    where the backend's arrays are. scheme: an emulation, "faithful", or a cast. block: the segment
     of K that shares an exponent, None for the scheme's own. out: an array of the result's shape and
     type. addend: the result is the sum with it where `Product.includes_addend` says so; there is no
     `out` then. left, right: an operand as the GPU's `pack_operand` packed it. guarantee: None or

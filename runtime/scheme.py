@@ -19,7 +19,7 @@ EXACT_CHUNK = 256
 # An INT32 accumulator is exact while terms · K · 2^14 < 2^31: for four terms up to K = 32 767, of
 # which these are the whole chunks. Three terms would allow 170 chunks, but one constant for all
 # makes one order of promotion. Beyond, partial sums are promoted.
-EXACT_STRETCH = 127 * EXACT_CHUNK
+EXACT_SEGMENT = 127 * EXACT_CHUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,12 @@ class Scheme:
     """An emulation of one product C = A·B by products of slices.
 
     error: Frobenius error on normal float32 data at K = 1024, as the reference backend makes it.
-    promotion: stretch of K that floating-point slices are multiplied over before the partial sum
+    promotion: segment of K that floating-point slices are multiplied over before the partial sum
     enters the FP32 accumulator; integer slices are promoted once per exponent block. deferred: only
     the accumulator of weight 0 is promoted so; the other, whose weight makes small what tensor
-    cores cut off from it, is added to the total once, after all of K. wider: what large products on
-    a GPU are made by where too many rows leave the slices; its own span more exponents.
+    cores cut off from it, is added to the total once, after all of K. wider: the scheme by which a
+    GPU makes large products of which too many rows leave the slices, because its own slices span
+    more exponents.
     """
 
     name: str
@@ -93,7 +94,7 @@ class Scheme:
         return any(isinstance(s, Digits) and s.fitted for s in (self.left, self.right))
 
     def with_block(self, block: int | None) -> "Scheme":
-        """The same scheme with another stretch of K per exponent; None keeps the scheme's own.
+        """The same scheme with another segment of K per exponent; None keeps the scheme's own.
 
         Stretches past 256 are rounded up to a multiple of 256. Raises PlanError where the scheme
         has no block length to choose.
@@ -109,7 +110,7 @@ class Scheme:
 
     def lengths(self, k: int) -> tuple[int, int, int]:
         """For inner dimension k: the chunk that one call of FP32 BLAS covers, the block that shares
-        an exponent, and the stretch after which integers are promoted, at most a block.
+        an exponent, and the segment after which integers are promoted, at most a block.
 
         All are multiples of the chunk; the last block is padded with zeros.
         """
@@ -120,7 +121,7 @@ class Scheme:
         else:
             block, chunk = k, min(self.promotion, k)
         block = -(-block // chunk) * chunk
-        return chunk, block, min(block, EXACT_STRETCH) if self.exact else block
+        return chunk, block, min(block, EXACT_SEGMENT) if self.exact else block
 
     def accumulators(self) -> tuple[tuple[int, tuple[Run, ...]], ...]:
         """(weight, runs) per accumulator, the smallest weight first."""
@@ -139,9 +140,9 @@ class Scheme:
         FP32, the chain over a chunk, in any order, then one addition per run and chunk; tensor
         cores round otherwise, see `certificates.tensor_cores`.
         """
-        chunk, block, stretch = self.lengths(k)
+        chunk, block, k_segment = self.lengths(k)
         sums = self.accumulators()
-        pieces = math.ceil(k / block) * math.ceil(block / stretch)
+        pieces = math.ceil(k / block) * math.ceil(block / k_segment)
         bounds = {}
         for _, runs in sums:
             additions = pieces if self.exact else len(runs) * math.ceil(k / chunk)

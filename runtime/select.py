@@ -74,8 +74,8 @@ class Selection(NamedTuple):
 def resolve_scheme(
     call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool
 ) -> Selection | Reason | None:
-    """The scheme and the backend for a call, or the reason why it runs natively; None: it was meant
-    to.
+    """The scheme and the backend for a call, or the reason why it runs natively instead; None where
+    the native product was asked for, or nobody asked for another: there is nothing to report.
 
     Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
     on a GPU run `faithful`, also those of NumPy arrays where moving them is profitable; everything
@@ -230,15 +230,18 @@ def _on_device(
     scheme = request.scheme
     if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
         return Selection(lambda request: Product(call.run(), request.scheme), request)
-    if scheme == "float32":
-        scheme = "faithful"  # as accurate, whatever the exponents of float64 operands
+    if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
+        scheme = "faithful"
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
     if backend is None and scheme != "float64":
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
-        if not _is_profitable(call, request, scheme, found.name, is_short=is_short):
-            return Reason.TOO_SMALL
+        try:
+            if not _is_profitable(call, request, scheme, found.name, is_short=is_short):
+                return Reason.TOO_SMALL
+        except DeviceError:  # no tile holds the scheme's sums
+            return Reason.KERNEL
     borrowed = foreign.borrow(placement, call.a, call.b)
     if isinstance(borrowed, Reason):
         return borrowed

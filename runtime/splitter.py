@@ -42,7 +42,7 @@ class Digits:
     exponent, g its significand, 256 unless the unit is fitted.
     count: slices kept. depth: digits that x is rounded to, 0 for just these; the rest is dropped.
     width: 8, balanced base-256 digits in [−128, 127]; or 7, a sign and 7-bit magnitudes.
-    group: rows of A (columns of B) that share an exponent. block: the stretch of K that does, None
+    group: rows of A (columns of B) that share an exponent. block: the segment of K that does, None
     for all of it. fitted: g follows the block's largest entry in steps of 2^-8, 129 … 258, so that
     the digits are always filled: a bare power of two makes the unit of a block whose largest entry
     has just passed one twice as coarse. But a block whose two highest digits, of bare powers of
@@ -105,9 +105,10 @@ class FloatSlices:
 
     Slice p has the value s_p · 2^(−step · p). scaled: every row of A (column of B) is first brought
     to just below 2^`highest` by a power of two; that changes no digit and lets nothing leave the
-    range. span: of `reach`; None: no row leaves by that. whole: exponents (e, f). Rows of float32
-    numbers below 2^e stay whatever they span, for all of those are multiples of 2^-149; rows that
-    reach 2^f leave, which would meet them.
+    range. span: the exponents that a row may span, see `reach`; None: any number. whole: exponents
+    (e, f). Rows of float32 numbers below 2^e stay in the slices whatever they span, because all of
+    those are multiples of 2^-149. For their sums to lose no more than that, rows that reach 2^f
+    leave: they would be multiplied by the other operand's rows below 2^e.
     """
 
     element: Element

@@ -1,8 +1,8 @@
 """Tests that need a GPU are skipped, with the reason, where none can be used.
 
-With `-n`, a process that has no tests left takes some from another. Signals that whoever started
-the tests ignores (a shell's `&` does so with SIGINT, nohup with SIGHUP) are heeded again: tests send
-them, and wait for what comes of it.
+With `-n`, a process that has no tests left takes some from another. Signals that are ignored where
+the tests are started (SIGINT by a shell's `&`, SIGHUP by nohup) are heeded again: tests send them,
+and wait for what comes of it.
 """
 
 import signal

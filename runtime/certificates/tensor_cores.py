@@ -11,7 +11,7 @@ So a group of n products loses at most
 An accumulator begins with zero and is a chain of instructions, term after term, depth of K after
 depth of K. A product is in P from its own instruction to the chain's end: what these lose is what
 rounding costs it. A chain covers a step of K, as the scheme is promoted; where one accumulator is
-deferred, it covers all of K, and chains of the other one cover a whole stretch of promotion. What
+deferred, it covers all of K, and chains of the other one cover a whole segment of promotion. What
 chains make enters an FP32 total, by one rounding to nearest, u, an accumulator and step: or one a
 step, and one for each accumulator but the first, where a step's are combined before, and where one
 is added in the end.

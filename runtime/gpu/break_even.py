@@ -53,9 +53,10 @@ TINY_COUNT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What decides on one device. staging: bytes/s between NumPy arrays and it. latency: seconds
-    that the smallest product of them takes there. host: operations/s of a float32 product of NumPy
-    arrays.
+    """The figures of one device that decide.
+
+    staging: bytes/s between NumPy arrays and it. latency: seconds that the smallest product of them
+    takes there. host: operations/s of a float32 product of NumPy arrays.
     """
 
     staging: float

@@ -34,7 +34,10 @@ UNGATED = 0, 0
 
 
 class Sizes(Protocol):
-    """Of a packed operand; strides in bytes. Equal ones should be one object: caches ask for it."""
+    """The sizes of a packed operand, strides in bytes.
+
+    Equal ones should be one object, since caches compare them.
+    """
 
     def __hash__(self) -> int: ...
     @property
@@ -55,8 +58,8 @@ class Sizes(Protocol):
     def steps_per_block(self) -> int: ...
 
 
-class PackedOperand(Protocol):
-    """What of a packed operand the kernels need: addresses on the device, and sizes."""
+class KernelOperand(Protocol):
+    """A packed operand as the kernels need it: addresses on the device, and sizes."""
 
     @property
     def slices(self) -> int: ...
@@ -67,8 +70,8 @@ class PackedOperand(Protocol):
 
 
 def gemm(
-    left: PackedOperand,
-    right: PackedOperand,
+    left: KernelOperand,
+    right: KernelOperand,
     scheme: Scheme,
     out: Any,
     *,
@@ -129,14 +132,15 @@ def leaves_c_alone(scheme: Scheme, k: int) -> bool:
     """Whether C is written once, with the result: not so where sums over several segments of K,
     exponent blocks or what INT32 holds, are added in memory.
     """
-    _, block, stretch = scheme.lengths(k)
-    return not scheme.exact or stretch >= k or -(-block // STEP) < LEAST_SEGMENT
+    _, block, k_segment = scheme.lengths(k)
+    return not scheme.exact or k_segment >= k or -(-block // STEP) < LEAST_SEGMENT
 
 
-class Launch(NamedTuple):
-    """A product, but for addresses and factors. a, b, c, counts, cut: what `abi.PROBLEM` has after
-    those, in its order. part_words: of the memory in which parts of tiles meet, zeros at
-    first.
+class GemmLaunch(NamedTuple):
+    """The launch of a product, without its addresses and factors.
+
+    a, b, c, counts, cut: the values that follow those in `abi.PROBLEM`, in its order. part_words:
+    the size of the memory in which parts of tiles meet, which begins as zeros.
     """
 
     kernel: Kernel
@@ -241,7 +245,7 @@ def _prepared(
     family: Family | None,
     device: int,
     tile: Tile | None,
-) -> Launch:
+) -> GemmLaunch:
     """The launch on this device, the current one, for C of this shape, strides and element size."""
     here = kernel_times(device, family).chip
     batch, m, n = shape if len(shape) == 3 else (1, *shape)
@@ -251,7 +255,7 @@ def _prepared(
     kernel = cuda_kernel(here.family.file, "gemm", definitions, tile.shared)
     stride, leading = _apart(strides, itemsize)
     stride_in, leading_in = (0, 0) if c_strides is None else _apart(c_strides, itemsize)
-    return Launch(
+    return GemmLaunch(
         kernel,
         shares.grid,
         here.family.threads,

@@ -355,7 +355,7 @@ def _launches(
 
 
 def _nothing(kept: Any) -> None:
-    """What a finalizer keeps alive needs no more than to be let go."""
+    """Do nothing: the finalizer that holds this call keeps its argument alive until then."""
 
 
 def _has_plain_rows(out: Any) -> bool:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.scheme import EXACT_STRETCH, Scheme
+from mixpert_py.runtime.scheme import EXACT_SEGMENT, Scheme
 from mixpert_py.runtime.splitter import Digits
 
 LEAST_STAGES: Final = 2
@@ -14,7 +14,7 @@ ALIGNMENT: Final = 1024  # bytes
 BARRIERS: Final = 256  # bytes, at most
 LEAST_SPLIT: Final = 3  # parts of a tile from which adding them in memory pays
 LEAST_PART: Final = 8  # steps
-MOST_STEPS: Final = EXACT_STRETCH // STEP  # that INT32 accumulators hold the sum of
+MOST_STEPS: Final = EXACT_SEGMENT // STEP  # that INT32 accumulators hold the sum of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,10 @@ PORTABLE: Final = Family("gemm_sm80.cu", 256, (128, 64), (128, 64), 384 * 128, F
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """What of a GPU decides. shared: bytes of shared memory that one block may have."""
+    """The figures of a GPU that decide on tiles.
+
+    shared: bytes of shared memory that one thread block may have.
+    """
 
     family: Family
     multiprocessors: int

@@ -10,7 +10,7 @@ elements take `size` bytes (1 of integers, 2 of FP16 and BF16, 4 of TF32), in by
 its slices, k padded to steps of 64 bytes, or to whole blocks; a scale for each block of k; a flag
 for each row; and what a tile may read past the end. Another rows · blocks where there are several
 blocks, which may be outliers; 8 · rows · (2 + count) where norms are measured. An operand whose
-rows are contiguous, and k long, takes a few bytes for each row and stretch of k while it is packed.
+rows are contiguous, and k long, takes a few bytes for each row and segment of k while it is packed.
 S is what thread blocks that share the last tiles leave for one another: no more than 4 bytes ·
 accumulators · tile for each multiprocessor. For int8x6 of float32, W is 0.75 (mk + kn) · 4 bytes,
 and little more. Large products that are prepared for a wider scheme besides (see `guard`) take the

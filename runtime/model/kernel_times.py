@@ -7,6 +7,7 @@ tiles of an uneven last wave are cut along K where `tile.cut` says so, and meet 
 import math
 from functools import cached_property
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu.tile import (
     HOPPER,
     MOST_STEPS,
@@ -46,14 +47,21 @@ class KernelTimes:
         self.chip = chip or chip_of(model)
 
     def best(self, scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool) -> Tile:
-        """The tile that finishes C (batch × m × n) first. wide: C is float64."""
+        """The tile that finishes C (batch × m × n) first. wide: C is float64.
+
+        Raises DeviceError where no tile holds the scheme's sums.
+        """
         tiles = candidates(scheme, depth, wide=wide, chip=self.chip)
+        if not tiles:
+            sums = f"{len(scheme.accumulators())} accumulators"
+            kind = "float64" if wide else "float32"
+            raise DeviceError(f"scheme {scheme.name!r}: no tile holds {sums} of a {kind} product")
         return min(tiles, key=lambda tile: self.seconds(scheme, tile, m, n, batch, depth))
 
     def seconds(
         self, scheme: Scheme, tile: Tile, m: int, n: int, batch: int, depth: Depth
     ) -> float:
-        """Of the kernel alone, C (batch × m × n) from packed operands."""
+        """Seconds that the kernel takes for C (batch × m × n), from packed operands."""
         figures = self.figures(scheme, tile)
         tiles = -(-m // tile.m) * -(-n // tile.n) * batch
         # Sums over segments of K are added into C one after the other.
@@ -69,7 +77,7 @@ class KernelTimes:
         return figures.base + whole + part + JOIN_BASE + 4 * values / JOIN_RATE
 
     def figures(self, scheme: Scheme, tile: Tile) -> Kernel:
-        """Of one kernel: measured if they are known, else estimated."""
+        """The figures of one kernel: measured if they are known, else estimated."""
         measured = self._measured.get((scheme.name, tile.m, tile.n))
         return measured or self._estimated(scheme, tile)
 

@@ -81,7 +81,7 @@ def pack(
     One launch, or two where K is one block and only one operand is contiguous along it. Where it
     is one block, flagged rows of digits hold anything, in units of zero.
 
-    block: stretch of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
+    block: segment of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
     `reference.multiply`. measure: 2-norms too. room_for: a scheme by which they may be packed
     again, in the same memory, which both share: `memory`. gate: the address of an int32; where that
     is 0 nothing is done. Does not wait for the device.

@@ -33,7 +33,7 @@ def strip_plan(
     shared: int = HOPPER,
     threads: int = 0,
 ) -> Plan:
-    """For one operand or two. block: stretch of K per scale. result: the type of the product.
+    """For one operand or two. block: segment of K per scale. result: the type of the product.
     shared: bytes of shared memory that the device lets a block have; threads: to a block, 0 for
     what suits them. Raises ShapeError where an operand is empty.
     """
@@ -169,7 +169,7 @@ def resident(shared: int) -> int:
 
 def _most(sides: tuple[Side, ...]) -> int:
     """Threads of a block. Each has 128 registers of a block of 512, and not all kernels can do with
-    that. Tiles want small blocks, that wait for one another at every stretch of K.
+    that. Tiles want small blocks, that wait for one another at every segment of K.
     """
     if any(one.group > 1 for one in sides):
         return MOST_THREADS // 4
@@ -236,7 +236,7 @@ def tile_plan(
     rule: OutlierRule,
     tuning: TileTuning = TILES,
 ) -> Plan:
-    """For one operand or two that `tiles_suit`. block: stretch of K per scale; result: the type of
+    """For one operand or two that `tiles_suit`. block: segment of K per scale; result: the type of
     the product, "float32". Raises ShapeError where an operand is empty.
     """
     layouts, sides = places(splitters, forms, result, rule, block)

@@ -162,7 +162,7 @@ def places(
     block: int = 0,
     measure: bool = False,
 ) -> tuple[tuple[Layout, ...], tuple[Side, ...]]:
-    """Layouts and descriptions of operands. block: the stretch of K per scale, 0 for all of it.
+    """Layouts and descriptions of operands. block: the segment of K per scale, 0 for all of it.
 
     Raises ShapeError where an operand is empty.
     """

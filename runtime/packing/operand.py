@@ -32,7 +32,7 @@ class Form(NamedTuple):
         return 4 if self.memory == "float32" else 8
 
     def mapping(self, block: int) -> int:
-        """See `Cover`; block: the stretch of K after which a thread starts again."""
+        """See `Cover`; block: the segment of K after which a thread starts again."""
         if self.k_stride != 1:
             return int(abs(self.row_stride) < abs(self.k_stride))
         starts = self.row_stride | self.batch_stride | (block if block < self.k else 0)

@@ -148,7 +148,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     LEADING = BITS(1 << FRACTION)
     LOWEST = 150 if SINGLE else 1075  # bit i of a number of exponent field E is 2^(E + i − LOWEST)
     HIGHEST_POWER = 127 if side.wide == "float32" else 1023
-    # A tile's stretch of K gives a thread no more than one item.
+    # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
     KEPT_LOG = KEPT.bit_length() - 1

@@ -18,8 +18,8 @@ def execute(
 
     The order, per element of C: terms of an accumulator as listed, chunk after chunk of K; then the
     accumulators, the smallest weight first, each scaled to the next and added; the sum times the
-    significands gA · gB, whose own product is exact, then times 2^(eA + eB), is added to C, stretch
-    after stretch. Sums of integers are exact; the rest is FP32, but for integer schemes with a
+    significands gA · gB, whose own product is exact, then times 2^(eA + eB), is added to C, segment
+    after segment. Sums of integers are exact; the rest is FP32, but for integer schemes with a
     float64 result, where it is float64.
     """
     m, n = left.slices.shape[1], right.slices.shape[1]
@@ -41,17 +41,17 @@ def slice_product(left: Array, right: Array, out: Array) -> None:
 
 
 def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right: Packed) -> None:
-    """Adds to some rows of C every stretch of K: its accumulators combined, scaled and promoted."""
-    chunk, block, stretch = scheme.lengths(k)
+    """Adds to some rows of C every segment of K: its accumulators combined, scaled and promoted."""
+    chunk, block, k_segment = scheme.lengths(k)
     precision = value.dtype if scheme.exact else np.dtype(np.float32)
-    wide = np.float64 if scheme.exact and stretch > chunk else np.float32
+    wide = np.float64 if scheme.exact and k_segment > chunk else np.float32
     sums = scheme.accumulators()
     totals = [np.empty(value.shape, wide) for _ in sums]
     scratch = np.empty(value.shape, np.float32)
     for t in range(left.exponents.shape[1]):
         end = (t + 1) * block
-        for start in range(t * block, end, stretch):
-            chunks = slice(start // chunk, min(start + stretch, end) // chunk)
+        for start in range(t * block, end, k_segment):
+            chunks = slice(start // chunk, min(start + k_segment, end) // chunk)
             a, b = left.slices[chunks, rows], right.slices[chunks]
             for total, (_, runs) in zip(totals, sums, strict=True):
                 _accumulate(total, scratch, runs, a, b)

@@ -41,8 +41,8 @@ def execute_like(
     total, late = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for a, b in zip(left.slices, right.slices, strict=True):
 
-        def added(sum: Array, runs: tuple[Run, ...], stretch: range) -> Array:
-            return _added(how, scheme, runs, a, b, stretch, sum)  # noqa: B023 (called here only)
+        def added(sum: Array, runs: tuple[Run, ...], positions: range) -> Array:
+            return _added(how, scheme, runs, a, b, positions, sum)  # noqa: B023 (called here only)
 
         if scheme.deferred:
             whole = range(0, chunk, depth)
@@ -50,11 +50,11 @@ def execute_like(
             total += added(np.zeros_like(total), sums[1][1], whole)
             continue
         for start in range(0, chunk, step):
-            stretch = range(start, min(start + step, chunk), depth)
+            positions = range(start, min(start + step, chunk), depth)
             partial, before = np.zeros_like(total), 0
             for weight, runs in sums:
                 partial *= np.float32(2.0 ** (before - weight))
-                partial += added(np.zeros_like(total), runs, stretch)
+                partial += added(np.zeros_like(total), runs, positions)
                 before = weight
             total += partial
     if scheme.deferred:
@@ -69,13 +69,13 @@ def _added(
     runs: tuple[Run, ...],
     a: Array,
     b: Array,
-    stretch: range,
+    positions: range,
     sum: Array,
 ) -> Array:
     """What an accumulator holds after its terms over some instructions' depths of K."""
     terms = [(run.left + i, run.right - i) for run in runs for i in range(run.length)]
-    for start in stretch:
-        depth = slice(start, start + stretch.step)
+    for start in positions:
+        depth = slice(start, start + positions.step)
         for one, other in terms:
             # B's slices lie in reverse order.
             rows, columns = a[:, one, depth], b[:, b.shape[1] - 1 - other, depth]

@@ -42,7 +42,7 @@ def multiply(
     """C = A·B as the scheme computes it.
 
     a: (m, k), b: (k, n), float32 or float64, any strides and byte order; the result is float64 if
-    either is. block: stretch of K per exponent, int8 schemes only. rule: what leaves integer
+    either is. block: segment of K per exponent, int8 schemes only. rule: what leaves integer
     slices: rows, columns or tiles that lose too much, or would by the terms that are dropped
     ("loss"), those that the paper's rule names ("ratio"), or nothing ("none"). like: a chip, whose
     instructions add up floating-point slices; None: FP32 sums. NaN and Inf reach just the elements

@@ -59,15 +59,15 @@ def test_lengths(name: str, block: int | None, k: int, lengths: tuple[int, int, 
 
 @pytest.mark.parametrize("name", ["int8x10", "mixpert-full"])
 def test_sums_stay_exact(name: str) -> None:
-    """Four terms of an accumulator within 2^24 per chunk, and within INT32 per stretch.
+    """Four terms of an accumulator within 2^24 per chunk, and within INT32 per segment.
 
     A digit is at most 2^7 in size: −128.
     """
-    chunk, _, stretch = EMULATIONS[name].with_block(None).lengths(10**6)
+    chunk, _, k_segment = EMULATIONS[name].with_block(None).lengths(10**6)
     if name == "int8x10":
-        chunk, _, stretch = EMULATIONS[name].with_block(10**6).lengths(10**6)
+        chunk, _, k_segment = EMULATIONS[name].with_block(10**6).lengths(10**6)
     assert 4 * chunk * 2**14 <= 2**24
-    assert 4 * stretch * 2**14 < 2**31
+    assert 4 * k_segment * 2**14 < 2**31
 
 
 def test_rounding_of_integers_grows_with_promotions_only() -> None:

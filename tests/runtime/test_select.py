@@ -103,6 +103,20 @@ def test_what_runs(dtypes: str, size: int, scheme: str | None, wanted: Any) -> N
 
 
 @pytest.mark.usefixtures("gpu")
+def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(*_: Any, **__: Any) -> tuple[float, float]:
+        raise DeviceError("scheme 'int8x13': no tile holds 5 accumulators of a float64 product")
+
+    figures = replace(pays_from(1), times=unknown)
+    monkeypatch.setattr(break_even, "figures", lambda name: figures)
+    a = normal(EDGE, EDGE)
+    assert ran(a, a, scheme="int8x6") == ("native", Reason.KERNEL)
+    assert ran(a, a) == ("native", Reason.KERNEL)
+
+
+@pytest.mark.usefixtures("gpu")
 def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,13 +3,15 @@
 import msgspec
 import pytest
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu.tile import Chip, Depth, Tile, candidates
 from mixpert_py.runtime.model.device_model import Kernel
 from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
 from mixpert_py.runtime.model.known_devices import find, names
 from mixpert_py.runtime.model.prediction import depth_of
-from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.scheme import Scheme, triangle
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.splitter import INT8, Digits
 from tests.runtime.emulations import EMULATIONS
 
 H200 = KernelTimes(find("NVIDIA H200"))
@@ -89,3 +91,14 @@ def test_every_known_device_has_times(name: str, emulated: str) -> None:
     tiles = candidates(scheme(emulated), depth, wide=False, chip=chip_of(times.model))
     small, large = (times.seconds(scheme(emulated), tiles[0], n, n, 1, depth) for n in (1024, 8192))
     assert 1e-6 < small < large < 1
+
+
+def test_a_scheme_that_no_tile_holds_is_an_error_that_says_so() -> None:
+    """13 INT8 products: five accumulators, and float64 totals beside them."""
+    digits = Digits(4, block=128)
+    wide = Scheme("int8x13", INT8, digits, digits, triangle(4, 4, 4, 8), error=1e-7)
+    assert wide.products == 13
+    depth = depth_of(wide, 4096)
+    assert H200.best(wide, 4096, 4096, 1, depth, False)
+    with pytest.raises(DeviceError, match=r"'int8x13': no tile holds 5 accumulators of a float64"):
+        H200.best(wide, 4096, 4096, 1, depth, True)
