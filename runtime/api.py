@@ -15,13 +15,13 @@ from numpy import ndarray
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.context import Choice, Context, current, passes, require_backend
+from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
 from mixpert_py.runtime.packed_array import PackedArray, unpacked
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import (
     MATMUL,
-    PRECISION,
     Call,
     Native,
     Product,
@@ -29,7 +29,6 @@ from mixpert_py.runtime.request import (
     dot_shape,
     is_dask,
     matmul_shape,
-    name_of,
 )
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace
@@ -188,7 +187,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     if settings.guarantee not in GUARANTEES:
         raise PlanError(f"unknown guarantee {settings.guarantee!r}; known: componentwise")
     if is_dask(call.a, call.b):
-        from mixpert_py.runtime import dask_array
+        from mixpert_py.runtime.products import dask_array
 
         if (lazy := dask_array.product(call, settings)) is not None:
             return lazy, None

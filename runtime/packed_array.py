@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.context import Choice, current
+from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import PRECISION, Call, Settings, name_of
+from mixpert_py.runtime.request import Call, Settings
 from mixpert_py.runtime.schemes import emulation_of, get
 
 Side = Literal["left", "right"]

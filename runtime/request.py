@@ -29,14 +29,6 @@ DOT: Native = np.dot
 # By the dtype's kind; the rest is Reason.DTYPE.
 DTYPES = {"i": Reason.INTEGER, "u": Reason.INTEGER, "b": Reason.INTEGER}
 
-# The types that take schemes, and of what precision they are.
-PRECISION = {
-    "float32": "float32",
-    "float64": "float64",
-    "complex64": "float32",
-    "complex128": "float64",
-}
-
 
 class Addend(NamedTuple):
     """The sum that a product becomes a term of: alpha · A·B + beta · c.
@@ -151,13 +143,6 @@ class Request(NamedTuple):
     accumulation: "Accumulations | None" = None
 
 
-def is_single(*dtypes: str) -> bool:
-    """Whether all of some types are float32 or complex64: without a plan, a GPU makes their
-    products faithfully.
-    """
-    return all(PRECISION.get(dtype) == "float32" for dtype in dtypes)
-
-
 def no_outliers() -> float:
     """The share of outliers of a product whose blocks all stayed, or that nobody asks about."""
     return 0.0
@@ -226,19 +211,3 @@ def result_shape(a: Any, b: Any) -> tuple[int, ...]:
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """np.broadcast_shapes, which makes arrays to find out. Raises ValueError."""
     return np.broadcast_shapes(a, b)
-
-
-def is_wide(*names: str) -> bool:
-    """Whether any of these types is of float64's precision."""
-    return any(PRECISION.get(name) == "float64" for name in names)
-
-
-def real_products(*names: str) -> int:
-    """How many real products one of operands of two such types is: 1, 2 or 4."""
-    return 1 << sum(name.startswith("complex") for name in names)
-
-
-@lru_cache(maxsize=64)
-def name_of(dtype: Any) -> str:
-    """A dtype's name, which NumPy composes anew each time; PyTorch's without its module."""
-    return str(dtype).rpartition(".")[2]

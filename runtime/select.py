@@ -11,21 +11,17 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
+from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import break_even, device, foreign
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
     DTYPES,
     MATMUL,
-    PRECISION,
     Call,
     Product,
     Request,
     Settings,
-    is_single,
-    is_wide,
-    name_of,
-    real_products,
     result_shape,
 )
 

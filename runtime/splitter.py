@@ -34,6 +34,14 @@ BF16 = Element("bfloat16", FP16_RATE, 8, 2.0**-133, 2.0**128 - 2.0**120)
 TF32 = Element("tf32", TF32_RATE, 11, 2.0**-136, 2.0**128 - 2.0**117)
 
 
+# Rows, columns or tiles that leave integer slices: those that lose too much, those that the rule of
+# MixPert §3.3.3 names (by `RATIO`), or none.
+OutlierRule = Literal["loss", "ratio", "none"]
+RATIO = 32  # of the largest and the smallest entry; names nearly every tile of normal data
+UNSEEN = 2.0**-120  # squared, in units of the last digit; what squares and scaling may lose is less
+FIT = 257.25  # above 256 · 256 / 255, so that digits in fitted units never overflow
+
+
 @dataclass(frozen=True, slots=True)
 class Digits:
     """Integer slices: digits of x in units that a block of the operand shares.

@@ -58,6 +58,29 @@ def test_rooms_of_the_face_import_only_those_before_them(number: int) -> None:
             assert not name.startswith(above), f"{path} imports {name}"
 
 
+# The rooms of the runtime. Its files outside of these are either below all of them (schemes' parts,
+# requests, reasons, types) or above (what a call passes through: `api`, `execute`, `select`).
+RUNTIME_ROOMS = (
+    *("schemes", "kernels", "packing", "model", "certificates", "reference"),
+    *("gpu", "tracing", "products", "probes"),
+)
+
+
+@pytest.mark.parametrize("number", range(len(RUNTIME_ROOMS)), ids=RUNTIME_ROOMS)
+def test_rooms_of_the_runtime_import_only_those_before_them(number: int) -> None:
+    above = tuple(f"mixpert_py.runtime.{room}" for room in RUNTIME_ROOMS[number + 1 :])
+    files = list((ROOT / "runtime" / RUNTIME_ROOMS[number]).rglob("*.py"))
+    assert files
+    for path in files:
+        for name in imported(path):
+            assert not name.startswith(above), f"{path} imports {name}"
+
+
+def test_every_room_of_the_runtime_has_its_place() -> None:
+    folders = {path.parent.name for path in (ROOT / "runtime").glob("*/__init__.py")}
+    assert folders == set(RUNTIME_ROOMS)
+
+
 def test_every_room_has_its_place() -> None:
     folders = {path.parent.name for path in (ROOT / "mixpert_py").glob("*/__init__.py")}
     assert folders == {*ROOMS, "passes", "runtime", "tuner"}
@@ -82,7 +105,7 @@ def test_a_rewritten_program_starts_without_device_models_and_kernels() -> None:
         "cuda.multiply",
         "cuda.gemm",
         "cuda.slices",
-        "dask_array",
+        "products.dask_array",
         "packing",
         "probes",
     )

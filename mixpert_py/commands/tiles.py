@@ -67,8 +67,8 @@ def explained(
     Raises PlanError for an unknown scheme, DeviceError for a device without kernels.
     """
     from mixpert_py.errors import PlanError
-    from mixpert_py.runtime.gpu.tile import candidates, cut
     from mixpert_py.runtime.model import prediction, tile_choice
+    from mixpert_py.runtime.model.tile import candidates, cut
     from mixpert_py.runtime.schemes import emulation_of, get
 
     if get(name).kind != "emulation" and name != "faithful":

@@ -9,8 +9,8 @@ from mixpert_py import config
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.dtypes import PRECISION
 from mixpert_py.runtime.gpu import break_even, device
-from mixpert_py.runtime.request import PRECISION
 
 SCHEME = "int8x6"  # represents the schemes that products on a GPU are tuned towards
 WARMED_SHAPES = 4  # of a call site

@@ -12,7 +12,7 @@ from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import Run, Values
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.runtime.request import is_wide, real_products
+from mixpert_py.runtime.dtypes import is_wide, real_products
 from mixpert_py.runtime.schemes import emulation_of, get
 from mixpert_py.tuner.records import Measurement, Operator, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment

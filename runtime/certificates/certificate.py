@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixpert_py.runtime.reference.packed import Array, Measured
+from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 MEASURING = 1 + 2.0**-9  # the norms are themselves rounded, in single precision over one chunk

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.certificates.certificate import Certificate
-from mixpert_py.runtime.reference.packed import Array
+from mixpert_py.runtime.packed import Array
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 
 

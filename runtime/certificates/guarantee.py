@@ -30,7 +30,7 @@ magnitude over L, the sum is at most (|A||B|)ij times
 from dataclasses import dataclass
 from typing import Any
 
-from mixpert_py.runtime.request import name_of
+from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10

@@ -31,9 +31,8 @@ import math
 import numpy as np
 
 from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
-from mixpert_py.runtime.model.numerics import Accumulation
-from mixpert_py.runtime.reference.instruction_chain import depth_and_step
-from mixpert_py.runtime.reference.packed import Array, Measured
+from mixpert_py.runtime.model.numerics import Accumulation, depth_and_step
+from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, Scheme
 from mixpert_py.runtime.splitter import FloatSlices, Splitter
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Shape
-from mixpert_py.runtime.request import Array, broadcast, is_wide, name_of, real_products
+from mixpert_py.runtime.request import Array, broadcast
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes

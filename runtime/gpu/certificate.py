@@ -9,13 +9,14 @@ from mixpert_py.runtime.certificates.certificate import Certificate, certify, jo
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
 from mixpert_py.runtime.certificates.tensor_cores import Rounding, certify_on_cores
 from mixpert_py.runtime.certificates.tensor_cores import rounding as rounding_on_cores
-from mixpert_py.runtime.gpu.device import HOPPER, Absent, find
+from mixpert_py.runtime.gpu.device import Absent, find
 from mixpert_py.runtime.gpu.slices import SliceProduct
 from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
+from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.kernels.abi import LARGE, OUTLIER, SIGNIFICAND_BITS, SIGNIFICAND_MASK
 from mixpert_py.runtime.model import STANDS_IN, known_devices
 from mixpert_py.runtime.model.numerics import Accumulation
-from mixpert_py.runtime.reference.packed import Array, Measured
+from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 
 COARSEST = "a100"  # of the chips that the kernels run on, as far as is known

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from mixpert_py.runtime.kernels import HOPPER, LEAST_CAPABILITY
 from mixpert_py.runtime.reasons import Reason
-
-LEAST_CAPABILITY: Final = 80  # INT8 tensor cores fed by cp.async
-HOPPER: Final = 90  # sm_90a: wgmma; later families have other instructions in its place
 
 NOT_INITIALIZED: Final = 3
 OLD_DRIVER: Final = 35

@@ -5,7 +5,13 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.gpu.tile import (
+from mixpert_py.runtime.kernels import abi
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+from mixpert_py.runtime.model.kernel_times import KernelTimes
+from mixpert_py.runtime.model.known_devices import model_of
+from mixpert_py.runtime.model.tile import (
     HOPPER,
     LEAST_SEGMENT,
     MOST_STEPS,
@@ -18,12 +24,6 @@ from mixpert_py.runtime.gpu.tile import (
     cut,
     is_grouped,
 )
-from mixpert_py.runtime.kernels import abi
-from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.compile import cuda_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel, Signature
-from mixpert_py.runtime.model.kernel_times import KernelTimes
-from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.scheme import Scheme
 
 GROUP = 8  # rows of tiles walked together

@@ -18,10 +18,10 @@ from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.splitter import OutlierRule
 
 T = TypeVar("T")
 

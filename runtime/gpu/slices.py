@@ -16,6 +16,7 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.complex_product import Way
+from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
@@ -24,9 +25,9 @@ from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.request import ALONE, Addend, broadcast, name_of
+from mixpert_py.runtime.request import ALONE, Addend, broadcast
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import OutlierRule
 
 LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 

@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 
 from mixpert_py.runtime.gpu.gemm import chip as chip_of
 from mixpert_py.runtime.gpu.gemm import constants
-from mixpert_py.runtime.gpu.tile import HOPPER, Chip, Tile
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.model.tile import HOPPER, Chip, Tile
 from mixpert_py.runtime.packing import DevicePacked, Operand
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout, layout
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.splitter import Digits, OutlierRule
 
 FILE = "small_sm90.cu"
 TILE = 128  # rows and columns of C of a thread block

@@ -26,12 +26,12 @@ import numpy as np
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu.gemm import scratch
 from mixpert_py.runtime.gpu.guard import WORD
-from mixpert_py.runtime.gpu.tile import Depth
+from mixpert_py.runtime.model.tile import Depth
 from mixpert_py.runtime.packing import packed_bytes, pooled
 from mixpert_py.runtime.packing.operand import Form, layout
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.request import result_shape
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import OutlierRule
 
 
 def needs(

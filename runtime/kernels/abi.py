@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.reference.digits import FIT
+from mixpert_py.runtime.splitter import FIT
 
 
 class ElementType(NamedTuple):

@@ -18,6 +18,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
+from mixpert_py.runtime.kernels.intrinsics import device, fused, load_four, store_four
 from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
     RESIDENT,
@@ -28,7 +29,6 @@ from mixpert_py.runtime.kernels.tiny_block import (
     lane_spot,
     spot_of,
 )
-from mixpert_py.runtime.packing.intrinsics import device, fused, load_four, store_four
 
 
 def tiny_kernel(

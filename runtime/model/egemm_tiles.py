@@ -17,10 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
-from mixpert_py.runtime.gpu.tile import HOPPER, Family, Tile
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import DeviceModel
 from mixpert_py.runtime.model.kernel_times import SHARED_BANDWIDTH
+from mixpert_py.runtime.model.tile import HOPPER, Family, Tile
 from mixpert_py.runtime.scheme import Scheme
 
 WARP = 32

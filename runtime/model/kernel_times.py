@@ -8,7 +8,9 @@ import math
 from functools import cached_property
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.gpu.tile import (
+from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
+from mixpert_py.runtime.model.device_model import DeviceModel, Kernel
+from mixpert_py.runtime.model.tile import (
     HOPPER,
     MOST_STEPS,
     PORTABLE,
@@ -18,8 +20,6 @@ from mixpert_py.runtime.gpu.tile import (
     candidates,
     cut,
 )
-from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
-from mixpert_py.runtime.model.device_model import DeviceModel, Kernel
 from mixpert_py.runtime.scheme import Scheme
 
 HOPPER_CAPABILITY = 90

@@ -17,6 +17,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from mixpert_py.runtime.kernels.abi import ELEMENTS
+from mixpert_py.runtime.scheme import Scheme
+
 Array = npt.NDArray[Any]
 Rounding = Literal["zero", "nearest", "down"]
 Order = Literal["ascending", "descending", "interleaved"]
@@ -34,6 +37,8 @@ LEAST_SUM = -300  # of no product, and 2^300 is still finite
 
 # Elements of C at a time: what is made of them stays in a core's cache.
 CHUNK = 1 << 15
+
+DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
 
 
 class Accumulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -203,3 +208,9 @@ def _exponents(x: Array, smallest: int) -> Array:
 
 def _flushed(x: Array, smallest: int) -> Array:
     return np.where(np.abs(x) < 2.0**smallest, np.copysign(0.0, x), x)
+
+
+def depth_and_step(scheme: Scheme) -> tuple[int, int]:
+    """Of K: what an instruction covers, and what is added up before it enters the FP32 total."""
+    depth = DEPTH // ELEMENTS[scheme.element.name].size
+    return depth, min(2 * depth, max(depth, scheme.promotion))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from mixpert_py.runtime.gpu.tile import Depth, Tile, candidates
 from mixpert_py.runtime.model import egemm_tiles, legemm_tiles
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.legemm_tiles import Tiling
+from mixpert_py.runtime.model.tile import Depth, Tile, candidates
 from mixpert_py.runtime.scheme import Scheme
 
 ModelName = Literal["ours", "egemm", "legemm"]

@@ -33,9 +33,8 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import Splitter
+from mixpert_py.runtime.splitter import OutlierRule, Splitter
 
 __all__ = [
     "DevicePacked",

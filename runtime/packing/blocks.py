@@ -19,8 +19,7 @@ from mixpert_py.runtime.packing.operand import (
     Layout,
 )
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
 
 
 def strip_plan(

@@ -21,8 +21,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
-from mixpert_py.runtime.packing.digits import facts, place_of
-from mixpert_py.runtime.packing.intrinsics import (
+from mixpert_py.runtime.kernels.intrinsics import (
     arrive,
     device,
     expect,
@@ -33,6 +32,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     thread_anew,
     wait,
 )
+from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_kernels import resident

@@ -22,7 +22,7 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE,
     WHOLE_LOG,
 )
-from mixpert_py.runtime.packing.intrinsics import (
+from mixpert_py.runtime.kernels.intrinsics import (
     bits32,
     bits64,
     bytes_of,
@@ -41,7 +41,7 @@ from mixpert_py.runtime.packing.intrinsics import (
 )
 from mixpert_py.runtime.packing.operand import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.reference.digits import FIT
+from mixpert_py.runtime.splitter import FIT
 
 # Of bytes 0 and 1, or 2 and 3, of two words: by byte. Then the halves of two such: side by side.
 LOW_PAIRS, HIGH_PAIRS = 0x5140, 0x7362

@@ -21,8 +21,7 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE,
     WHOLE_LOG,
 )
-from mixpert_py.runtime.packing.digits import facts, is_large
-from mixpert_py.runtime.packing.intrinsics import (
+from mixpert_py.runtime.kernels.intrinsics import (
     bits32,
     bits64,
     cut_halves,
@@ -35,6 +34,7 @@ from mixpert_py.runtime.packing.intrinsics import (
     second_half,
     store_four,
 )
+from mixpert_py.runtime.packing.digits import facts, is_large
 from mixpert_py.runtime.packing.side import Side
 
 

@@ -24,8 +24,7 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.packing.side import Side, side
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.splitter import Splitter
+from mixpert_py.runtime.splitter import OutlierRule, Splitter
 
 PACKAGE = "mixpert_py.runtime.packing"
 # The words of what a launch needs besides its operands, of each operand and at the end, and an

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.packing.intrinsics import device, load_four
+from mixpert_py.runtime.kernels.intrinsics import device, load_four
 from mixpert_py.runtime.packing.operand import ITEM, QUAD
 
 

@@ -29,8 +29,8 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.kernels.intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.digits import facts, place_of
-from mixpert_py.runtime.packing.intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.panel_parts import (

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.kernels.abi import LEAVES
+from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.digits import (
     TOO_FINE,
     facts,
@@ -25,7 +26,6 @@ from mixpert_py.runtime.packing.digits import (
     safe_octet,
 )
 from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
-from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.side import Side

@@ -27,7 +27,7 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LARGE, LEAVES, NONFINITE, OUTLIER
-from mixpert_py.runtime.packing.intrinsics import device, fused, load_four
+from mixpert_py.runtime.kernels.intrinsics import device, fused, load_four
 from mixpert_py.runtime.packing.repair import COLUMNS, LINES, RESIDENT, THREADS, WIDE
 
 ACROSS = 16  # threads beside each other

@@ -24,9 +24,9 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device
 from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
 from mixpert_py.runtime.packing.floats import finest_of
-from mixpert_py.runtime.packing.intrinsics import bits32, bits64, device
 from mixpert_py.runtime.packing.loads import load_eight, load_items
 from mixpert_py.runtime.packing.operand import ITEM
 from mixpert_py.runtime.packing.panel_parts import fast_path, slow_path, units_of, words_made

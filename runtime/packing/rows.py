@@ -15,8 +15,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.splitter import FloatSlices, Splitter
+from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
 
 MOST_FLOATS = 3  # slices that a thread has registers for
 LONGEST_ROW = 1 << 26  # of K, so that sums of squares of digits fit 32 bits

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
 
 
 class Side(NamedTuple):

@@ -35,9 +35,7 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE,
     WHOLE_LOG,
 )
-from mixpert_py.runtime.packing.digits import digit_item, is_large
-from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
-from mixpert_py.runtime.packing.intrinsics import (
+from mixpert_py.runtime.kernels.intrinsics import (
     bits32,
     bits64,
     device,
@@ -46,11 +44,12 @@ from mixpert_py.runtime.packing.intrinsics import (
     power_of_two,
     trailing_zeros,
 )
+from mixpert_py.runtime.packing.digits import digit_item, is_large
+from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.reference.digits import FIT, UNSEEN
-from mixpert_py.runtime.reference.outliers import RATIO
+from mixpert_py.runtime.splitter import FIT, RATIO, UNSEEN
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves

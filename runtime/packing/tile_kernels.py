@@ -33,9 +33,9 @@ from mixpert_py.runtime.kernels.abi import (
     STEP,
     WHOLE,
 )
+from mixpert_py.runtime.kernels.intrinsics import device, larger, meet_warp, store_two
 from mixpert_py.runtime.packing.blocks import STRETCH, WARP, WARP_ROWS
 from mixpert_py.runtime.packing.digits import is_large, tile_octet, tile_units
-from mixpert_py.runtime.packing.intrinsics import device, larger, meet_warp, store_two
 from mixpert_py.runtime.packing.loads import load_quad_across, load_quad_along
 from mixpert_py.runtime.packing.operand import ITEM, QUAD
 from mixpert_py.runtime.packing.side import Side

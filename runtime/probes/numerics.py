@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.gpu.device import HOPPER
+from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.numerics_agreement import Agreement, Bits, agree, leading_bits

@@ -17,10 +17,10 @@ from typing import Any
 from msgspec import to_builtins
 
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
-from mixpert_py.runtime.gpu.tile import Tile, candidates
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.model.tile import Tile, candidates
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.text import aligned, quantity
 from mixpert_py.runtime.scheme import Scheme

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from mixpert_py.runtime.gpu.device import HOPPER
+from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.kernels.abi import ELEMENTS
 
 WARP: Final = 32

@@ -8,12 +8,13 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.pair import Pair
 from mixpert_py.runtime.products.rearranged import are_arrays, dtype_reason, not_rearranged
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import PRECISION, Native, Settings, is_dask, is_wide, name_of
+from mixpert_py.runtime.request import Native, Settings, is_dask
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 ORDERS = ("K", "A", "C", "F")
@@ -50,7 +51,7 @@ def einsum(
         return native(*operands, **options)
     settings = Settings(scheme, block, backend, site)
     if is_dask(*operands):
-        from mixpert_py.runtime import dask_array
+        from mixpert_py.runtime.products import dask_array
 
         if (lazy := dask_array.einsum(native, operands, options, settings)) is not None:
             return lazy

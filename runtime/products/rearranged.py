@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import DTYPES, PRECISION, Call, Native, matmul_shape, name_of
+from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
 
 
 def are_arrays(*operands: Any) -> bool:

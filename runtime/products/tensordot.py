@@ -48,7 +48,7 @@ def tensordot(
         return native(a, b, axes)
     settings = Settings(scheme, block, backend, site)
     if is_dask(a, b):
-        from mixpert_py.runtime import dask_array
+        from mixpert_py.runtime.products import dask_array
 
         if (lazy := dask_array.tensordot(native, a, b, axes, settings)) is not None:
             return lazy

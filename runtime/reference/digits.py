@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from mixpert_py.runtime.reference.outliers import OutlierRule, crowded, lossy, uneven
-from mixpert_py.runtime.reference.packed import (
+from mixpert_py.runtime.packed import (
     Array,
     Measured,
     Packed,
@@ -13,11 +12,10 @@ from mixpert_py.runtime.reference.packed import (
     panels,
     times_power_of_two,
 )
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.reference.outliers import crowded, lossy, uneven
+from mixpert_py.runtime.splitter import FIT, UNSEEN, Digits, OutlierRule
 
-FIT = 257.25  # above 256 · 256 / 255, so that digits in fitted units never overflow
 SAMPLE = 16  # entries of a block that usually show that its two highest digits do not hold it
-UNSEEN = 2.0**-120  # squared, in units of the last digit; what squares and scaling may lose is less
 
 
 def split(

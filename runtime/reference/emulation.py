@@ -6,18 +6,11 @@ import numpy as np
 
 from mixpert_py.runtime import complex_product
 from mixpert_py.runtime.complex_product import is_complex, widened
+from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.request import (
-    PRECISION,
-    Array,
-    Native,
-    Product,
-    Request,
-    is_wide,
-    result_shape,
-)
+from mixpert_py.runtime.request import Array, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.splitter import OutlierRule
 
 TYPES = tuple(map(np.dtype, PRECISION))
 

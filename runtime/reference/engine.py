@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mixpert_py.runtime.reference.packed import Array, Packed, times_power_of_two
+from mixpert_py.runtime.packed import Array, Packed, times_power_of_two
 from mixpert_py.runtime.request import MATMUL
 from mixpert_py.runtime.scheme import Run, Scheme
 

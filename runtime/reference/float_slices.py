@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mixpert_py.runtime.reference.packed import (
+from mixpert_py.runtime.packed import (
     Array,
     Measured,
     Packed,

@@ -2,18 +2,9 @@
 
 import numpy as np
 
-from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.model.numerics import Accumulation, accumulate
-from mixpert_py.runtime.reference.packed import Array, Packed, times_power_of_two
+from mixpert_py.runtime.model.numerics import Accumulation, accumulate, depth_and_step
+from mixpert_py.runtime.packed import Array, Packed, times_power_of_two
 from mixpert_py.runtime.scheme import Run, Scheme
-
-DEPTH = 32  # bytes of K that an instruction multiplies, whatever the element
-
-
-def depth_and_step(scheme: Scheme) -> tuple[int, int]:
-    """Of K: what an instruction covers, and what is added up before it enters the FP32 total."""
-    depth = DEPTH // ELEMENTS[scheme.element.name].size
-    return depth, min(2 * depth, max(depth, scheme.promotion))
 
 
 def execute_like(

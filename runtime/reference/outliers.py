@@ -5,16 +5,11 @@ all of B, then what remains of A times B's outliers.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from mixpert_py.runtime.reference.packed import Array
-from mixpert_py.runtime.splitter import Digits
-
-OutlierRule = Literal["loss", "ratio", "none"]
-
-RATIO = 32  # MixPert §3.3.3; flags nearly every tile of normal data
+from mixpert_py.runtime.packed import Array
+from mixpert_py.runtime.splitter import RATIO, Digits
 
 
 @dataclass(frozen=True, slots=True)

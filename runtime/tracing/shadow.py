@@ -52,11 +52,11 @@ def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
 
 
 def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
-    from mixpert_py.runtime.gpu import shadow
+    from mixpert_py.runtime.tracing import gpu_shadow
 
     numpys = type(a) is type(b) is np.ndarray
     try:
-        errors = (shadow.of_host if numpys else shadow.local_errors)(a, b, schemes)
+        errors = (gpu_shadow.of_host if numpys else gpu_shadow.local_errors)(a, b, schemes)
     except (ImportError, MemoryError):  # CuPy without cuBLAS, a full device
         errors = None
     if errors is not None:

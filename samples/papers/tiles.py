@@ -7,8 +7,8 @@ from statistics import geometric_mean
 
 from mixpert_py.bench.timing import timing
 from mixpert_py.runtime.gpu.event_clock import Call, in_turn
-from mixpert_py.runtime.gpu.tile import HOPPER, Tile
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.model.tile import HOPPER, Tile
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from samples.papers.columns import saved, where

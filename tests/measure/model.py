@@ -18,10 +18,10 @@ import numpy as np
 from mixpert_py.bench import machine
 from mixpert_py.cli import main
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, in_turn
-from mixpert_py.runtime.gpu.tile import Tile, candidates
 from mixpert_py.runtime.model import prediction
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.model.tile import Tile, candidates
 from mixpert_py.runtime.model.tile_choice import Wanted, choose
 from mixpert_py.runtime.probes.products import MOST_PROCESSES, compile_kernels
 from mixpert_py.runtime.scheme import Scheme

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.gpu import gemm, small
-from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Chip, Depth, Family, candidates
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import HEADERS, OPERAND, PROBLEM, SMALL, SOURCE, Structure
 from mixpert_py.runtime.kernels.compile import source_text
+from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip, Depth, Family, candidates
 from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.reference import digits
 from mixpert_py.runtime.splitter import Digits

@@ -13,8 +13,8 @@ import pytest
 from mixpert_py.bench.arrays import Array, Numbers, narrow, of_parts, parts, wide
 from mixpert_py.bench.families import FAMILIES
 from mixpert_py.errors import MixPertError
+from mixpert_py.runtime.dtypes import PRECISION
 from mixpert_py.runtime.reference import reference
-from mixpert_py.runtime.request import PRECISION
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
 from tests.mixpert_py.command import called

@@ -15,7 +15,7 @@ from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import Runs, Timer, Times, Values, site_records
 from mixpert_py.bench.timing import summary
 from mixpert_py.runtime.context import Context, emulates, use
-from mixpert_py.runtime.request import is_single
+from mixpert_py.runtime.dtypes import is_single
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.records import Outcome
 

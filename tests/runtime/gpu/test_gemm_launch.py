@@ -2,9 +2,9 @@
 
 import pytest
 
-from mixpert_py.runtime.gpu import tile as tiles_of
 from mixpert_py.runtime.gpu.gemm import leaves_c_alone
-from mixpert_py.runtime.gpu.tile import (
+from mixpert_py.runtime.model import tile as tiles_of
+from mixpert_py.runtime.model.tile import (
     HOPPER,
     LEAST_PART,
     MOST_STEPS,

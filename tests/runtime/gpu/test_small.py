@@ -8,13 +8,12 @@ import pytest
 
 from mixpert_py.runtime.gpu import small
 from mixpert_py.runtime.gpu.small import definitions_of, launch_words, safe_squares, suits
-from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Chip
 from mixpert_py.runtime.kernels.compile import source_text
+from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.reference.digits import FIT
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.splitter import FIT, Digits
 from tests.runtime.families import FAMILIES
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}

@@ -8,7 +8,6 @@ and eight warps at a time, of 64 KiB of shared memory and 256 KiB of registers.
 import pytest
 from msgspec.structs import replace as replaced
 
-from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Depth, Family, Tile, candidates
 from mixpert_py.runtime.model.device_model import L2
 from mixpert_py.runtime.model.egemm_tiles import (
     WARP,
@@ -21,6 +20,7 @@ from mixpert_py.runtime.model.egemm_tiles import (
 )
 from mixpert_py.runtime.model.kernel_times import chip_of
 from mixpert_py.runtime.model.known_devices import find
+from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Depth, Family, Tile, candidates
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from mixpert_py.runtime.gpu.tile import candidates
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.model.prediction import depth_of
+from mixpert_py.runtime.model.tile import candidates
 from mixpert_py.runtime.model.tile_choice import MODELS, ModelName, Wanted, choose, figures
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get

@@ -23,9 +23,9 @@ from mixpert_py.runtime.packing.operand import (
     layout,
     of_some,
 )
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference

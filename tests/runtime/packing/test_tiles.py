@@ -11,10 +11,9 @@ from mixpert_py.runtime.packing import blocks
 from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_plan, tiles_suit
 from mixpert_py.runtime.packing.launch import prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import Splitter
+from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference

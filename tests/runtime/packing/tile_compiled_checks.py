@@ -12,9 +12,9 @@ import pytest
 from mixpert_py.runtime.packing.blocks import TILES, tile_plan
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.packing.compiled_checks import compiled, registers
 

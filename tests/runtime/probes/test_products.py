@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.runtime.gpu.tile import Tile
+from mixpert_py.runtime.model.tile import Tile
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.products import WAVES, kernel_row, line, products
 

@@ -11,9 +11,9 @@ import pytest
 from mixpert_py.bench.contract import Sums, errors
 from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.gpu import multiply as gpu_backend
-from mixpert_py.runtime.gpu import shadow as device_shadow
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
+from mixpert_py.runtime.tracing import gpu_shadow as device_shadow
 from mixpert_py.runtime.tracing import shadow
 from mixpert_py.runtime.tracing.local_errors import MOST, MOST_STACKED, sampled
 from mixpert_py.runtime.tracing.shadow import (

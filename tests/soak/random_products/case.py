@@ -11,7 +11,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, Numbers, narrow, of_parts
 from mixpert_py.bench.families import EVERYDAY, FAMILIES
-from mixpert_py.runtime.request import PRECISION
+from mixpert_py.runtime.dtypes import PRECISION
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits

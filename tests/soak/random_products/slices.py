@@ -8,7 +8,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, wide
 from mixpert_py.runtime.kernels.abi import LEAVES
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.splitter import Digits, FloatSlices, Splitter
 
 

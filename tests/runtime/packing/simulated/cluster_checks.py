@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.packing.rows import ClusterTuning as Clusters
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import FP16, FloatSlices
+from mixpert_py.runtime.splitter import FP16, FloatSlices, OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.simulated.row_checks import (

@@ -10,9 +10,8 @@ from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.blocks import strip_plan
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
 from mixpert_py.runtime.packing.strip_kernels import pack_kernel
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import Splitter
+from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.simulation import simulation
 

@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.reference.packed import Packed
+from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices
+from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices, OutlierRule
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference
 from tests.runtime.packing.simulated.launches import pack

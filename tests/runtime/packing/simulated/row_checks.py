@@ -9,12 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.packing import rows
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.splitter import Digits, OutlierRule
 from tests.every_check import EVERY_CHECK
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference

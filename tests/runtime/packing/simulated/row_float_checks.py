@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.packing import rows
-from mixpert_py.runtime.packing.intrinsics import (
+from mixpert_py.runtime.kernels.intrinsics import (
     cut_halves,
     first_half,
     nearest_halves,
     second_half,
 )
+from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.schemes.wide_range import WIDER

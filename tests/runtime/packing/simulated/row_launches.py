@@ -13,9 +13,8 @@ from mixpert_py.runtime.packing.launch import Plan
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import Splitter
+from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of

@@ -7,11 +7,11 @@ Run by `tests/runtime/packing/test_tiles.py` in a process of its own.
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.packing.blocks import TileTuning
-from mixpert_py.runtime.reference.outliers import OutlierRule
-from mixpert_py.runtime.reference.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference
 from tests.runtime.packing.simulated import launches

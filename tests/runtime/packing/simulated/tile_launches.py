@@ -5,8 +5,8 @@ from numba import cuda
 
 from mixpert_py.runtime.packing.blocks import TileTuning, tile_plan, tiles_suit
 from mixpert_py.runtime.packing.tile_kernels import pack_kernel
-from mixpert_py.runtime.reference.outliers import OutlierRule
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
 from tests.runtime.packing.simulated.launches import Buffers, flat, operand
 from tests.runtime.packing.simulated.launches import _buffers as buffers_of

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from mixpert_py.runtime.gpu.tile import HOPPER, PORTABLE, Chip, Depth, Tile, candidates, is_grouped
+from mixpert_py.runtime.model.tile import (
+    HOPPER,
+    PORTABLE,
+    Chip,
+    Depth,
+    Tile,
+    candidates,
+    is_grouped,
+)
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.runtime.emulations import EMULATIONS

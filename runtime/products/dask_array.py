@@ -15,18 +15,11 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.context import Context, current, require_backend, use
+from mixpert_py.runtime.dtypes import is_single
 from mixpert_py.runtime.products.contraction import expand, read
 from mixpert_py.runtime.products.tensordot import pairs_of
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import (
-    Call,
-    Native,
-    Settings,
-    dot_shape,
-    is_dask,
-    is_single,
-    matmul_shape,
-)
+from mixpert_py.runtime.request import Call, Native, Settings, dot_shape, is_dask, matmul_shape
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.remote_trace import Origin, origin_of
 
