@@ -203,7 +203,7 @@ def test_a_mebibyte_takes_no_longer_than_a_second(pieces: Iterator[str]) -> None
     begin = process_time()
     with pytest.raises(PlanError) as caught:
         plan_file.loads("".join(text), known=KNOWN)
-    assert process_time() - begin < 2.0  # a second, and as much for a busy machine
+    assert process_time() - begin < 5.0  # a second on an idle machine; what this is about took 27
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 500
 

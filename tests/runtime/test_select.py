@@ -31,7 +31,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
     monkeypatch.setattr(api, "MOVES", 100 * 100)
-    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", EDGE)
     return fake
 
 

@@ -23,7 +23,6 @@ from mixpert_py.bench.apps.process import rehearse
 from mixpert_py.bench.apps.program import Sample
 from mixpert_py.bench.apps.runs import DeviceTimer, Runs, Times, on_host
 from mixpert_py.errors import MixPertError, PlanError
-from mixpert_py.runtime import select
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.gpu import break_even
 from mixpert_py.tuner.records import Measurement
@@ -229,7 +228,6 @@ def test_on_a_gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cupy.trace = wrapped(np.trace)
     cupy.asarray = lambda x, dtype=None: gpu.asarray(np.asarray(x, dtype))
     monkeypatch.setattr(break_even, "figures", lambda device: pays_from(1.0))
-    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)
     monkeypatch.setattr(modes, "tensor_float", lambda xp: nullcontext())
     there = Platform(cupy, DeviceTimer(cupy), None)
     record = measure(app(), ("--size", "64"), folder, 1e-4, there)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime import select
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
@@ -70,6 +71,7 @@ class FakeGpu:
         multi_gpu._stream.cache_clear()
 
         monkeypatch.setattr(device_state, "_states", {})
+        monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)  # products of tests are small
         kernels = slices.Kernels(
             cupy,
             self.pack,
