@@ -117,7 +117,7 @@ def check(
 
 
 def _by_name(given: Any) -> dict[str | None, Any]:
-    """As `options.limits_from` takes it."""
+    """Return budgets or criteria by name, as `options.limits_from` takes them; None: of all."""
     if given is None:
         return {}
     return dict(given) if isinstance(given, Mapping) else {None: given}

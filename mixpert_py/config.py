@@ -123,7 +123,7 @@ def blas_threads(workers: int = 1) -> int:
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept for this user; it need not be there."""
+    """Return the folder of this user's cache, which need not exist."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     return Path(base, "mixpert") if os.path.isabs(base) else own_files.folder()
 

@@ -42,7 +42,7 @@ NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """A file with its products. The tree is shared: nobody changes it.
+    """A file with its products. The tree is shared and must not be changed.
 
     Without a product in the file the tree is empty, and its comments are not read.
     """

@@ -123,13 +123,11 @@ def _on_host(
             return None
         if emulates(backend) and request.guarantee is None:
             return None
-        if backend is None and not _is_worth_moving(call, shape, request.scheme):
-            return None
     if isinstance(shape, Reason):
         return shape
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
     if reason is not None:
-        return reason
+        return reason if is_chosen or backend is not None else None
     if request.scheme in CASTS or emulates(backend):
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)
@@ -172,11 +170,6 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return found.reason
     worth = backend is not None or _saved(call, shape, scheme, found.name) > 0.0
     return None if worth else Reason.TOO_SMALL
-
-
-def _is_worth_moving(call: Call, shape: Shape, scheme: str) -> bool:
-    """Whether a product that nobody chose a scheme for is worth moving to a GPU."""
-    return _unsuited(call) is None and _cannot_run(call, shape, scheme, None) is None
 
 
 def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:

@@ -250,7 +250,7 @@ def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, .
 
 
 def _compared(command: str) -> tuple[str, ...]:
-    """The values that the command which made a plan was told to compare."""
+    """Return the values that the command which made a plan compared."""
     try:
         words = shlex.split(command)
     except ValueError:  # a person may have written it

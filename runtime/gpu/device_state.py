@@ -39,8 +39,3 @@ def state_of(device: int) -> DeviceState:
 def states() -> dict[int, DeviceState]:
     """The records of all devices that have been used, by their numbers."""
     return dict(_states)
-
-
-def drop() -> None:
-    """Forget all devices. For tests, and where a process begins anew."""
-    _states.clear()

@@ -59,14 +59,14 @@ def _within_limit(request: Request) -> Product | Reason:
         return found
     if isinstance(found, Request):
         return multiply(found)
-    xp, out = slices.cuda_kernels().xp, request.out
+    xp, out, limit = slices.cuda_kernels().xp, request.out, request.workspace_limit
     if out is not None and not slices.overlaps(xp, out, request.a, request.b):
         return _in_halves(request, found, out)
     # The second half needs the operands as they were: the result goes to memory of its own first.
-    if out is not None:
-        request = request._replace(workspace_limit=(request.workspace_limit or 0) - out.nbytes)
-        if (request.workspace_limit or 0) < 0:
+    if out is not None and limit is not None:
+        if limit < out.nbytes:
             return Reason.WORKSPACE
+        request = request._replace(workspace_limit=limit - out.nbytes)
     shape = result_shape(request.a, request.b)
     dtype = np.result_type(request.a.dtype, request.b.dtype)
     value = _attempt(request.a, request.scheme, xp.empty, shape, dtype)
@@ -103,12 +103,13 @@ def multiply(request: Request) -> Product | Reason:
     kernels = slices.cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
     left, right = request.left, request.right
-    is_plain = left is right is None and request.guarantee is None and not request.certificate
+    is_measured = request.guarantee is not None or request.certificate
+    is_plain = left is None and right is None and not is_measured
     if request.scheme == "float64":
         return _attempt(a, "float64", _in_float64, xp, request)
     packed = left or right
     scheme = packed.scheme if packed else emulation_of(request.scheme, request.block)
-    if not is_plain and (a.dtype != b.dtype or request.guarantee or request.certificate):
+    if not is_plain and (a.dtype != b.dtype or is_measured):
         # Operands are packed for products of one type, under one scheme, and not measured.
         left = right = None
         request = request._replace(left=None, right=None)
@@ -159,12 +160,9 @@ def multiply(request: Request) -> Product | Reason:
         )
     if reason is Reason.MEMORY:
         _free(xp)
-    return multiply(request._replace(addend=None)) if _may_try_again(reason, request) else reason
-
-
-def _may_try_again(reason: Reason, request: Request) -> bool:
-    """Whether the product alone may be made where its sum with an addend was not."""
-    return reason in SHORT and request.addend is not None
+    if reason in SHORT and request.addend is not None:  # there may be room for the product alone
+        return multiply(request._replace(addend=None))
+    return reason
 
 
 def _complex(kernels: Kernels, request: Request) -> Product | Reason:

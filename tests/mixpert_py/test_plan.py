@@ -200,10 +200,13 @@ def test_a_mebibyte_takes_no_longer_than_a_second(pieces: Iterator[str]) -> None
         if size > plan_file.MAX_BYTES:
             break
         text.append(piece)
-    begin = process_time()
-    with pytest.raises(PlanError) as caught:
-        plan_file.loads("".join(text), known=KNOWN)
-    assert process_time() - begin < 5.0  # a second on an idle machine; what this is about took 27
+    for attempt in range(3):  # a busy machine may be slow once
+        begin = process_time()
+        with pytest.raises(PlanError) as caught:
+            plan_file.loads("".join(text), known=KNOWN)
+        if process_time() - begin < 2.0:  # a second, and as much for a busy machine
+            break
+        assert attempt < 2, "more than 2 s three times"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 500
 

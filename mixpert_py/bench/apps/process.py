@@ -91,7 +91,7 @@ def made(options: dict[str, Any]) -> Record:
 
 
 def platform(backend: str | None) -> Platform:
-    """Where programs run: on a GPU or in NumPy. Raises DeviceError where a GPU is missing."""
+    """Return the GPU, or NumPy. Raises DeviceError where a GPU is wanted and missing."""
     if backend is not None:
         return Platform(np, on_host, backend)
     cupy = machine.gpu()

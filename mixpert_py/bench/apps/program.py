@@ -72,7 +72,7 @@ class Problem:
         return found
 
     def wide(self) -> "Problem":
-        """The same problem in float64 or complex128, with the very same inputs."""
+        """Return the same problem in float64 or complex128, with the very same inputs."""
         options = Namespace(**vars(self.options))
         if "dtype" in options:
             options.dtype = "float64"

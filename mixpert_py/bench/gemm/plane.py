@@ -20,7 +20,7 @@ class Point:
 
 
 def is_judged(sections: Sections) -> bool:
-    """Whether the results hold errors, and not speeds alone."""
+    """Return whether the results hold errors, and not speeds alone."""
     return any(name.startswith("accuracy") for name in sections)
 
 

@@ -272,7 +272,7 @@ def test_sums_in_place_wait_until_nothing_can_fail(
     np.testing.assert_array_equal(c.x, native)
     gpu.refuses = None
     wanted = by_steps("c+=ab", a, b, by_steps("c+=ab", a, b, copied(c), 1, 1), 1, 1)
-    device_state.drop()
+    device_state.state_of(0).repaired.clear()
     matmul(normal(2, 2), normal(2, 2, dtype=np.float64), **CUDA)  # which has a kernel of its own
     for _ in range(2):
         fused(c, a, b, form="c+=ab", **CUDA)
