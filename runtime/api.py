@@ -31,6 +31,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.signatures import NATIVE, find
 from mixpert_py.runtime.tracing.trace import Trace
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
@@ -73,18 +74,20 @@ def matmul(
     """
     # The three functions repeat these lines on purpose: this is all that a call which passes
     # through costs, and sharing them would be one more call.
-    if (
-        scheme is None
-        and backend is None
-        and guarantee is None
-        and not return_certificate
-        and passes(site)
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-    ):
-        if out is None and not rest and not options:
-            return native(a, b)
-        return _natively(_function(native), a, b, rest, out, **options)
+    if scheme is None and backend is None and guarantee is None and not return_certificate:
+        is_plain = out is None and not rest and not options
+        if type(a) is type(b) is ndarray:
+            if a.size < MOVES and passes(site):
+                if is_plain:
+                    return native(a, b)
+                return _natively(_function(native), a, b, rest, out, **options)
+        elif is_plain and block is None:
+            known = find(site, matmul_shape, native is operator.matmul, a, b)
+            if known is not None:
+                if known is NATIVE:
+                    return native(a, b)
+                if (value := known(a, b)) is not None:
+                    return value
     if rest or out is not None or options or (site is None and not _has_operator(a, b)):
         native = _function(native)
     call = Call(native, a, b, rest, out, matmul_shape)
@@ -110,14 +113,19 @@ def dot(
     native: Native = np.dot,
 ) -> Any:
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if (
-        scheme is None
-        and backend is None
-        and passes(site)
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-    ):
-        return native(a, b) if out is None and not rest else _natively(native, a, b, rest, out)
+    if scheme is None and backend is None:
+        if type(a) is type(b) is ndarray:
+            if a.size < MOVES and passes(site):
+                if out is None and not rest:
+                    return native(a, b)
+                return _natively(native, a, b, rest, out)
+        elif out is None and not rest and block is None:
+            known = find(site, dot_shape, False, a, b)
+            if known is not None:
+                if known is NATIVE:
+                    return native(a, b)
+                if (value := known(a, b)) is not None:
+                    return value
     call = Call(native, a, b, rest, out, dot_shape)
     return carry_out(call, Settings(scheme, block, backend, site))[0]
 
@@ -133,14 +141,19 @@ def dot_method(
     block: int | None = None,
 ) -> Any:
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if (
-        scheme is None
-        and backend is None
-        and passes(site)
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-    ):
-        return a.dot(b) if out is None and not rest else _natively(_call_method, a, b, rest, out)
+    if scheme is None and backend is None:
+        if type(a) is type(b) is ndarray:
+            if a.size < MOVES and passes(site):
+                if out is None and not rest:
+                    return a.dot(b)
+                return _natively(_call_method, a, b, rest, out)
+        elif out is None and not rest and block is None:
+            known = find(site, dot_shape, False, a, b)
+            if known is not None:
+                if known is NATIVE:
+                    return a.dot(b)
+                if (value := known(a, b)) is not None:
+                    return value
     call = Call(_call_method, a, b, rest, out, dot_shape)
     return carry_out(call, Settings(scheme, block, backend, site))[0]
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
@@ -18,6 +18,7 @@ from mixpert_py.runtime.gpu import device
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
+    from mixpert_py.runtime.signatures import Known
     from mixpert_py.runtime.tracing.trace import Trace
 
 
@@ -59,6 +60,8 @@ class Context:
     constant: str = ""
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
+    # What is known of calls by their signature, see `signatures`.
+    known: dict[Any, "Known"] = field(init=False, default_factory=dict, compare=False, repr=False)
     _choices: dict[str | None, Choice] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )

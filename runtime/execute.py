@@ -1,18 +1,24 @@
 """`execute`: one product, from the call as the program wrote it to the array.
 
-1. `select.resolve_scheme` says under which scheme, and by which backend, or why neither.
-2. The backend makes the product: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply`
-   of arrays on a GPU, `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these
-   are `partition` (several devices, the workspace limit), and for each part pack, gemm and repair.
+1. `select.resolve_scheme` says under which scheme, and by which backend, or why neither. What is so
+   of every call of the signature is kept, see `signatures`: a later call begins with step 2.
+2. Launches that were prepared make the product where they can, see `gpu.prepared`. Else the backend
+   makes it: `reference.emulation.multiply` in NumPy, `gpu.multiply.multiply` of arrays on a GPU,
+   `gpu.transfer.multiply` of NumPy arrays that are moved there. On a GPU these are `partition`
+   (several devices, the workspace limit), and for each part pack, gemm and repair.
 3. The result goes where the call wants it.
 """
+
+from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Product, Settings
-from mixpert_py.runtime.select import REPORTED, Selection, resolve_scheme
+from mixpert_py.runtime.select import REPORTED, Native, Selection, resolve_scheme, takes_tensors
+from mixpert_py.runtime.signatures import NATIVE, keep, signature_of
 
 
 def execute(
@@ -24,9 +30,23 @@ def execute(
 
     Raises DeviceError where operands of a chosen scheme are on different devices.
     """
+    signature = None if traced else signature_of(call, settings, takes_tensors(call))
+    known = None if signature is None else context.known.get(signature)
+    if known is NATIVE:
+        return None
+    if known is not None and (value := known(call.a, call.b)) is not None:
+        return Product(value, choice.scheme or "faithful")
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
-    if not isinstance(selection, Selection):
-        return selection
+    if signature is not None:  # anew: how to ask these arrays for their device may just be known
+        signature = signature_of(call, settings, takes_tensors(call))
+    if isinstance(selection, Native):
+        if selection.lasts and signature is not None:
+            keep(context, signature, NATIVE)
+        return selection.reason
+    if signature is not None and selection.library is not None:
+        value = _by_prepared(selection, call, context, signature)
+        if value is not None:
+            return Product(value, selection.request.scheme)
     if selection.scope is None:
         product = selection.backend(selection.request)
     else:
@@ -41,3 +61,22 @@ def execute(
         np.copyto(out, product.value)
         return product.with_value(out)
     return product
+
+
+def _by_prepared(selection: Selection, call: Call, context: Context, signature: Any) -> Any:
+    """The product by launches that are kept for its signature from now on; None where it is not
+    made so.
+    """
+    from mixpert_py.runtime.gpu.slices import cuda_kernels
+
+    prepare = cuda_kernels().prepare
+    if prepare is None:
+        return None
+    known = context.known.get(signature)
+    with (selection.scope or nullcontext)():
+        if known is None:
+            known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
+        if not known.add(selection.request, call.a, call.b):
+            return None
+    keep(context, signature, known)
+    return known(call.a, call.b)

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     RANGE = "beyond float32's range"
     SPREAD = "exponent spread"
     GRADIENT = "tensor with a gradient"
+    REDUCED = "TF32 or the like is allowed"
     AUTOCAST = "under PyTorch's autocast"
     OTHER_DEVICE = "operands on another device"
     NO_TENSOR_CORE = "no tensor core"

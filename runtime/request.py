@@ -198,6 +198,18 @@ def dot_shape(a: Any, b: Any) -> Shape | Reason:
     return matmul_shape(a, b)
 
 
+def mm_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as torch.mm makes it, or why there is none."""
+    return matmul_shape(a, b) if a.ndim == b.ndim == 2 else Reason.DIMENSIONS
+
+
+def bmm_shape(a: Any, b: Any) -> Shape | Reason:
+    """(m, k, n) of a product as torch.bmm makes it, or why there is none."""
+    if not a.ndim == b.ndim == 3:
+        return Reason.DIMENSIONS
+    return matmul_shape(a, b) if a.shape[0] == b.shape[0] else Reason.SHAPE
+
+
 def result_shape(a: Any, b: Any) -> tuple[int, ...]:
     """The shape that np.matmul gives its result."""
     rows = a.shape[-2:-1] if a.ndim > 1 else ()

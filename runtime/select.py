@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import break_even, device, foreign
@@ -24,6 +25,7 @@ from mixpert_py.runtime.request import (
     Settings,
     result_shape,
 )
+from mixpert_py.runtime.signatures import device_of
 
 Backend = Callable[[Request], Product | Reason]
 
@@ -37,6 +39,20 @@ FAITHFUL_LEAST_K = 48
 
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
+
+# What is so of every call whose operands have the same shapes, types and devices.
+LASTING = frozenset(
+    {
+        Reason.TOO_SMALL,
+        Reason.SCALAR,
+        Reason.INTEGER,
+        Reason.DTYPE,
+        Reason.SHAPE,
+        Reason.DIMENSIONS,
+    }
+)
+# What is so of every call whose operands have the same types, where these are none of a GPU.
+OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
 
 # Reported even where nobody chose a scheme: the product was to be faithful, and is not.
 REPORTED = frozenset(
@@ -57,7 +73,8 @@ class Selection(NamedTuple):
 
     scope: a context in which the request's arrays are used, None where the current device and
     stream are theirs. give_back: makes a result an array of the library that the operands are of,
-    None where it is one. is_chosen: whether somebody chose the scheme.
+    None where it is one. is_chosen: whether somebody chose the scheme. library: whose arrays the
+    operands are, where later calls of the signature can be prepared.
     """
 
     backend: Backend
@@ -65,20 +82,30 @@ class Selection(NamedTuple):
     scope: Callable[[], Any] | None = None
     give_back: Callable[[Any], Any] | None = None
     is_chosen: bool = True
+    library: foreign.Library | None = None
+
+
+class Native(NamedTuple):
+    """The native product is to be made. reason: None where there is nothing to report.
+
+    lasts: whether every call of the signature ends so, see `signatures`.
+    """
+
+    reason: Reason | None
+    lasts: bool = False
 
 
 def resolve_scheme(
     call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool
-) -> Selection | Reason | None:
-    """The scheme and the backend for a call, or the reason why it runs natively instead; None where
-    the native product was asked for, or nobody asked for another: there is nothing to report.
+) -> Selection | Native:
+    """The scheme and the backend for a call, or why it runs natively instead.
 
     Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
     on a GPU run `faithful`, also those of NumPy arrays where moving them is profitable; everything
     else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
-        return None
+        return Native(None, type(call.a) is not np.ndarray)
     backend = settings.backend or context.backend
     request = Request(
         call.a,
@@ -100,7 +127,7 @@ def resolve_scheme(
         placement = foreign.placement(call.a, call.b)
         if isinstance(placement, foreign.Apart):
             if not is_chosen:
-                return None  # the program's own product may well work
+                return Native(None)  # the program's own product may well work
             raise DeviceError(placement.sentence)
         if placement is not None:
             found = (
@@ -108,26 +135,32 @@ def resolve_scheme(
                 if isinstance(placement, Reason)
                 else _on_device(call, request, placement, backend, is_chosen)
             )
-            silent = not is_chosen and isinstance(found, Reason) and found not in REPORTED
-            return None if silent else found
+            if isinstance(found, Reason):
+                is_reported = is_chosen or found in REPORTED
+                return Native(found if is_reported else None, found in LASTING)
+            return found
     return _on_host(call, request, backend, is_chosen)
 
 
 def _on_host(
     call: Call, request: Request, backend: str | None, is_chosen: bool
-) -> Selection | Reason | None:
+) -> Selection | Native:
     """The selection for operands that are on no GPU."""
     shape = call.host_shape()
-    if not is_chosen:
-        if isinstance(shape, Reason) or not is_single(*_dtypes(call)):
-            return None
-        if emulates(backend) and request.guarantee is None:
-            return None
     if isinstance(shape, Reason):
-        return shape
+        # What may be on a GPU is not there now; of tensors, the signature has their devices.
+        lasts = shape in OF_TYPES and (
+            type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
+        )
+        return Native(shape if is_chosen else None, lasts)
+    if not is_chosen:
+        if not is_single(*_dtypes(call)):
+            return Native(None)
+        if emulates(backend) and request.guarantee is None:
+            return Native(None)
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
     if reason is not None:
-        return reason if is_chosen or backend is not None else None
+        return Native(reason if is_chosen or backend is not None else None)
     if request.scheme in CASTS or emulates(backend):
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)
@@ -179,6 +212,10 @@ def _saved(call: Call, shape: Shape, scheme: str, device: str) -> float:
     return break_even.moving_saves(call.a, call.b, shape, scheme, figures, added=added)
 
 
+def _types(call: Call) -> tuple[Any, Any]:
+    return type(call.a), type(call.b)
+
+
 def _dtypes(call: Call) -> tuple[str, str]:
     return name_of(call.a.dtype), name_of(call.b.dtype)
 
@@ -200,13 +237,14 @@ def _on_device(
     placement: foreign.Placement,
     backend: str | None,
     is_chosen: bool,
-) -> Selection | Reason | None:
+) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
     dtypes = _dtypes(call)
-    if not is_chosen and (not is_single(*dtypes) or not placement.is_full()):
-        return None
-    takes_tensors = call.takes_tensors or call.native is operator.matmul
-    if placement.borrow is not foreign.Borrowed and not takes_tensors:
+    if not is_chosen and not is_single(*dtypes):
+        return Reason.DTYPE
+    if not is_chosen and not placement.is_full():
+        return Reason.REDUCED
+    if placement.borrow is not foreign.Borrowed and not takes_tensors(call):
         return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
     shape = call.shape()
     if isinstance(shape, Reason):
@@ -225,6 +263,8 @@ def _on_device(
     if isinstance(found, device.Absent):
         return found.reason
     if backend is None and scheme != "float64":
+        if not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
+            return Reason.TOO_SMALL
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
         try:
             if not _is_profitable(call, request, scheme, found.name, is_short=is_short):
@@ -239,7 +279,19 @@ def _on_device(
     )
     is_divided = request.devices is not None or request.workspace_limit is not None
     backend_of = _gpu_backend(is_divided)
-    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen)
+    library = None if is_divided else placement.library
+    return Selection(backend_of, request, borrowed.scope, borrowed.give_back, is_chosen, library)
+
+
+def takes_tensors(call: Call) -> bool:
+    """Whether the call's function is one of arrays of any library."""
+    return call.takes_tensors or call.native is operator.matmul
+
+
+def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) -> bool:
+    """Whether matrices of these shapes are passed through without a look at the device."""
+    sizes = (math.prod(x) * np.dtype(t).itemsize for x, t in zip((a, b), dtypes, strict=True))
+    return max(len(a), len(b)) < 3 and max(sizes) <= signatures.SMALL
 
 
 def _is_profitable(

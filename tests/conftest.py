@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.runtime.context import INITIAL
 from mixpert_py.runtime.gpu.device import Absent, find
 
 
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if isinstance(found, Absent):
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason=found.sentence))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_known() -> None:
+    """A test's devices are its own, and what the last one knew of calls is not so here."""
+    INITIAL.known.clear()
 
 
 @pytest.hookimpl(optionalhook=True)

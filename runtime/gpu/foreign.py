@@ -7,13 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.signatures import device_of
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
+
+
+DEVICE_OF_CUPY: Callable[[Any], int] = attrgetter("data.device_id")
+Library = Literal["cupy", "torch"]
 
 
 class Borrowed(NamedTuple):
@@ -32,12 +38,14 @@ class Placement(NamedTuple):
     """On which GPU two operands are. borrow: returns them as CuPy arrays.
 
     is_full: whether the native product of float32 operands is known to be an FP32 product, and
-    not one of TF32 that somebody asked for; a question that few products ask.
+    not one of TF32 that somebody asked for; a question that few products ask. library: whose
+    arrays they are, where `prepared` knows how to make more of these.
     """
 
     device: int
     is_full: Callable[[], bool]
-    borrow: Callable[[Any, Any], Borrowed]
+    borrow: Callable[[Any, Any], Borrowed | Reason]
+    library: Library | None = None
 
 
 class Apart(NamedTuple):
@@ -81,7 +89,8 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
         if first != here:
             return Reason.OTHER_DEVICE
-        return Placement(here, _cupy_is_full, Borrowed)
+        device_of.setdefault(kind, DEVICE_OF_CUPY)
+        return Placement(here, cupy_is_full, Borrowed, "cupy")
     if not may_be_on_device(kind) or not may_be_on_device(other):
         return None
     if array is not None and (issubclass(kind, array) or issubclass(other, array)):
@@ -145,7 +154,7 @@ def wait_for(x: Any) -> bool:
     return True
 
 
-def _cupy_is_full() -> bool:
+def cupy_is_full() -> bool:
     """Whether nobody has told CuPy to make float32 products on TF32 tensor cores."""
     linalg = sys.modules["cupy"]._core._routines_linalg
     return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
@@ -160,26 +169,23 @@ def _nobody_knows() -> bool:
 
 
 def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
+    plain = (torch.Tensor, torch.nn.Parameter)
+    is_plain = type(a) in plain and type(b) in plain
+    if is_plain:
+        device_of.setdefault(type(a), torch.Tensor.get_device)
+        device_of.setdefault(type(b), torch.Tensor.get_device)
     if not (a.is_cuda and b.is_cuda):
         return None
-    plain = (torch.Tensor, torch.nn.Parameter)
-    if type(a) not in plain or type(b) not in plain:
+    if not is_plain:
         return Reason.SUBCLASS
     if a.layout is not torch.strided or b.layout is not torch.strided:
         return Reason.SPARSE
     if a.device != b.device:
         first, second = (f"cuda:{x.device.index}" for x in (a, b))
         return Apart(first, second, f"as in `b.to({first!r})`")
-    if torch.is_autocast_enabled("cuda"):
-        return Reason.AUTOCAST
     if a.dtype != b.dtype:
         return Reason.DTYPE  # PyTorch's own product refuses them
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return Reason.GRADIENT
-    tangents = torch.autograd.forward_ad.unpack_dual
-    if tangents(a).tangent is not None or tangents(b).tangent is not None:
-        return Reason.GRADIENT
-    return Placement(a.device.index, _torch_is_full, _borrow_tensors)
+    return Placement(a.device.index, _torch_is_full, _borrow_tensors, "torch")
 
 
 class _Stream(NamedTuple):
@@ -191,10 +197,17 @@ class _Stream(NamedTuple):
         return 0, self.address
 
 
-def _borrow_tensors(a: Any, b: Any) -> Borrowed:
+def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
+    torch = sys.modules["torch"]
+    if torch.is_autocast_enabled("cuda"):
+        return Reason.AUTOCAST
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return Reason.GRADIENT
+    tangents = torch.autograd.forward_ad.unpack_dual
+    if tangents(a).tangent is not None or tangents(b).tangent is not None:
+        return Reason.GRADIENT
     import cupy
 
-    torch = sys.modules["torch"]
     number = a.device.index
     stream = _Stream(torch.cuda.current_stream(a.device).cuda_stream)
 

@@ -9,6 +9,7 @@ from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+from mixpert_py.runtime.kernels.recording import Stream, allocate, clear
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.model.tile import (
@@ -78,7 +79,7 @@ def gemm(
     alpha: float = 1.0,
     beta: float = 0.0,
     c: Any = None,
-    stream: int = 0,
+    stream: Stream = 0,
     family: Family | None = None,
     tile: Tile | None = None,
     gate: tuple[int, int] = UNGATED,
@@ -302,11 +303,9 @@ def _apart(strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
     return strides[0] // itemsize if len(strides) == 3 else 0, strides[-2] // itemsize
 
 
-def _zeros(words: int, stream: int) -> Any:
-    import cupy
-
-    memory = cupy.cuda.alloc(4 * words)
-    cupy.cuda.runtime.memsetAsync(memory.ptr, 0, 4 * words, stream)
+def _zeros(words: int, stream: Stream) -> Any:
+    memory = allocate(4 * words, stream)
+    clear(memory.ptr, 4 * words, stream)
     return memory
 
 

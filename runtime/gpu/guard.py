@@ -10,7 +10,10 @@ ends at once. Nothing waits, and a CUDA graph decides anew each time that it run
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import DevicePacked
 from mixpert_py.runtime.scheme import Scheme
 
@@ -24,7 +27,7 @@ WORD = 4  # bytes
 
 
 class Guard(NamedTuple):
-    """word: one int32, 1 where left and right, packed for `scheme`, are multiplied."""
+    """word: memory of one int32, 1 where left and right, packed for `scheme`, are multiplied."""
 
     word: Any
     scheme: Scheme
@@ -33,7 +36,12 @@ class Guard(NamedTuple):
 
     def flag(self) -> bool:
         """Whether the word is not 0. Waits for the device."""
-        return bool(self.word.get()[0])
+        import cupy
+
+        found, stream = np.zeros(1, np.int32), cupy.cuda.get_current_stream()
+        self.word.copy_to_host_async(found.ctypes.data, WORD, stream)
+        stream.synchronize()
+        return bool(found[0])
 
 
 def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
@@ -42,18 +50,16 @@ def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
     return scheme.wider if count >= LEAST and a.shape[-1] >= LEAST_K else None
 
 
-def outlier_guard(left: DevicePacked, right: DevicePacked, stream: int) -> Any:
-    """The word for two packed operands: enqueued on a stream of the current device.
+def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:
+    """The memory of the word for two packed operands: enqueued on a stream of the current device.
 
     Raises DeviceError where the kernel does not compile.
     """
-    import cupy
-
     kernel = cuda_kernel("guard.cu", "guard", ())
-    word = cupy.empty(1, "int32")
+    word = allocate(WORD, stream)
     words: tuple[int, ...] = ()
     for x in (left, right):
         count = x.batch * x.rows
         words += (x.flags, count, count // MOST)
-    kernel.launch_words(1, THREADS, (*words, word.data.ptr), 0, stream)
+    kernel.launch_words(1, THREADS, (*words, word.ptr), 0, stream)
     return word

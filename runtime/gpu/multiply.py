@@ -16,6 +16,7 @@ from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
+from mixpert_py.runtime.kernels.recording import Stream
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
@@ -93,11 +94,12 @@ def _in_halves(request: Request, halves: list[Half], out: Any) -> Product | Reas
     return Product(out, request.scheme, lambda: outliers)
 
 
-def multiply(request: Request) -> Product | Reason:
-    """A·B of CuPy arrays on the current device and stream, or why the device cannot make it.
+def multiply(request: Request, stream: Stream | None = None) -> Product | Reason:
+    """A·B of CuPy arrays on the current device, or why the device cannot make it.
 
-    The request's workspace limit is one of packed operands, see `partition.fit`. With an addend, a
-    and b are real, have two dimensions or more, and nothing is empty. Only a certificate, and a
+    stream: None for the current one; what is recorded is launches alone, see `prepared`. The
+    request's workspace limit is one of packed operands, see `partition.fit`. With an addend, a and
+    b are real, have two dimensions or more, and nothing is empty. Only a certificate, and a
     guarantee that is measured, wait for the device.
     """
     kernels = slices.cuda_kernels()
@@ -120,7 +122,8 @@ def multiply(request: Request) -> Product | Reason:
     target = None if out is None else as_matrices(out, a, b)
     if is_plain and request.scheme == "faithful" and tiny.suits(rows, columns):
         limit = request.workspace_limit
-        value = _attempt(a, "faithful", tiny.multiply, kernels, rows, columns, target, limit)
+        given = rows, columns, target, limit, stream
+        value = _attempt(a, "faithful", tiny.multiply, kernels, *given)
         if isinstance(value, Reason):
             return value
         return Product(as_matmul(value, a, b) if out is None else out, request.scheme)
@@ -147,6 +150,7 @@ def multiply(request: Request) -> Product | Reason:
             rule=rule,
             measure=request.certificate,
             limit=request.workspace_limit,
+            stream=stream,
         )
     except _failures(xp) as error:
         reason = _reason_of(error, device, scheme.name)

@@ -22,6 +22,7 @@ from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.partition import ONE, parts_of
 from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
+from mixpert_py.runtime.kernels.recording import Recording, Stream
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
@@ -40,7 +41,7 @@ class Kernels:
 
     small: packs and multiplies many small products at once; None where they are not. complex: how
     complex arrays are taken apart and put together. needs: see `workspace.needs`. tiny: see
-    `tiny.multiply_tiny`. guard: see `guard.outlier_guard`.
+    `tiny.multiply_tiny`. guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
     """
 
     xp: Any
@@ -53,6 +54,7 @@ class Kernels:
     needs: Callable[..., int]
     tiny: Callable[..., None]
     guard: Callable[..., Any]
+    prepare: Callable[..., Any] | None = None
 
 
 class WorkspaceError(Exception):
@@ -88,6 +90,7 @@ def cuda_kernels() -> Kernels:
     from mixpert_py.runtime.gpu.complex_parts import join, split
     from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.gpu.guard import outlier_guard
+    from mixpert_py.runtime.gpu.prepared import prepare
     from mixpert_py.runtime.gpu.small import multiply_if_small
     from mixpert_py.runtime.gpu.tiny import multiply_tiny
     from mixpert_py.runtime.gpu.workspace import needs
@@ -96,7 +99,7 @@ def cuda_kernels() -> Kernels:
 
     way = Way(cupy, split, join)
     ours = pack, pack_one, gemm, repair, multiply_if_small
-    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_guard)
+    return Kernels(cupy, *ours, way, needs, multiply_tiny, outlier_guard, prepare)
 
 
 def multiply(
@@ -112,8 +115,9 @@ def multiply(
     rule: OutlierRule = "loss",
     measure: bool = False,
     limit: int | None = None,
+    stream: Stream | None = None,
 ) -> SliceProduct:
-    """C = A·B as the scheme computes it, on the current device and stream.
+    """C = A·B as the scheme computes it, on the current device and a stream, None for the current.
 
     a: (…, m, k), b: (…, k, n) CuPy arrays, float32 or float64, any strides; stacks broadcast, and
     are not copied. out: an array of the result's shape and type, any strides; it may overlap the
@@ -146,7 +150,8 @@ def multiply(
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
         if limit is not None and out is not None:
             limit -= result.nbytes
-    stream = xp.cuda.get_current_stream().ptr
+    if stream is None:
+        stream = xp.cuda.get_current_stream().ptr
     used: list[Any] | None = [] if is_capturing(xp, stream) else None
     addend = addend or ALONE
     guarded = not measure and state_of(result.data.device_id).has_wider
@@ -196,8 +201,10 @@ def multiply(
     return SliceProduct(result, scheme, *known)
 
 
-def is_capturing(xp: Any, stream: int) -> bool:
+def is_capturing(xp: Any, stream: Stream) -> bool:
     """Whether what is enqueued on a stream goes into a CUDA graph."""
+    if isinstance(stream, Recording):
+        return False
     return stream > LEGACY and bool(xp.cuda.runtime.streamIsCapturing(stream))
 
 
@@ -220,7 +227,7 @@ class _How(NamedTuple):
     wider: Scheme | None
     rule: OutlierRule
     measure: bool
-    stream: int
+    stream: Stream
     used: list[Any] | None
     addend: Addend
 
@@ -295,7 +302,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
         word = kernels.guard(left, right, stream)
         if used is not None:
             used.append(word)
-        its = kernels.pack(x, y, wider, memory=memory, gate=word.data.ptr, **given)
+        its = kernels.pack(x, y, wider, memory=memory, gate=word.ptr, **given)
         guard = Guard(word, wider, *its)
         if used is not None:
             used.append(guard)
@@ -305,7 +312,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
         if guarded is not None:
             if addend.in_place:  # two launches may write to c: what may fail, fails before
                 kernels.gemm(rows, columns, scheme, out, prepare=True, **factors)
-            address = guarded.word.data.ptr
+            address = guarded.word.ptr
             packs = guarded.left, guarded.right
             kernels.gemm(*packs, guarded.scheme, out, gate=(address, 1), **factors)
             factors["gate"] = address, 0

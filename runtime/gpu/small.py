@@ -9,6 +9,7 @@ from mixpert_py.runtime.gpu.gemm import constants
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.model.tile import HOPPER, Chip, Tile
 from mixpert_py.runtime.packing import DevicePacked, Operand
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout, layout
@@ -80,7 +81,7 @@ def multiply_if_small(
     *,
     rule: OutlierRule,
     measure: bool,
-    stream: int,
+    stream: Stream,
 ) -> tuple[DevicePacked, DevicePacked] | None:
     """As `multiply_small`, of a stack of products; None where they are not for it."""
     if not _suits(a.form, b.form, scheme, len(out), rule, measure, a.device):
@@ -103,7 +104,7 @@ def _suits(
 
 
 def multiply_small(
-    a: Operand, b: Operand, scheme: Scheme, out: Any, *, stream: int = 0
+    a: Operand, b: Operand, scheme: Scheme, out: Any, *, stream: Stream = 0
 ) -> tuple[DevicePacked, DevicePacked]:
     """out = A·B under a scheme, as `pack` and `gemm` make it, bit for bit: one launch.
 
@@ -113,12 +114,10 @@ def multiply_small(
     zeros in the product, until `repair` has added them. Does not wait for the device. Raises
     DeviceError where the kernel does not compile.
     """
-    import cupy
-
     strides = out.strides
     batch, c_batch = (out.shape[0], strides[0] // 4) if out.ndim == 3 else (1, 0)
     how = _planned(a.form, b.form, scheme, batch, c_batch, strides[-2] // 4, out.data.device_id)
-    memory = cupy.cuda.alloc(how.flag_bytes)
+    memory = allocate(how.flag_bytes, stream)
     a_flags, b_flags = memory.ptr, memory.ptr + how.b_flags
     left, right = how.layouts
     left_words, right_words, rest = how.words

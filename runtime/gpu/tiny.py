@@ -10,6 +10,7 @@ from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.recording import Stream
 from mixpert_py.runtime.kernels.tiny_block import EDGE, FOUR, Memory, block
 from mixpert_py.runtime.packing import Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import Form
@@ -30,9 +31,15 @@ def suits(a: Any, b: Any) -> bool:
 
 
 def multiply(
-    kernels: slices.Kernels, a: Any, b: Any, out: Any = None, limit: int | None = None
+    kernels: slices.Kernels,
+    a: Any,
+    b: Any,
+    out: Any = None,
+    limit: int | None = None,
+    stream: Stream | None = None,
 ) -> Any:
-    """C = A·B on the current device and stream, of stacks that `suits` and that broadcast.
+    """C = A·B on the current device, of stacks that `suits` and that broadcast. stream: None for
+    the current one.
 
     Each element is fma(a_k, b_k, … fma(a_1, b_1, fma(a_0, b_0, +0))), whatever the strides. out: an
     array of C's shape and type, any strides; it may overlap the operands. limit: bytes that may be
@@ -48,7 +55,8 @@ def multiply(
             used.append(result)
             if limit is not None and result.nbytes > limit:
                 raise slices.WorkspaceError
-    stream = xp.cuda.get_current_stream().ptr
+    if stream is None:
+        stream = xp.cuda.get_current_stream().ptr
     x, y = (x if x.ndim <= 3 else matrices(x) for x in (a, b))
     c = result if result.ndim == 3 else result.reshape(-1, *shape[-2:])
     parts = batches(stack_sizes(a), stack_sizes(b), shape[:-2])
@@ -78,7 +86,7 @@ def _part(x: Any, start: int, count: int) -> Any:
     return x if x.ndim == 2 else x[start : start + count]
 
 
-def multiply_tiny(a: Operand, b: Operand, out: Any, *, stream: int) -> None:
+def multiply_tiny(a: Operand, b: Operand, out: Any, *, stream: Stream) -> None:
     """out = A·B in one launch. out: (batch, m, n) float32 on the device; a, b: of as many matrices,
     or one that all share; no side longer than EDGE.
     """

@@ -8,6 +8,8 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from mixpert_py.runtime.kernels.recording import Recording, Stream, places_of
+
 # CUlaunchConfig: grid, block, shared memory, stream, attributes and their number.
 CONFIG: Final = "7I4xQQI4x"
 CONFIG_BYTES: Final = 56
@@ -36,12 +38,15 @@ class Kernel:
         signature: "Signature",
         values: Iterable[float],
         shared: int,
-        stream: int,
+        stream: Stream,
     ) -> None:
         """Enqueue on a stream. values: what lies in the arguments, by the signature's format.
 
         A CuPy launch converts and checks each argument, which costs more than the kernel does.
         """
+        if isinstance(stream, Recording):
+            stream.launch(self, signature, (grid, block, shared), values)
+            return
         free = signature.free
         try:
             arguments = free.pop()
@@ -57,13 +62,25 @@ class Kernel:
             raise cupy.cuda.driver.CUDADriverError(status)
         free.append(arguments)
 
+    def filled(
+        self, signature: "Signature", shape: tuple[int, int, int], values: Iterable[float]
+    ) -> "Arguments":
+        """New arguments with a launch in them, but for its stream; see `Recording.launch`."""
+        arguments = Arguments.of(signature)
+        grid, block, shared = shape
+        attributes = (ctypes.addressof(EARLY), 1) if self.early else (0, 0)
+        arguments.fill(
+            arguments.memory, 0, grid, 1, 1, block, 1, 1, shared, 0, *attributes, *values
+        )
+        return arguments
+
     def launch_words(
         self,
         grid: int,
         block: int,
         words: tuple[int, ...],
         shared: int,
-        stream: int,
+        stream: Stream,
         gate: int = 0,
     ) -> None:
         """The same for a kernel that takes addresses and 64-bit integers only. gate: its address,
@@ -100,7 +117,7 @@ class Arguments(NamedTuple):
 
 class Signature(NamedTuple):
     """What a kernel takes. format: of its launch's shape and all arguments; offsets: where among
-    these each begins; size: their bytes.
+    these each begins; size: their bytes; places: where each value lies, from the shape on.
 
     free: memory for arguments that no launch is using.
     """
@@ -108,12 +125,14 @@ class Signature(NamedTuple):
     format: Struct
     offsets: tuple[int, ...]
     size: int
+    places: tuple[int, ...]
     free: list[Arguments]
 
     @classmethod
     def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "Signature":
         whole = Struct(CONFIG + format)
-        return cls(whole, offsets, whole.size - CONFIG_BYTES, [])
+        places = places_of(format, CONFIG_BYTES)
+        return cls(whole, offsets, whole.size - CONFIG_BYTES, places, [])
 
 
 @cache
@@ -128,4 +147,10 @@ def cuda_driver() -> Any:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     library = ctypes.CDLL(name)
     library.cuLaunchKernelEx.argtypes = (ctypes.c_void_p,) * 4
+    library.cuMemsetD8Async.argtypes = (
+        ctypes.c_uint64,
+        ctypes.c_ubyte,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    )
     return library

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.ptx import Order
+from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import blocks, rows
 from mixpert_py.runtime.packing.launch import Launch, Plan, prepare
 from mixpert_py.runtime.packing.operand import (
@@ -70,7 +71,7 @@ def pack(
     block: int | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
-    stream: int = 0,
+    stream: Stream = 0,
     room_for: Scheme | None = None,
     memory: Any = None,
     gate: int = 0,
@@ -90,10 +91,8 @@ def pack(
     forms = a.form, b.form
     how = _prepared(scheme, "both", forms, "", block, rule, measure, gate != 0, a.device)
     if room_for is not None:
-        import cupy
-
         other = _prepared(room_for, "both", forms, "", None, rule, False, True, a.device)
-        memory = cupy.cuda.alloc(max(how.bytes, other.bytes))
+        memory = allocate(max(how.bytes, other.bytes), stream)
     if len(how.launches) == 1:
         left, right = how.launches[0].pack((a, b), stream, memory, gate)
         return left, right
@@ -115,7 +114,7 @@ def pack_one(
     block: int | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
-    stream: int = 0,
+    stream: Stream = 0,
 ) -> DevicePacked:
     """One operand, to be kept; result: the type of its products."""
     how = _prepared(scheme, which, (x.form,), result, block, rule, measure, False, x.device)

@@ -14,6 +14,7 @@ from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, words_of
 from mixpert_py.runtime.kernels.ptx import Order
+from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import (
     VECTOR,
     DevicePacked,
@@ -30,7 +31,7 @@ PACKAGE = "mixpert_py.runtime.packing"
 # The words of what a launch needs besides its operands, of each operand and at the end, and an
 # owner of memory that has to live until it is enqueued.
 Extra = tuple[tuple[tuple[int, ...], ...], tuple[int, ...], Any]
-Extras = Callable[[int, int, Any], Extra]
+Extras = Callable[[int, Stream, Any], Extra]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +89,7 @@ class Launch(NamedTuple):
     cuda: Any
 
     def pack(
-        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+        self, operands: tuple[Operand, ...], stream: Stream, memory: Any = None, gate: int = 0
     ) -> tuple[DevicePacked, ...]:
         """Enqueues on a stream of the device that this was prepared for, which is the current one.
 
@@ -96,7 +97,7 @@ class Launch(NamedTuple):
         of one block have units of zero; their slices hold anything where the kernel is one for
         whole rows and they are digits, and else zeros. Does not wait for the device.
         """
-        memory = memory or self.cuda.alloc(self.bytes)
+        memory = memory or allocate(self.bytes, stream)
         start = memory.ptr
         between: tuple[tuple[int, ...], ...] = ((), ())
         last: tuple[int, ...] = ()

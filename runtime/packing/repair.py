@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.recording import Stream
 from mixpert_py.runtime.packing.operand import DevicePacked, Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
@@ -36,7 +37,7 @@ def repair(
     out: Any,
     *,
     alpha: float = 1.0,
-    stream: int = 0,
+    stream: Stream = 0,
     guard: Guarded | None = None,
     replaces: bool = True,
 ) -> None:
@@ -56,7 +57,7 @@ def repair(
     a_flags, b_flags = left.flags, right.flags
     others, word = (a_flags, b_flags), 0
     if guard is not None:
-        others, word = (guard.left.flags, guard.right.flags), guard.word.data.ptr
+        others, word = (guard.left.flags, guard.right.flags), guard.word.ptr
     memory, shape = out.data, out.shape
     if 0 in shape:
         return

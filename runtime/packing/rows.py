@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.kernels.recording import Recording, Stream, clear
 from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
 from mixpert_py.runtime.packing.side import Side
@@ -147,13 +148,18 @@ class Workspace:
     panels: tuple[int, ...]
     device: int
 
-    def __call__(self, start: int, stream: int, cuda: Any) -> Extra:
+    def __call__(self, start: int, stream: Stream, cuda: Any) -> Extra:
         """See `launch.Plan.extras`."""
         panels, kept = self.panels[-1], None
-        if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
+        size = 4 * COUNTERS * panels
+        if isinstance(stream, Recording):
+            # Beside the operands, whose memory may be shared by packing that a gate holds back.
+            counters, serial = stream.reserve(size).ptr, 1
+            clear(counters, size, stream)
+        elif stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
             counters, serial = start + self.counters, 1
-            cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
+            clear(counters, size, stream)
         else:
             kept, serial = _counters(panels, self.device, stream, cuda)
             counters = int(kept.ptr)

@@ -150,17 +150,19 @@ def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
 
 def _vendor(cupy: Any, clock: Clock) -> Vendor:
     from mixpert_py.runtime.api import matmul
+    from mixpert_py.runtime.context import precision
 
     n, least = LARGE[1], SMALL[1]
     a, b = _random(cupy, least, least), _random(cupy, least, least)
     calls: dict[str, Callable[[], Any]] = {
         "native": partial(cupy.matmul, a, b),
-        "product": partial(matmul, a, b, scheme="int8x6", backend="cuda"),
+        "product": partial(matmul, a, b),
     }
     for dtype in FLOATS:
         large = _random(cupy, n, n).astype(dtype)
         calls[dtype] = partial(cupy.matmul, large, large)
-    samples = in_turn(clock, calls, ROUNDS)
+    with precision("int8x6", backend="cuda"):
+        samples = in_turn(clock, calls, ROUNDS)
     rates = [2 * n**3 / _device(samples[t]) for t in FLOATS]
     hosts = [min(sample.host for sample in samples[key]) for key in ("native", "product")]
     return Vendor(rates[0], rates[1], *hosts)

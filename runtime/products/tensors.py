@@ -4,8 +4,16 @@ from typing import Any
 
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import passes
-from mixpert_py.runtime.reasons import Reason, Shape
-from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
+from mixpert_py.runtime.request import (
+    Call,
+    Native,
+    Settings,
+    bmm_shape,
+    matmul_shape,
+    mm_shape,
+)
+
+SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
 
 def torch_matmul(
@@ -28,14 +36,6 @@ def torch_matmul(
     is_elsewhere = getattr(a, "is_cuda", True) is False
     if scheme is None and backend is None and passes(site) and is_elsewhere:
         return native(a, b)
-    ndim = {"mm": 2, "bmm": 3}.get(getattr(native, "__name__", ""))
-
-    def shape_of(x: Any, y: Any) -> Shape | Reason:
-        if ndim is not None and (x.ndim, y.ndim) != (ndim, ndim):
-            return Reason.DIMENSIONS
-        if ndim == 3 and x.shape[0] != y.shape[0]:
-            return Reason.SHAPE
-        return matmul_shape(x, y)
-
+    shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
     call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
     return carry_out(call, Settings(scheme, block, backend, site))[0]

@@ -44,6 +44,9 @@ class Tensor:
     def __matmul__(self, other: "Tensor") -> "Tensor":
         return type(self)(self.x @ other.x, native=True)
 
+    def get_device(self) -> int:
+        return int(self.device.index) if self.is_cuda else -1
+
     def detach(self) -> "Tensor":
         return Tensor(self.x)
 
@@ -67,6 +70,9 @@ class Subclass(Tensor):
 
 
 class Vmapped(Tensor):
+    def get_device(self) -> int:
+        return int(self.device.index) if self.is_cuda else -1
+
     def detach(self) -> "Tensor":
         raise RuntimeError("Cannot access data pointer of Tensor")
 

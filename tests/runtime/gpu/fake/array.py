@@ -100,6 +100,10 @@ class Pointer:
     def ptr(self) -> int:
         return int(self.x.ctypes.data)
 
+    def copy_to_host_async(self, address: int, size: int, stream: "Stream") -> None:
+        assert stream is Stream.here
+        ctypes.memmove(address, self.ptr, size)
+
     def copy_from_device_async(self, source: "Pointer", size: int, stream: "Stream") -> None:
         assert size == source.x.nbytes == self.x.nbytes
         assert source.x.flags.c_contiguous

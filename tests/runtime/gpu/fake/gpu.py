@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime import select
+from mixpert_py.runtime import select, signatures
 from mixpert_py.runtime.complex_product import Way, join, split
 from mixpert_py.runtime.gpu import (
     device,
@@ -72,6 +72,7 @@ class FakeGpu:
 
         monkeypatch.setattr(device_state, "_states", {})
         monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)  # products of tests are small
+        monkeypatch.setattr(signatures, "SMALL", 0)
         kernels = slices.Kernels(
             cupy,
             self.pack,
@@ -208,7 +209,7 @@ class FakeGpu:
         """One that tells of more than a quarter of outliers."""
         assert stream == Stream.here.ptr
         shares = [((x.view("flags").x & 2) > 0).mean() for x in (left, right)]
-        return ndarray(np.array([max(shares) > 0.25], np.int32))
+        return ndarray(np.array([max(shares) > 0.25], np.int32)).data
 
     def repair(
         self,
@@ -224,7 +225,7 @@ class FakeGpu:
     ) -> None:
         """Adds alpha times what left the slices, from the operands as they are then."""
         assert stream == Stream.here.ptr
-        if guard is not None and guard.flag():
+        if guard is not None and ctypes.c_int32.from_address(guard.word.ptr).value:
             left, right, scheme = guard.left, guard.right, guard.scheme
         for a, b, value, _ in matrices(left, right, out, out.x):
             add_what_left(value, a, b, scheme, left.rule, alpha)

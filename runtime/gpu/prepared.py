@@ -1,0 +1,183 @@
+"""Products whose launches are kept: a later call of the same signature finds them ready.
+
+`PreparedProducts` holds, for one signature of a call (see `runtime.signatures`), the launches for
+each layout that operands have had. A call that finds its own costs two allocations and the
+launches; one that does not, or whose stream is being captured, is made the direct way.
+"""
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full
+from mixpert_py.runtime.gpu.multiply import multiply
+from mixpert_py.runtime.gpu.slices import LEGACY
+from mixpert_py.runtime.kernels.kernel import cuda_driver
+from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording, Replay
+from mixpert_py.runtime.packing.operand import VECTOR
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.request import Request, result_shape
+
+MOST_LAYOUTS = 64  # of one signature: a program whose strides never repeat gains nothing by more
+ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
+START = ~ALIGNED
+REAL = "fd"
+
+# Strides of both operands, and the bits of their addresses that matter.
+Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
+
+
+class _Ready(NamedTuple):
+    """The launches for operands of one layout. bytes: of the workspace."""
+
+    replay: Replay
+    bytes: int
+
+
+class PreparedProducts:
+    """The products of one signature of CuPy's arrays, on one device.
+
+    is_chosen: whether somebody chose the scheme; where not, it stands for the library's FP32
+    product only, and not for one of TF32.
+    """
+
+    def __init__(self, request: Request, *, is_chosen: bool) -> None:
+        self.scheme = request.scheme
+        self._is_chosen = is_chosen
+        self._device = request.a.data.device_id
+        self._shape = result_shape(request.a, request.b)
+        self._dtype = np.result_type(request.a.dtype, request.b.dtype)
+        self._ready: dict[Layouts, _Ready] = {}
+
+    def add(self, request: Request, a: Any, b: Any) -> bool:
+        """Record the product of operands of this layout, on the current device: whether there are
+        launches now that were not there. request: with both as CuPy arrays.
+        """
+        layouts = self._layouts(a, b)
+        if layouts in self._ready or len(self._ready) == MOST_LAYOUTS:
+            return False
+        replay = _record(request)
+        if replay is None:
+            return False
+        self._ready[layouts] = _Ready(replay, replay.bytes)
+        return True
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """A·B on the current stream of the operands' library; None where it cannot be made so.
+
+        a, b: of the signature that this was made for. Does not wait for the device.
+        """
+        import cupy
+
+        first, second = a.data.ptr, b.data.ptr
+        ready = self._ready.get((a.strides, b.strides, first & ALIGNED, second & ALIGNED))
+        if ready is None or cupy.cuda.runtime.getDevice() != self._device:
+            return None
+        stream = cupy.cuda.get_current_stream().ptr
+        if stream > LEGACY and cupy.cuda.runtime.streamIsCapturing(stream):
+            return None  # what a graph uses has to be kept
+        if not self._is_chosen and not cupy_is_full():
+            return None
+        try:
+            result = cupy.ndarray(self._shape, self._dtype)
+            workspace = cupy.cuda.alloc(ready.bytes)
+            addresses = first & START, second & START, result.data.ptr, workspace.ptr
+            ready.replay.enqueue(*addresses, stream)
+        except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
+            return None
+        return result
+
+    def _layouts(self, a: Any, b: Any) -> Layouts:
+        return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
+
+
+class PreparedTensors(PreparedProducts):
+    """The same of PyTorch's tensors, on its current stream, in memory of its own."""
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        try:
+            return self._product(sys.modules["torch"], a, b)
+        except RuntimeError:  # no memory, or tensors in name only
+            return None
+
+    def _product(self, torch: Any, a: Any, b: Any) -> Any:
+        if not self._is_plain(torch, a, b):
+            return None
+        first, second = a.data_ptr(), b.data_ptr()
+        ready = self._ready.get((a.stride(), b.stride(), first & ALIGNED, second & ALIGNED))
+        if ready is None or torch.cuda.current_device() != self._device:
+            return None
+        stream = _stream(torch, self._device)
+        if stream > LEGACY and torch.cuda.is_current_stream_capturing():
+            return None
+        result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
+        workspace = torch.empty(ready.bytes, dtype=torch.uint8, device=a.device)
+        addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
+        ready.replay.enqueue(*addresses, stream)
+        return result
+
+    def _layouts(self, a: Any, b: Any) -> Layouts:
+        return a.stride(), b.stride(), a.data_ptr() & ALIGNED, b.data_ptr() & ALIGNED
+
+    def _is_plain(self, torch: Any, a: Any, b: Any) -> bool:
+        """Whether tensors are nothing but memory, of which nobody wants a derivative."""
+        if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+            return False
+        if torch.autograd.forward_ad._current_level >= 0 or torch.is_autocast_enabled("cuda"):
+            return False
+        if a.layout is not torch.strided or b.layout is not torch.strided:
+            return False
+        if a.is_neg() or b.is_neg():
+            return False
+        return self._is_chosen or bool(torch.get_float32_matmul_precision() == "highest")
+
+
+def _stream(torch: Any, device: int) -> int:
+    """The address of PyTorch's current stream."""
+    ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # which takes 0.1 µs, and not 5
+    if ask is None:
+        return int(torch.cuda.current_stream(device).cuda_stream)
+    return int(ask(device))
+
+
+def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedProducts:
+    """What keeps the launches for a library's arrays, of the signature that a request is of."""
+    kind = PreparedTensors if library == "torch" else PreparedProducts
+    return kind(request, is_chosen=is_chosen)
+
+
+def _record(request: Request) -> Replay | None:
+    """The launches of a product, at addresses to come; None where it is not launches alone."""
+    a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
+    b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
+    if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
+        return None
+    recording = Recording()
+    outcome = multiply(
+        request._replace(
+            a=_at(LEFT, a.shape, a.dtype, a.data, a.strides),
+            b=_at(RIGHT, b.shape, b.dtype, b.data, b.strides),
+            out=_at(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), a.data),
+        ),
+        recording,
+    )
+    return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
+
+
+def _is_recordable(x: Any) -> bool:
+    """Whether kernels read an operand as it is: nothing copies it, or takes it apart, before."""
+    return x.dtype.char in REAL and 0 not in x.shape and (x.ndim <= 3 or x.flags.c_contiguous)
+
+
+def _at(
+    base: int, shape: tuple[int, ...], dtype: Any, like: Any, strides: tuple[int, ...] | None = None
+) -> Any:
+    """A CuPy array that begins at a recording's base. With strides it is an operand, and as far
+    past it as the bits say on which kernels depend. There is no memory: nothing may look at it.
+    """
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(base, 1 << 50, None, like.device_id)
+    past = 0 if strides is None else like.ptr & ALIGNED
+    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, past), strides)

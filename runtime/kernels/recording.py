@@ -1,0 +1,206 @@
+"""Launches that are recorded instead of made, to be made again and again at other addresses.
+
+A product is a few launches whose parameters stay as they are from one call of a signature to the
+next, but for addresses. So it is recorded once: a `Recording` takes the place of the stream, and
+operands, result and workspace lie at bases that no device address has. `Recording.replay` makes the
+launches at real addresses, which costs the driver's own time and little more.
+"""
+
+import ctypes
+import re
+from collections.abc import Iterable
+from struct import calcsize
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+
+# Which array an address is in. No address of a device reaches 2^58 (they have 57 bits at most), and
+# no size or stride; and a float64's bits do not fall between 2^58 and 2^61 but for magnitudes below
+# 1e-200, which no launch that is recorded takes.
+SHIFT: Final = 58
+LEFT, RIGHT, RESULT, WORKSPACE = BASES = tuple(base << SHIFT for base in range(1, 5))
+UNIT: Final = 512  # bytes: where CuPy's memory pool, too, lets an allocation begin
+STREAM_OFFSET: Final = 32  # of the stream in the driver's launch configuration
+
+
+class Reserved(NamedTuple):
+    """Memory of a recording's workspace; `ptr` as CuPy's pointers have it."""
+
+    ptr: int
+
+    def __add__(self, offset: int) -> "Reserved":  # type: ignore[override]
+        return Reserved(self.ptr + offset)
+
+
+class _Launch(NamedTuple):
+    kernel: "Kernel"
+    signature: "Signature"
+    shape: tuple[int, int, int]
+    values: tuple[float, ...]
+
+
+class _Clear(NamedTuple):
+    address: int
+    bytes: int
+
+
+class Recording:
+    """What a product enqueues, in the place of a stream. bytes: of the workspace that it needs."""
+
+    def __init__(self) -> None:
+        self.steps: list[_Launch | _Clear] = []
+        self.bytes = 0
+
+    def reserve(self, size: int) -> Reserved:
+        """Memory of the workspace, which begins as anything."""
+        found = Reserved(WORKSPACE + self.bytes)
+        self.bytes += -(-size // UNIT) * UNIT
+        return found
+
+    def launch(
+        self,
+        kernel: "Kernel",
+        signature: "Signature",
+        shape: tuple[int, int, int],
+        values: Iterable[float],
+    ) -> None:
+        """Note a launch. shape: thread blocks, threads of each, bytes of shared memory."""
+        self.steps.append(_Launch(kernel, signature, shape, tuple(values)))
+
+    def clear(self, address: int, size: int) -> None:
+        """Note that so many bytes become zero."""
+        self.steps.append(_Clear(address, size))
+
+
+Stream = int | Recording
+
+
+def allocate(size: int, stream: Stream) -> Any:
+    """Memory of the current device for what is enqueued on a stream; `ptr` is its address.
+
+    Raises CuPy's OutOfMemoryError.
+    """
+    if isinstance(stream, Recording):
+        return stream.reserve(size)
+    import cupy
+
+    return cupy.cuda.alloc(size)
+
+
+def clear(address: int, size: int, stream: Stream) -> None:
+    """Enqueue that so many bytes become zero."""
+    if isinstance(stream, Recording):
+        stream.clear(address, size)
+        return
+    import cupy
+
+    cupy.cuda.runtime.memsetAsync(address, 0, size, stream)
+
+
+class _Cells(NamedTuple):
+    """Where the addresses of one array stand in launches' arguments, and how far past its start."""
+
+    cells: tuple[tuple[Any, int], ...]
+
+    def move(self, address: int) -> None:
+        for cell, offset in self.cells:
+            cell.value = address + offset
+
+
+class _Bound:
+    """Arguments of all launches in memory of their own, as they were for the last call.
+
+    calls: a function of the driver's and its arguments, each. addresses: of the arrays, in the
+    order of BASES, and of the stream; cells: where these stand. keep: what the arguments point to.
+    """
+
+    __slots__ = ("addresses", "calls", "cells", "keep")
+
+    def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
+        from mixpert_py.runtime.kernels.kernel import Arguments
+
+        found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
+        self.keep: list[Arguments] = []
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        for step in steps:
+            if isinstance(step, _Clear):
+                target, stream = ctypes.c_uint64(), ctypes.c_void_p()
+                base, offset = parted(step.address)
+                found[base].append((target, offset))
+                found[0].append((stream, 0))
+                size = ctypes.c_size_t(step.bytes)
+                zero = ctypes.c_ubyte(0)
+                self.calls.append((driver.cuMemsetD8Async, (target, zero, size, stream)))
+                continue
+            arguments = step.kernel.filled(step.signature, step.shape, step.values)
+            self.keep.append(arguments)
+            memory = arguments.memory
+            found[0].append((ctypes.c_uint64.from_buffer(memory, STREAM_OFFSET), 0))
+            places = zip(step.signature.places, step.values, strict=True)
+            for place, value in places:
+                base, offset = parted(value)
+                if base:
+                    found[base].append((ctypes.c_uint64.from_buffer(memory, place), offset))
+            call = arguments.config, step.kernel.handle, arguments.where, None
+            self.calls.append((driver.cuLaunchKernelEx, call))
+        self.cells = tuple(_Cells(tuple(found[base])) for base in (*BASES, 0))
+        self.addresses = [-1] * len(self.cells)
+
+
+class Replay:
+    """The launches of a recording, at addresses that each call gives.
+
+    Any number of threads may call at once: each takes arguments that no other is using.
+    """
+
+    __slots__ = ("_driver", "_free", "_steps", "bytes")
+
+    def __init__(self, recording: Recording, driver: Any) -> None:
+        self._steps = tuple(recording.steps)
+        self._driver = driver
+        self._free: list[_Bound] = []
+        self.bytes = recording.bytes
+
+    def enqueue(self, *addresses: int) -> None:
+        """Enqueue on a stream of the device of which the kernels are, which is the current one.
+
+        addresses: of A, B, C, the workspace, and the stream. Does not wait for the device. Raises
+        CuPy's CUDADriverError.
+        """
+        try:
+            bound = self._free.pop()
+        except IndexError:
+            bound = _Bound(self._steps, self._driver)
+        last = bound.addresses
+        for index, address in enumerate(addresses):
+            if address != last[index]:
+                bound.cells[index].move(address)
+                last[index] = address
+        for function, arguments in bound.calls:
+            if status := function(*arguments):
+                import cupy
+
+                raise cupy.cuda.driver.CUDADriverError(status)
+        self._free.append(bound)
+
+
+def parted(value: float) -> tuple[int, int]:
+    """The base that a value is past, and how far; (0, 0) for one that is no recorded address."""
+    if isinstance(value, int) and (base := value >> SHIFT) in (1, 2, 3, 4):
+        return base << SHIFT, value - (base << SHIFT)
+    return 0, 0
+
+
+def places_of(format: str, start: int) -> tuple[int, ...]:
+    """Where each value of a `struct` format lies, in bytes, the first at `start` or past it."""
+    codes = "".join(
+        code * int(count or 1) if code != "x" else f"{count}x"
+        for count, code in re.findall(r"(\d*)([a-zA-Z])", format)
+    )
+    places, before = [], ""
+    for one in re.findall(r"\d*x|[a-wyzA-Z]", codes):
+        before += one
+        if not one.endswith("x"):
+            places.append(start + calcsize(before) - calcsize(one))
+    return tuple(places)

@@ -1,0 +1,106 @@
+"""What is kept of calls by their signature, so that later ones need no decision.
+
+The signature of a call is its site, the function, and the shapes, types and devices of its
+operands; of operands that are on no GPU, the site and their types. At the first call of a
+signature, `execute` finds out whether every such call is the native product, or prepares the
+launches that it takes; later calls find that here. A context keeps its own: what a plan, a
+precision or a backend decides ends with it. Nothing is kept of calls that are traced, or that ask
+for more than the product (an `out`, a guarantee, a scheme of their own).
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from mixpert_py.runtime.context import Context, current
+from mixpert_py.runtime.request import (
+    Call,
+    Request,
+    Settings,
+    bmm_shape,
+    dot_shape,
+    matmul_shape,
+    mm_shape,
+)
+
+
+class Known(Protocol):
+    """What is known of the calls of a signature."""
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The product; None where it cannot be made so this time."""
+
+    def add(self, request: Request, a: Any, b: Any) -> bool:
+        """Prepare the product of such operands; whether there is anything new by that."""
+
+
+class _Native:
+    """Every call is the native product."""
+
+    def __call__(self, a: Any, b: Any) -> None:
+        return None
+
+    def add(self, request: Request, a: Any, b: Any) -> bool:
+        return False
+
+
+NATIVE: Final = _Native()
+
+# Bytes: where nobody chose a scheme, matrices of no more are multiplied natively, whatever the
+# device. That of 512 × 512 float32, from which products may gain where K is short.
+SMALL = 1 << 20
+MOST: Final = 4096  # signatures of a context, after which it begins anew
+SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
+PLAIN: Final = Settings()
+
+# The types of arrays that may be on a GPU, of those that have been multiplied: how to ask one for
+# the number of its device.
+device_of: dict[type, Callable[[Any], int]] = {}
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    # A child knows nothing: CUDA does not survive a fork.
+    os.register_at_fork(after_in_child=device_of.clear)
+
+
+def find(site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any) -> Known | None:
+    """What the context in force knows of a call; None: nothing."""
+    kind, other = type(a), type(b)
+    ask = device_of.get(kind)
+    context = current()
+    try:
+        if ask is None or ask is not device_of.get(other):
+            return context.known.get((site, takes_tensors, kind, other))
+        is_small = a.nbytes <= SMALL and b.nbytes <= SMALL and a.ndim < 3 and b.ndim < 3
+        if is_small and site in context.passing:
+            return NATIVE
+        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+        return context.known.get(key)
+    except (AttributeError, RuntimeError, TypeError):
+        return None  # arrays in name only, types that cannot be hashed
+
+
+def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
+    """What `find` looks for; None for a call of which nothing is kept."""
+    if call.out is not None or call.rest or call.addend or call.shape_of not in SHAPES:
+        return None
+    if call.left is not None or call.right is not None:
+        return None
+    if settings._replace(site=None, more_follow=False) != PLAIN:
+        return None
+    a, b = call.a, call.b
+    kind, other = type(a), type(b)
+    ask = device_of.get(kind)
+    if ask is None or ask is not device_of.get(other):
+        return settings.site, takes_tensors, kind, other
+    try:
+        operands = a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+    except (AttributeError, RuntimeError, TypeError):
+        return None
+    return settings.site, call.shape_of, takes_tensors, *operands
+
+
+def keep(context: Context, signature: Any, known: Known) -> None:
+    """Let later calls of a signature find what is known of it."""
+    if len(context.known) >= MOST:
+        context.known.clear()
+    context.known[signature] = known

@@ -1,0 +1,255 @@
+"""Later calls of a signature: the bits of the first, on any stream, for any data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.api import dot, matmul
+from mixpert_py.runtime.context import current, precision
+from mixpert_py.runtime.signatures import NATIVE
+
+pytestmark = pytest.mark.gpu
+
+SCHEMES = ("faithful", "int8x1", "int8x6", "int8x10", "fp16x3", "bf16x6", "egemm", "mixpert-II")
+
+
+def random(shape: tuple[int, ...], seed: int, dtype: str = "float32") -> Any:
+    import cupy
+
+    return cupy.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def prepared() -> list[Any]:
+    """What the context in force knows of signatures that are made by launches."""
+    return [one for one in current().known.values() if one is not NATIVE]
+
+
+def layouts_of(x: Any) -> list[Any]:
+    """x as it is, with columns contiguous, in the middle of a larger array, backwards."""
+    import cupy
+
+    wide = cupy.zeros((*x.shape[:-1], x.shape[-1] + 3), x.dtype)
+    wide[..., 1:-2] = x
+    turned = cupy.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return [x, turned, wide[..., 1:-2], cupy.ascontiguousarray(x[..., ::-1])[..., ::-1]]
+
+
+def same_bits(make: Callable[[], Any], direct: Callable[[], Any]) -> None:
+    wanted = direct().get()
+    for _ in range(3):
+        assert make().get().tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_prepared_products_are_the_direct_ones(scheme: str) -> None:
+    """Whatever the layouts, each of which is prepared once for one signature."""
+    a, b = random((1100, 1030), 1), random((1030, 1200), 2)
+    with precision(scheme):
+        for x in layouts_of(a):
+            for y in layouts_of(b):
+                same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme=scheme))  # noqa: B023
+        assert len(prepared()) == 1
+        assert len(prepared()[0]._ready) == 16
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((64, 512, 512), (64, 512, 512)),
+        ((300, 128, 128), (300, 128, 128)),
+        ((300, 128, 128), (128, 128)),
+        ((2, 9, 700, 900), (900, 800)),
+        ((2, 9, 200, 900), (9, 900, 300)),
+        ((1200, 1, 24, 20), (3, 20, 24)),
+        ((4000, 24, 24), (4000, 24, 24)),
+        ((4000, 24, 24), (24, 24)),
+        ((4096,), (4096, 8192)),
+        ((2048, 2048), (2048, 2048)),
+        ((4096, 4096), (4096, 4096)),
+        ((130, 1 << 20), (1 << 20, 140)),
+        ((5000, 3000), (3000, 5100)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scheme", ["faithful", "int8x6", "mixpert-IV"])
+def test_shapes(a: tuple[int, ...], b: tuple[int, ...], scheme: str) -> None:
+    x, y = random(a, 1), random(b, 2)
+    with precision(scheme):
+        same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme=scheme))
+        for known in prepared():
+            assert known(x, y).get().tobytes() == matmul(x, y, scheme=scheme).get().tobytes()
+
+
+@pytest.mark.parametrize("types", [("float64", "float64"), ("float32", "float64")])
+def test_types(types: tuple[str, str]) -> None:
+    x, y = random((2100, 2100), 1, types[0]), random((2100, 2100), 2, types[1])
+    with precision("int8x10"):
+        same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme="int8x10"))
+        assert prepared()
+
+
+def test_other_data_of_a_signature() -> None:
+    """Rows that leave the slices, NaN and Inf, a range that the guard finds too wide, and back."""
+    import cupy
+
+    n = 2304
+    plain, y = random((n, n), 1), random((n, n), 2)
+    holes, far = plain.copy(), plain * cupy.exp2(40 * random((n, n), 3))
+    holes[7, 9], holes[11, 3], holes[5, 5] = np.nan, np.inf, 1e30
+    for x in (plain, holes, far, plain, far, holes):
+        wanted = matmul(x, y, scheme="faithful").get()
+        assert matmul(x, y).get().tobytes() == wanted.tobytes()
+    assert dot(plain, y).get().tobytes() == matmul(plain, y, scheme="faithful").get().tobytes()
+
+
+def test_what_lies_elsewhere_is_found() -> None:
+    """Each call's own operands and result; the results before it stay as they are."""
+    y = random((1536, 1536), 2)
+    operands = [random((1536, 1536), seed) for seed in range(6)]
+    found = [matmul(x, y, site="s") for x in operands]
+    for x, value in zip(operands, found, strict=True):
+        assert value.get().tobytes() == matmul(x, y, scheme="faithful").get().tobytes()
+
+
+def test_streams_and_threads() -> None:
+    import threading
+
+    import cupy
+
+    x, y = random((1536, 1536), 1), random((1536, 1536), 2)
+    wanted = matmul(x, y, scheme="faithful").get().tobytes()
+    cupy.cuda.Device().synchronize()
+    failed: list[int] = []
+
+    def work(number: int) -> None:
+        stream = cupy.cuda.Stream(non_blocking=number % 2 == 0)
+        with stream:
+            for _ in range(20):
+                if matmul(x, y, site="s").get().tobytes() != wanted:
+                    failed.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_a_graph_is_made_the_direct_way() -> None:
+    """It holds what it uses, also where the signature was prepared before."""
+    import cupy
+
+    x, y = random((2304, 2304), 1), random((2304, 2304), 2)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        for _ in range(2):
+            wanted = matmul(x, y, site="s")
+        stream.begin_capture()
+        value = matmul(x, y, site="s")
+        graph = stream.end_capture()
+        x *= 2
+        for _ in range(3):
+            matmul(y, y, site="other")  # takes memory that is free
+            graph.launch()
+        stream.synchronize()
+        assert value.get().tobytes() == (2 * wanted).get().tobytes()
+
+
+def test_who_asks_for_tf32_keeps_it() -> None:
+    import cupy
+
+    linalg = cupy._core._routines_linalg
+    x, y = random((1536, 1536), 1), random((1536, 1536), 2)
+    matmul(x, y, site="s")
+    before = linalg.get_compute_type("f")
+    linalg.set_compute_type("f", linalg.COMPUTE_TYPE_TF32)
+    try:
+        assert matmul(x, y, site="s").get().tobytes() == (x @ y).get().tobytes()
+    finally:
+        linalg.set_compute_type("f", before)
+    faithful = matmul(x, y, scheme="faithful").get()
+    assert matmul(x, y, site="s").get().tobytes() == faithful.tobytes()
+
+
+def test_small_products_are_known_to_be_native() -> None:
+    x, y = random((64, 64), 1), random((64, 64), 2)
+    same_bits(lambda: matmul(x, y, site="small"), lambda: x @ y)
+    assert any(one is NATIVE for one in current().known.values())
+
+
+def test_short_of_memory_the_direct_way_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes products in parts."""
+    import cupy
+
+    from mixpert_py.runtime.kernels.recording import Replay
+
+    x, y = random((1536, 1536), 1), random((1536, 1536), 2)
+    wanted = matmul(x, y, site="s").get()
+
+    def fails(*_: int) -> None:
+        raise cupy.cuda.memory.OutOfMemoryError(1, 1)
+
+    monkeypatch.setattr(Replay, "enqueue", fails)
+    assert matmul(x, y, site="s").get().tobytes() == wanted.tobytes()
+
+
+class TestTensors:
+    def test_tensors_are_as_arrays(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        for shapes in (((1536, 1536), (1536, 1536)), ((3, 2304, 2304), (2304, 2304))):
+            x, y = (torch.randn(*shape, device="cuda") for shape in shapes)
+            wanted = matmul(x, y, scheme="faithful").cpu().numpy().tobytes()
+            for _ in range(3):
+                assert matmul(x, y, site="t").cpu().numpy().tobytes() == wanted
+            for left in (x, torch.nn.Parameter(x, requires_grad=False)):
+                assert matmul(left, y, site="t").cpu().numpy().tobytes() == wanted
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                value = matmul(x, y, site="t")
+                side.synchronize()
+            assert value.cpu().numpy().tobytes() == wanted
+            turned = x.transpose(-1, -2).contiguous().transpose(-1, -2)
+            for _ in range(2):
+                assert matmul(turned, y, site="t").cpu().numpy().tobytes() == wanted
+
+    def test_derivatives_are_pytorchs(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        x, y = (torch.randn(1536, 1536, device="cuda") for _ in range(2))
+        plain = matmul(x, y, site="t").clone()
+        x.requires_grad_()
+        value = matmul(x, y, site="t")
+        value.sum().backward()
+        assert torch.allclose(x.grad, y.sum(1).expand_as(x), rtol=1e-3, atol=1e-3)
+        with torch.no_grad():
+            assert torch.equal(matmul(x, y, site="t"), plain)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x.detach(), torch.ones_like(x))
+            found = torch.autograd.forward_ad.unpack_dual(matmul(dual, y, site="t"))
+            assert found.tangent is not None
+        with torch.autocast("cuda", torch.bfloat16):
+            assert matmul(x, y, site="t").dtype == torch.bfloat16
+        torch.set_float32_matmul_precision("high")
+        try:
+            x = x.detach()
+            assert torch.equal(matmul(x, y, site="t"), x @ y)
+        finally:
+            torch.set_float32_matmul_precision("highest")
+        assert torch.equal(matmul(x, y, site="t"), plain)
+        mapped = torch.func.vmap(lambda one: matmul(one, y, site="t"))(torch.stack([x, x]))
+        assert torch.allclose(mapped[1], x @ y, rtol=1e-3, atol=1e-2)
+        assert torch.equal(matmul(x, y, site="t"), plain)
+        assert torch.equal(matmul(x.to_sparse(), y, site="t"), x.to_sparse() @ y)
+        assert torch.equal(matmul(x, y, site="t"), plain)
+
+    def test_negated_views(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        z = torch.randn(1536, 1536, device="cuda", dtype=torch.complex64)
+        y = torch.randn(1536, 1536, device="cuda")
+        x = z.conj().imag
+        for _ in range(2):
+            found = matmul(x, y, site="t")
+            assert torch.equal(found, matmul(x.resolve_neg(), y, scheme="faithful"))

@@ -1,0 +1,220 @@
+"""What is kept of a call, and for which later ones it stands."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import signatures
+from mixpert_py.runtime.api import dot, dot_method, matmul
+from mixpert_py.runtime.context import current, on_gpu, precision, use
+from mixpert_py.runtime.gpu import break_even, slices
+from mixpert_py.runtime.request import Request, matmul_shape
+from mixpert_py.runtime.signatures import NATIVE
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
+
+MOST_CALLS = 4  # Python functions of a call that is known to be native: 3, and one to spare
+
+
+class Prepared:
+    """Launches that are kept: they make the product, or cannot."""
+
+    def __init__(self, library: str, request: Request, *, is_chosen: bool) -> None:
+        self.made: list[tuple[Any, Any]] = []
+        self.added = 0
+        self.scheme, self.is_chosen, self.works = request.scheme, is_chosen, True
+
+    def add(self, request: Request, a: Any, b: Any) -> bool:
+        self.added += 1
+        return self.added == 1
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        if not self.works:
+            return None
+        self.made.append((a, b))
+        return "prepared"
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[Prepared]:
+    """All that is prepared on a GPU that is not there, which gains from 64³ on."""
+    FakeGpu().install(monkeypatch)
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(64**3))
+    found: list[Prepared] = []
+
+    def prepare(*given: Any, **how: Any) -> Prepared:
+        found.append(Prepared(*given, **how))
+        return found[-1]
+
+    kernels = replace(slices.cuda_kernels(), prepare=prepare)
+    monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
+    return found
+
+
+def array(*shape: int, dtype: str = "float32") -> ndarray:
+    return ndarray(np.ones(shape, dtype))
+
+
+def test_a_signature_is_prepared_once(kept: list[Prepared]) -> None:
+    with use(replace(current())):
+        for _ in range(3):
+            assert matmul(array(64, 64), array(64, 64), site="s") == "prepared"
+        assert len(kept) == 1
+        assert len(kept[0].made) == 3
+        assert kept[0].added == 1
+        assert kept[0].scheme == "faithful"
+        assert not kept[0].is_chosen
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda a, b: matmul(a, b, site="other"),
+        lambda a, b: matmul(array(64, 65), array(65, 64), site="s"),
+        lambda a, b: matmul(array(64, 64, dtype="complex64"), b, site="s"),
+        lambda a, b: dot(a, b, site="s"),
+    ],
+    ids=["site", "shape", "type", "function"],
+)
+def test_another_signature_is_prepared_apart(
+    kept: list[Prepared], other: Callable[[Any, Any], Any]
+) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        matmul(a, b, site="s")
+        assert other(a, b) == "prepared"
+        assert [len(one.made) for one in kept] == [1, 1]
+
+
+def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        dot(a, b, site="s")
+        assert dot_method(a, b, site="s") == "prepared"
+        assert len(kept) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"scheme": "int8x6"},
+        {"out": ndarray(np.empty((64, 64), np.float32))},
+        {"block": 32},
+        {"backend": "cuda"},
+        {"guarantee": "componentwise"},
+        {"return_certificate": True},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_who_asks_for_more_is_asked_each_time(kept: list[Prepared], given: dict[str, Any]) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        assert matmul(a, b, site="s") == "prepared"
+        found = matmul(a, b, site="s", **given)
+        found = found[0] if isinstance(found, tuple) else found
+        assert isinstance(found, ndarray)
+        assert len(kept[0].made) == 1
+
+
+def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
+    a, b = array(64, 64), array(64, 64)
+    plan = Plan(site=[Site("m:f:1", "native")])
+    with use(replace(current())):
+        matmul(a, b, site="m:f:1")
+        with precision("int8x6"):
+            matmul(a, b, site="m:f:1")
+            assert kept[-1].scheme == "int8x6"
+            assert kept[-1].is_chosen
+        with use(replace(current(), plan=plan)):
+            for _ in range(2):
+                assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
+        with on_gpu(workspace_limit=1 << 30):
+            assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
+        with use(replace(current(), trace=Trace())):
+            assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
+        assert matmul(a, b, site="m:f:1") == "prepared"
+        assert len(kept) == 2
+
+
+def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        matmul(a, b, site="s")
+        kept[0].works = False
+        assert isinstance(matmul(a, b, site="s"), ndarray)
+        assert kept[0].added == 2  # operands of another layout may have come
+        kept[0].works = True
+        assert matmul(a, b, site="s") == "prepared"
+
+
+def calls_of(work: Callable[[], Any]) -> list[str]:
+    """The Python functions that it calls."""
+    found: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            found.append(frame.f_code.co_qualname)
+
+    sys.setprofile(watch)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return found[1:]
+
+
+class Plain:
+    """Stands for arrays that pass through, in few functions of their own."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype("float32")
+        self.nbytes = 4 << 20
+
+    def __matmul__(self, other: "Plain") -> str:
+        return "native"
+
+
+def test_what_is_known_to_be_native_calls_few_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(signatures.device_of, Plain, lambda x: 0)
+    a = Plain((3, 3))
+    with use(replace(current())) as context:
+        key = "s", matmul_shape, True, a.shape, a.shape, a.dtype, a.dtype, 0, 0
+        signatures.keep(context, key, NATIVE)
+        assert matmul(a, a, site="s") == "native"
+        assert len(calls_of(lambda: matmul(a, a, site="s"))) <= MOST_CALLS + 3  # Plain's own
+
+
+class Vector(list):  # type: ignore[type-arg]
+    """An array of nobody's, which multiplies."""
+
+    def __matmul__(self, other: Any) -> str:
+        return "its own"
+
+
+def test_types_that_are_nobodys_arrays_are_known_by_themselves() -> None:
+    with use(replace(current())) as context:
+        x = Vector()
+        for _ in range(2):
+            assert matmul(x, x, site="s") == "its own"
+        assert context.known[("s", True, Vector, Vector)] is NATIVE
+        assert len(calls_of(lambda: matmul(x, x, site="s"))) <= MOST_CALLS + 1
+        with pytest.raises(TypeError):
+            matmul(3, 4, site="s")
+        with pytest.raises(TypeError):
+            matmul(3, 4, site="s")
+        assert matmul([[2.0]], [[3.0]]).item() == 6.0  # np.matmul's, who has no `@`
+        assert matmul([[2.0]], [[3.0]]).item() == 6.0
+
+
+def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signatures, "MOST", 10)
+    with use(replace(current())) as context:
+        for number in range(100):
+            signatures.keep(context, number, NATIVE)
+        assert len(context.known) <= 10
