@@ -14,7 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.context import Choice, Context, current, passes, require_backend
+from mixpert_py.runtime.context import Choice, Context, current, here, process, require_backend
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
@@ -76,13 +76,15 @@ def matmul(
     # through costs, and sharing them would be one more call.
     if scheme is None and backend is None and guarantee is None and not return_certificate:
         is_plain = out is None and not rest and not options
+        override = here.get()  # as `current`, which would be one more call
+        context = process.context if override is None else override.context
         if type(a) is type(b) is ndarray:
-            if a.size < MOVES and passes(site):
+            if a.size < MOVES and site in context.passing:
                 if is_plain:
                     return native(a, b)
                 return _natively(_function(native), a, b, rest, out, **options)
         elif is_plain and block is None:
-            known = find(site, matmul_shape, native is operator.matmul, a, b)
+            known = find(context, site, matmul_shape, native is operator.matmul, a, b)
             if known is not None:
                 if known is NATIVE:
                     return native(a, b)
@@ -114,13 +116,15 @@ def dot(
 ) -> Any:
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if scheme is None and backend is None:
+        override = here.get()
+        context = process.context if override is None else override.context
         if type(a) is type(b) is ndarray:
-            if a.size < MOVES and passes(site):
+            if a.size < MOVES and site in context.passing:
                 if out is None and not rest:
                     return native(a, b)
                 return _natively(native, a, b, rest, out)
         elif out is None and not rest and block is None:
-            known = find(site, dot_shape, False, a, b)
+            known = find(context, site, dot_shape, False, a, b)
             if known is not None:
                 if known is NATIVE:
                     return native(a, b)
@@ -142,13 +146,15 @@ def dot_method(
 ) -> Any:
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if scheme is None and backend is None:
+        override = here.get()
+        context = process.context if override is None else override.context
         if type(a) is type(b) is ndarray:
-            if a.size < MOVES and passes(site):
+            if a.size < MOVES and site in context.passing:
                 if out is None and not rest:
                     return a.dot(b)
                 return _natively(_call_method, a, b, rest, out)
         elif out is None and not rest and block is None:
-            known = find(site, dot_shape, False, a, b)
+            known = find(context, site, dot_shape, False, a, b)
             if known is not None:
                 if known is NATIVE:
                     return a.dot(b)

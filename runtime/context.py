@@ -128,15 +128,26 @@ class _Override:
     ended: bool = False
 
 
-_here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
 INITIAL = Context()
-_default = INITIAL
+
+
+class _Process:
+    """What is in force in this process where nothing else is put in force."""
+
+    __slots__ = ("context",)
+
+    def __init__(self) -> None:
+        self.context = INITIAL
+
+
+here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
+process = _Process()
 
 
 def current() -> Context:
     """What is in force for the calling code."""
-    override = _here.get()
-    return _default if override is None else override.context
+    override = here.get()
+    return process.context if override is None else override.context
 
 
 def passes(site: str | None) -> bool:
@@ -144,8 +155,8 @@ def passes(site: str | None) -> bool:
 
     Stands before every product, so it asks nobody: the first call of a site is not known yet.
     """
-    override = _here.get()
-    return site in (_default if override is None else override.context).passing
+    override = here.get()
+    return site in (process.context if override is None else override.context).passing
 
 
 def is_initial() -> bool:
@@ -155,8 +166,7 @@ def is_initial() -> bool:
 
 def set_default(context: Context) -> None:
     """Replace the process default, which every thread sees that has no override of its own."""
-    global _default
-    _default = context
+    process.context = context
 
 
 @contextmanager
@@ -165,32 +175,32 @@ def use(context: Context) -> Iterator[Context]:
 
     In a generator it stays in force while the generator is suspended, as numpy.errstate does.
     """
-    override = _Override(context, _here.get())
-    _here.set(override)
+    override = _Override(context, here.get())
+    here.set(override)
     try:
         yield context
     finally:
-        left = _here.get()
+        left = here.get()
         if left is override:
             left = override.outer
         else:
             _end_out_of_turn(override, left)
         while left is not None and left.ended:
             left = left.outer
-        _here.set(left)
+        here.set(left)
 
 
-def _end_out_of_turn(override: _Override, here: _Override | None) -> None:
+def _end_out_of_turn(override: _Override, innermost: _Override | None) -> None:
     """A generator's `use` has ended before one that was begun in it, or in another thread or task.
 
     Where it is, it is left out; where it is not seen, whoever ends there will do so.
     """
-    while here is not None and here.outer is not override:
-        here = here.outer
-    if here is None:
+    while innermost is not None and innermost.outer is not override:
+        innermost = innermost.outer
+    if innermost is None:
         override.ended = True
     else:
-        here.outer = override.outer
+        innermost.outer = override.outer
 
 
 @contextmanager

@@ -4,15 +4,16 @@ The signature of a call is its site, the function, and the shapes, types and dev
 operands; of operands that are on no GPU, the site and their types. At the first call of a
 signature, `execute` finds out whether every such call is the native product, or prepares the
 launches that it takes; later calls find that here. A context keeps its own: what a plan, a
-precision or a backend decides ends with it. Nothing is kept of calls that are traced, or that ask
-for more than the product (an `out`, a guarantee, a scheme of their own).
+precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
+its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
+`out`, a sum, a guarantee, a certificate.
 """
 
 import os
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from mixpert_py.runtime.context import Context, current
+from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.request import (
     Call,
     Request,
@@ -51,7 +52,6 @@ NATIVE: Final = _Native()
 SMALL = 1 << 20
 MOST: Final = 4096  # signatures of a context, after which it begins anew
 SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
-PLAIN: Final = Settings()
 
 # The types of arrays that may be on a GPU, of those that have been multiplied: how to ask one for
 # the number of its device.
@@ -62,11 +62,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     os.register_at_fork(after_in_child=device_of.clear)
 
 
-def find(site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any) -> Known | None:
-    """What the context in force knows of a call; None: nothing."""
+def find(
+    context: Context, site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any
+) -> Known | None:
+    """What the context that is in force knows of a call; None: nothing."""
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
-    context = current()
     try:
         if ask is None or ask is not device_of.get(other):
             return context.known.get((site, takes_tensors, kind, other))
@@ -85,18 +86,20 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
         return None
     if call.left is not None or call.right is not None:
         return None
-    if settings._replace(site=None, more_follow=False) != PLAIN:
+    if settings.guarantee is not None or settings.certificate:
         return None
+    own = settings.scheme, settings.block, settings.backend
+    site = settings.site if own == (None, None, None) else (settings.site, *own)
     a, b = call.a, call.b
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
     if ask is None or ask is not device_of.get(other):
-        return settings.site, takes_tensors, kind, other
+        return site, takes_tensors, kind, other
     try:
         operands = a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
     except (AttributeError, RuntimeError, TypeError):
         return None
-    return settings.site, call.shape_of, takes_tensors, *operands
+    return site, call.shape_of, takes_tensors, *operands
 
 
 def keep(context: Context, signature: Any, known: Known) -> None:

@@ -1,35 +1,214 @@
-"""The cost of a call that passes through, over the native one, on 8 × 8 arrays."""
+"""The cost of a call: that passes through, over the native one; and that is emulated, on the host.
 
+Wall clock, in microseconds per call, functions in turn. Without a GPU that is all that passes
+through here; with one, CuPy's arrays and PyTorch's tensors too, what enqueuing an emulated product
+takes, and a loop `x = a @ x` as a program sees it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 import mixpert_py
+from mixpert_py.bench.gemm import tables
 from mixpert_py.bench.timing import in_turn, summary
+from mixpert_py.runtime.gpu import device
 
 SITE = "bench:<module>/matmul~0000#0"
+SCHEMES = ("faithful", "int8x6")
+EMULATED = (512, 1024, 2048, 4096)
+LOOPS = (64, 128, 256, 512, 768, 1024, 1536, 2048, 4096)
+ENQUEUED = 20  # calls in a row that the host need not wait for
+LOOP = 2e11  # multiplications of a loop, which is no longer than this many steps:
+MOST_STEPS = 2000
+
+Pair = tuple[Callable[[], Any], Callable[[], Any]]
 
 
 def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
-    """np.matmul against mixpert_py.matmul with a site and no plan, in microseconds per call."""
-    a = np.random.default_rng(0).standard_normal((8, 8))
-    matmul, native = mixpert_py.matmul, np.matmul
-    times = in_turn(
-        {
-            "np.matmul(a, a)": lambda: native(a, a),
-            "matmul(a, a, site=…, native=np.matmul)": lambda: matmul(
-                a, a, site=SITE, native=native
-            ),
-            "a @ a": lambda: a @ a,
-            "matmul(a, a, site=…)": lambda: matmul(a, a, site=SITE),
-        },
-        rounds,
-        calls,
+    """Native calls and ours. calls: of the quickest, in one round; others make as many as last as
+    long.
+    """
+    passing = _passing(_host_pairs(), rounds, calls)
+    found: dict[str, Any] = {"unit": "µs per call", "passing": passing}
+    here = device.find()
+    if isinstance(here, device.Absent):
+        return found
+    import cupy
+
+    rounds = min(rounds, 9)
+    found["passing"] += _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy))
+    found["emulated"] = [_emulated(cupy, n, rounds) for n in EMULATED]
+    found["loops"] = [_loop(cupy, n, rounds) for n in LOOPS]
+    return found
+
+
+def _host_pairs() -> Iterator[tuple[str, Pair]]:
+    """Each kind of operands that are on no GPU: the native product, and ours."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((8, 8))
+    yield "NumPy, `a @ b`", _operator(a)
+    yield (
+        "NumPy, `np.matmul`",
+        (lambda: np.matmul(a, a), lambda: mixpert_py.matmul(a, a, site=SITE, native=np.matmul)),
     )
-    rows = {name: summary([1e6 * t for t in row]) for name, row in times.items()}
-    medians = [row["median"] for row in rows.values()]
-    return {
-        "unit": "µs per call",
-        "rows": rows,
-        "overhead": {"np.matmul": medians[1] - medians[0], "@": medians[3] - medians[2]},
-    }
+    yield "NumPy, integers", _operator(rng.integers(0, 9, (8, 8)))
+    fractions = np.array([[Fraction(i, j) for i in (1, 2)] for j in (3, 4)])
+    yield "NumPy, Python objects", _operator(fractions)
+    yield (
+        "Python scalars, `np.dot`",
+        (lambda: np.dot(2.0, 3.0), lambda: mixpert_py.dot(2.0, 3.0, site=SITE)),
+    )
+    if find_spec("scipy") is not None:
+        sparse = import_module("scipy.sparse")
+        yield "SciPy, sparse", _operator(sparse.csr_matrix(np.eye(8)))
+    if find_spec("dask") is not None:
+        lazy = import_module("dask.array").ones((8, 8), chunks=4)
+        yield "Dask", _operator(lazy)
+    if find_spec("jax") is not None:
+        yield "JAX", _operator(import_module("jax.numpy").ones((8, 8)))
+    if find_spec("torch") is not None:
+        yield "PyTorch, on the host", _operator(import_module("torch").ones(8, 8))
+
+
+def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
+    """Likewise of operands on this GPU, too small to gain."""
+    for n in (64, 600):
+        a = cupy.ones((n, n), cupy.float32)
+        yield f"CuPy, {n} × {n}", _operator(a)
+        if find_spec("torch") is not None:
+            torch = import_module("torch")
+            yield f"PyTorch, {n} × {n}", _operator(torch.ones(n, n, device="cuda"))
+    if find_spec("torch") is not None:
+        weights = import_module("torch").ones(64, 64, device="cuda", requires_grad=True)
+        yield "PyTorch with gradients, 64 × 64", _operator(weights)
+
+
+def _operator(a: Any) -> Pair:
+    return lambda: a @ a, lambda: mixpert_py.matmul(a, a, site=SITE)
+
+
+def _passing(
+    pairs: Iterator[tuple[str, Pair]],
+    rounds: int,
+    calls: int,
+    wait: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """A row for each pair; wait: until the device is done, after the calls of a round."""
+    rows = []
+    for what, (native, ours) in pairs:
+        ours()
+        (took,) = in_turn({"native": native}, 1, 10)["native"]
+        wait()
+        some = max(1, min(calls, round(calls * 1e-6 / took)))
+        times = in_turn(
+            {"native": _repeated(native, some, wait), "ours": _repeated(ours, some, wait)}, rounds
+        )
+        rows.append({"what": what, **_columns(times, some)})
+    return rows
+
+
+def _emulated(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
+    """What enqueuing a product of n³ takes, that of CuPy, and under each scheme."""
+    a, b = (cupy.random.default_rng(i).standard_normal((n, n), "float32") for i in range(2))
+    calls: dict[str, Callable[[], Any]] = {"native": lambda: a @ b}
+    for scheme in SCHEMES:
+        calls[scheme] = _under(scheme, lambda: mixpert_py.matmul(a, b, site=SITE))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
+        for name, call in calls.items():
+            cupy.cuda.Device().synchronize()
+            times[name] += in_turn({name: call}, 1, ENQUEUED)[name]
+    return {"n": n, **_columns({name: row[1:] for name, row in times.items()}, 1)}
+
+
+def _under(scheme: str, call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call where that scheme is in force, also of products that would not gain by it."""
+    import contextvars
+
+    context = contextvars.copy_context()
+    context.run(lambda: mixpert_py.precision(scheme, backend="cuda").__enter__())
+    return lambda: context.run(call)
+
+
+def _loop(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
+    """`x = a @ x` again and again, without a plan."""
+    a = cupy.random.default_rng(0).standard_normal((n, n), "float32") / np.float32(n**0.5)
+    start = cupy.random.default_rng(1).standard_normal((n, n), "float32")
+    steps = max(20, min(MOST_STEPS, round(LOOP / n**3)))
+    wait = _wait(cupy)
+
+    def native() -> None:
+        x = start
+        for _ in range(steps):
+            x = a @ x
+        wait()
+
+    def ours() -> None:
+        x = start
+        for _ in range(steps):
+            x = mixpert_py.matmul(a, x, site=SITE)
+        wait()
+
+    ours()
+    row = _columns(in_turn({"native": native, "ours": ours}, rounds), steps)
+    return {"n": n, **row, "ratio": row["native"]["median"] / row["ours"]["median"]}
+
+
+def _wait(cupy: Any) -> Callable[[], None]:
+    def wait() -> None:
+        cupy.cuda.Device().synchronize()
+
+    return wait
+
+
+def _repeated(call: Callable[[], Any], times: int, wait: Callable[[], None]) -> Callable[[], None]:
+    def repeated() -> None:
+        for _ in range(times):
+            call()
+        wait()
+
+    return repeated
+
+
+def _columns(times: Mapping[str, list[float]], calls: int) -> dict[str, dict[str, float]]:
+    """Microseconds per call of rows of seconds."""
+    return {name: summary([1e6 * t / calls for t in row]) for name, row in times.items()}
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """What was measured, as Markdown; `found` with the machine that it was measured on."""
+    facts = found["machine"]
+    parts = [_table("operands that pass through", found["passing"], "what", ("native", "ours"))]
+    where = f"{facts['cpu']}, {facts['cores']} cores"
+    if "loops" in found:
+        where = f"One {facts['device']} ({where})"
+        schemes = ("native", *SCHEMES)
+        parts.append(_table("enqueuing a product, n³", found["emulated"], "n", schemes))
+        parts.append(_table("`x = a @ x`, n × n", found["loops"], "n", ("native", "ours"), "ratio"))
+    text = "\n\n".join(parts)
+    return f"{text}\n\n{where}, {facts['date']}: `mixpert bench dispatch --save`. Medians, in µs.\n"
+
+
+def _table(
+    title: str,
+    rows: list[dict[str, Any]],
+    key: str,
+    columns: tuple[str, ...],
+    ratio: str | None = None,
+) -> str:
+    lines = []
+    for row in rows:
+        times = [row[name]["median"] for name in columns]
+        digits = 2 if max(times) < 100 else 1
+        last = f"{times[-1] - times[0]:+.2f}" if ratio is None else f"{row[ratio]:.2f} ×"
+        lines.append([str(row[key]), *(f"{t:.{digits}f}" for t in times), last])
+    more = {"ratio": "native over MixPert-Py", None: f"{_NAMES[columns[-1]]} − native"}[ratio]
+    return tables.markdown((title, *(_NAMES[name] for name in columns), more), lines)
+
+
+_NAMES = {"native": "native", "ours": "MixPert-Py", "faithful": "`faithful`", "int8x6": "`int8x6`"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py import files
-from mixpert_py.bench import machine
+from mixpert_py.bench import dispatch, machine
 from mixpert_py.bench.apps import readme as apps
 from mixpert_py.bench.gemm import readme as gemm
 from mixpert_py.bench.gemm import tables
@@ -111,13 +111,19 @@ def _program_row(program: Record) -> list[str]:
 
 
 def _dispatch_row(calls: Record) -> list[str]:
-    native, ours = list(calls["rows"].values())[:2]
+    native, ours = (calls["passing"][0][name]["median"] for name in ("native", "ours"))
     return [
-        "`mixpert bench dispatch` (8 × 8, no plan)",
-        f"{native['median']:.2f} µs",
-        f"{ours['median']:.2f} µs",
-        f"{calls['overhead']['np.matmul']:.2f} µs more",
+        "`mixpert bench dispatch` (`a @ b`, 8 × 8, no plan)",
+        f"{native:.2f} µs",
+        f"{ours:.2f} µs",
+        f"{ours - native:.2f} µs more",
     ]
+
+
+def _calls() -> str | None:
+    """The tables of what calls cost the host, of each machine that they are kept of."""
+    found = [saved(name) for name in ("dispatch", "dispatch-gpu")]
+    return "\n".join(dispatch.table(it) for it in found if it is not None) or None
 
 
 def _reference_row(emulated: Record) -> list[str]:
@@ -165,6 +171,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "apps": apps.kept_part,
     "host": lambda docs: without_gpu(),
     "targets": lambda docs: gemm.targets_part(),
+    "calls": lambda docs: _calls(),
     "families": lambda docs: gemm.families_part(),
     "model": lambda docs: written_table("model"),
     "soak": lambda docs: gates(),

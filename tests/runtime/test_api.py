@@ -318,8 +318,8 @@ def test_another_function_in_numpys_place_is_not_called(monkeypatch: pytest.Monk
     assert same(np.matmul(np.eye(2), np.eye(2), dtype=np.float32), np.eye(2, dtype=np.float32))
 
 
-@pytest.mark.parametrize(("native", "frames"), [(operator.matmul, 2), (np.matmul, 2)])
-def test_a_call_that_passes_costs_two_calls(native: Any, frames: int) -> None:
+@pytest.mark.parametrize("native", [operator.matmul, np.matmul])
+def test_a_call_that_passes_costs_one_call(native: Any) -> None:
     a, seen = np.eye(2), []
     matmul(a, a, site=SITE, native=native)
     sys.setprofile(lambda frame, event, _: seen.append(frame) if event == "call" else None)
@@ -327,7 +327,7 @@ def test_a_call_that_passes_costs_two_calls(native: Any, frames: int) -> None:
         matmul(a, a, site=SITE, native=native)
     finally:
         sys.setprofile(None)
-    assert len(seen) == frames  # `matmul` and `passes`
+    assert len(seen) == 1  # `matmul`
 
 
 def test_a_program_may_put_ours_in_numpys_place(monkeypatch: pytest.MonkeyPatch) -> None:

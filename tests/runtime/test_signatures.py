@@ -79,8 +79,11 @@ def test_a_signature_is_prepared_once(kept: list[Prepared]) -> None:
         lambda a, b: matmul(array(64, 65), array(65, 64), site="s"),
         lambda a, b: matmul(array(64, 64, dtype="complex64"), b, site="s"),
         lambda a, b: dot(a, b, site="s"),
+        lambda a, b: matmul(a, b, site="s", scheme="int8x6"),
+        lambda a, b: matmul(a, b, site="s", block=64),
+        lambda a, b: matmul(a, b, site="s", backend="cuda"),
     ],
-    ids=["site", "shape", "type", "function"],
+    ids=["site", "shape", "type", "function", "scheme", "block", "backend"],
 )
 def test_another_signature_is_prepared_apart(
     kept: list[Prepared], other: Callable[[Any, Any], Any]
@@ -103,10 +106,7 @@ def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -
 @pytest.mark.parametrize(
     "given",
     [
-        {"scheme": "int8x6"},
         {"out": ndarray(np.empty((64, 64), np.float32))},
-        {"block": 32},
-        {"backend": "cuda"},
         {"guarantee": "componentwise"},
         {"return_certificate": True},
     ],

@@ -18,9 +18,13 @@ def test_functions_take_turns_and_the_first_round_is_not_counted() -> None:
 
 
 def test_dispatch() -> None:
-    result = dispatch.measure(rounds=2, calls=10)
-    assert len(result["rows"]) == 4
-    assert result["overhead"].keys() == {"np.matmul", "@"}
+    result = machine.finish("x", dispatch.measure(rounds=2, calls=10), keep=False)
+    kinds = [row["what"] for row in result["passing"]]
+    assert kinds[:2] == ["NumPy, `a @ b`", "NumPy, `np.matmul`"]
+    assert {"Dask", "SciPy, sparse"} <= set(kinds)
+    lines = dispatch.table(result).splitlines()
+    assert len(lines) >= len(kinds) + 2
+    assert all(line.count("|") == 5 for line in lines[: len(kinds) + 2])
 
 
 def test_program(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """Later calls of a signature: the bits of the first, on any stream, for any data."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.runtime.api import dot, matmul
-from mixpert_py.runtime.context import current, precision
+from mixpert_py.runtime.context import current, precision, use
 from mixpert_py.runtime.signatures import NATIVE
+from mixpert_py.runtime.tracing.trace import Trace
 
 pytestmark = pytest.mark.gpu
 
@@ -19,6 +21,12 @@ def random(shape: tuple[int, ...], seed: int, dtype: str = "float32") -> Any:
     import cupy
 
     return cupy.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def direct(x: Any, y: Any, scheme: str) -> Any:
+    """The product as it is made where nothing is kept: a trace wants to know all."""
+    with use(replace(current(), trace=Trace())):
+        return matmul(x, y, scheme=scheme)
 
 
 def prepared() -> list[Any]:
@@ -49,7 +57,7 @@ def test_prepared_products_are_the_direct_ones(scheme: str) -> None:
     with precision(scheme):
         for x in layouts_of(a):
             for y in layouts_of(b):
-                same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme=scheme))  # noqa: B023
+                same_bits(lambda: matmul(x, y, site="s"), lambda: direct(x, y, scheme))  # noqa: B023
         assert len(prepared()) == 1
         assert len(prepared()[0]._ready) == 16
 
@@ -77,16 +85,16 @@ def test_prepared_products_are_the_direct_ones(scheme: str) -> None:
 def test_shapes(a: tuple[int, ...], b: tuple[int, ...], scheme: str) -> None:
     x, y = random(a, 1), random(b, 2)
     with precision(scheme):
-        same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme=scheme))
+        same_bits(lambda: matmul(x, y, site="s"), lambda: direct(x, y, scheme))
         for known in prepared():
-            assert known(x, y).get().tobytes() == matmul(x, y, scheme=scheme).get().tobytes()
+            assert known(x, y).get().tobytes() == direct(x, y, scheme).get().tobytes()
 
 
 @pytest.mark.parametrize("types", [("float64", "float64"), ("float32", "float64")])
 def test_types(types: tuple[str, str]) -> None:
     x, y = random((2100, 2100), 1, types[0]), random((2100, 2100), 2, types[1])
     with precision("int8x10"):
-        same_bits(lambda: matmul(x, y, site="s"), lambda: matmul(x, y, scheme="int8x10"))
+        same_bits(lambda: matmul(x, y, site="s"), lambda: direct(x, y, "int8x10"))
         assert prepared()
 
 
@@ -99,9 +107,9 @@ def test_other_data_of_a_signature() -> None:
     holes, far = plain.copy(), plain * cupy.exp2(40 * random((n, n), 3))
     holes[7, 9], holes[11, 3], holes[5, 5] = np.nan, np.inf, 1e30
     for x in (plain, holes, far, plain, far, holes):
-        wanted = matmul(x, y, scheme="faithful").get()
+        wanted = direct(x, y, "faithful").get()
         assert matmul(x, y).get().tobytes() == wanted.tobytes()
-    assert dot(plain, y).get().tobytes() == matmul(plain, y, scheme="faithful").get().tobytes()
+    assert dot(plain, y).get().tobytes() == direct(plain, y, "faithful").get().tobytes()
 
 
 def test_what_lies_elsewhere_is_found() -> None:
@@ -110,7 +118,7 @@ def test_what_lies_elsewhere_is_found() -> None:
     operands = [random((1536, 1536), seed) for seed in range(6)]
     found = [matmul(x, y, site="s") for x in operands]
     for x, value in zip(operands, found, strict=True):
-        assert value.get().tobytes() == matmul(x, y, scheme="faithful").get().tobytes()
+        assert value.get().tobytes() == direct(x, y, "faithful").get().tobytes()
 
 
 def test_streams_and_threads() -> None:
@@ -119,7 +127,7 @@ def test_streams_and_threads() -> None:
     import cupy
 
     x, y = random((1536, 1536), 1), random((1536, 1536), 2)
-    wanted = matmul(x, y, scheme="faithful").get().tobytes()
+    wanted = direct(x, y, "faithful").get().tobytes()
     cupy.cuda.Device().synchronize()
     failed: list[int] = []
 
@@ -170,7 +178,7 @@ def test_who_asks_for_tf32_keeps_it() -> None:
         assert matmul(x, y, site="s").get().tobytes() == (x @ y).get().tobytes()
     finally:
         linalg.set_compute_type("f", before)
-    faithful = matmul(x, y, scheme="faithful").get()
+    faithful = direct(x, y, "faithful").get()
     assert matmul(x, y, site="s").get().tobytes() == faithful.tobytes()
 
 
@@ -201,7 +209,7 @@ class TestTensors:
         torch: Any = pytest.importorskip("torch")
         for shapes in (((1536, 1536), (1536, 1536)), ((3, 2304, 2304), (2304, 2304))):
             x, y = (torch.randn(*shape, device="cuda") for shape in shapes)
-            wanted = matmul(x, y, scheme="faithful").cpu().numpy().tobytes()
+            wanted = direct(x, y, "faithful").cpu().numpy().tobytes()
             for _ in range(3):
                 assert matmul(x, y, site="t").cpu().numpy().tobytes() == wanted
             for left in (x, torch.nn.Parameter(x, requires_grad=False)):
@@ -252,4 +260,4 @@ class TestTensors:
         x = z.conj().imag
         for _ in range(2):
             found = matmul(x, y, site="t")
-            assert torch.equal(found, matmul(x.resolve_neg(), y, scheme="faithful"))
+            assert torch.equal(found, direct(x.resolve_neg(), y, "faithful"))
