@@ -1,7 +1,7 @@
 """The cost of a call: that passes through, over the native one; and that is emulated, on the host.
 
-Wall clock, in microseconds per call, functions in turn. Without a GPU that is all that passes
-through here; with one, CuPy's arrays and PyTorch's tensors too, what enqueuing an emulated product
+Wall clock, in microseconds per call, functions in turn. Without a GPU, operands of every kind that
+pass through; with one, CuPy's arrays and PyTorch's tensors, what enqueuing an emulated product
 takes, and a loop `x = a @ x` as a program sees it.
 """
 
@@ -33,18 +33,18 @@ def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
     """Native calls and ours. calls: of the quickest, in one round; others make as many as last as
     long.
     """
-    passing = _passing(_host_pairs(), rounds, calls)
-    found: dict[str, Any] = {"unit": "µs per call", "passing": passing}
     here = device.find()
     if isinstance(here, device.Absent):
-        return found
+        return {"unit": "µs per call", "passing": _passing(_host_pairs(), rounds, calls)}
     import cupy
 
     rounds = min(rounds, 9)
-    found["passing"] += _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy))
-    found["emulated"] = [_emulated(cupy, n, rounds) for n in EMULATED]
-    found["loops"] = [_loop(cupy, n, rounds) for n in LOOPS]
-    return found
+    return {
+        "unit": "µs per call",
+        "passing": _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy)),
+        "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
+        "loops": [_loop(cupy, n, rounds) for n in LOOPS],
+    }
 
 
 def _host_pairs() -> Iterator[tuple[str, Pair]]:

@@ -250,7 +250,8 @@ class TestTensors:
         mapped = torch.func.vmap(lambda one: matmul(one, y, site="t"))(torch.stack([x, x]))
         assert torch.allclose(mapped[1], x @ y, rtol=1e-3, atol=1e-2)
         assert torch.equal(matmul(x, y, site="t"), plain)
-        assert torch.equal(matmul(x.to_sparse(), y, site="t"), x.to_sparse() @ y)
+        sparse = x.to_sparse()
+        assert torch.allclose(matmul(sparse, y, site="t"), sparse @ y, rtol=1e-3, atol=1e-2)
         assert torch.equal(matmul(x, y, site="t"), plain)
 
     def test_negated_views(self) -> None:
