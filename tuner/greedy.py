@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, product, zip_longest
 
-from mixpert_py.tuner.records import Operator, Plan, Reason, Rung, Trial
+from mixpert_py.tuner.records import Operator, Reason, Rung, Schemes, Trial
 from mixpert_py.tuner.search import SearchState
 
 # Refusals after which the rungs below are still tried.
@@ -51,7 +51,7 @@ def _lower(
 
 def _following(
     state: SearchState, site: str, rungs: Sequence[Rung], others: Sequence[Operator]
-) -> Iterator[Plan]:
+) -> Iterator[Schemes]:
     """The plans that follow a step, alternately those if it passes and those if it is refused."""
     plan = state.incumbent.plan
     deeper = [{**plan, site: scheme} for rung in rungs for scheme in rung]

@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from mixpert_py.tuner.records import Measurement, Operator, Plan
+from mixpert_py.tuner.records import Measurement, Operator, Schemes
 from mixpert_py.tuner.search import SearchState
 
 STEPS = 100  # of the fit of sensitivities; it has nearly converged after twenty
@@ -44,7 +44,7 @@ class ErrorModel:
         self._squares = self._before
         self._rows: list[np.ndarray] = []
 
-    def learn(self, plan: Plan, error: float) -> None:
+    def learn(self, plan: Schemes, error: float) -> None:
         """Take in the plan and the error of one run; failed and exact runs have no effect."""
         square = squared(error)
         if not (isfinite(square) and square > 0):
@@ -80,7 +80,7 @@ class ErrorModel:
         """The part of the squared error that no plan removes."""
         return float(self._squares[-1])
 
-    def error(self, plan: Plan) -> float:
+    def error(self, plan: Schemes) -> float:
         """The predicted error of the program under a plan."""
         return sqrt(self.floor + sum(self.square(x, plan[x.id]) for x in self._operators))
 
@@ -98,7 +98,7 @@ class TimeModel:
         self._measured: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._outlying: set[tuple[str, str]] = set()
 
-    def learn(self, plan: Plan, measured: Measurement) -> None:
+    def learn(self, plan: Schemes, measured: Measurement) -> None:
         """Take in the times of one run."""
         for site, seconds in measured.site_seconds.items():
             if site in self._state.operators:

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 
 from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose
-from mixpert_py.tuner.records import Operator, Plan, Reason, Trial, plan_key
+from mixpert_py.tuner.records import Operator, Reason, Schemes, Trial, plan_key
 from mixpert_py.tuner.search import SearchState
 
 SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget that plans are chosen for
@@ -46,13 +46,13 @@ class _Search:
         self.errors = ErrorModel(self.operators, state.start.measurement.error)
         self.times = TimeModel(state)
         self.options = {x.id: state.options(x) for x in self.operators}
-        self.tried: list[Plan] = [state.start.plan]
-        self.refused: list[Plan] = []
+        self.tried: list[Schemes] = [state.start.plan]
+        self.refused: list[Schemes] = []
         self.failed_probes = 0  # in a row
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: Schemes) -> None:
         state = self.state
         self.tried.append(plan)
         before, is_probe = len(state.trials), self._is_probe(plan)
@@ -75,7 +75,7 @@ class _Search:
             self.errors.learn(trial.plan, measured.error)
             self.times.learn(trial.plan, measured)
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Schemes | None:
         """The plan to run next; None if none promises to be worth a run."""
         operators, errors = self.operators, self.errors
         times = [
@@ -91,7 +91,7 @@ class _Search:
                     return plan
         return self._single_step() or self._probe()
 
-    def _following(self, plan: Plan) -> list[Plan]:
+    def _following(self, plan: Schemes) -> list[Schemes]:
         """The plans that may be run after a plan, one for each of several errors it may have."""
         predicted, budget = self.errors.error(plan), self.state.budget
         passing = min(predicted, budget)
@@ -99,7 +99,7 @@ class _Search:
         found += [self._after(plan, factor * budget, passes=False) for factor in REFUSED]
         return [choice for choice in found if choice is not None]
 
-    def _after(self, plan: Plan, error: float, *, passes: bool) -> Plan | None:
+    def _after(self, plan: Schemes, error: float, *, passes: bool) -> Schemes | None:
         """The next plan if this one had an error, and passed or was refused."""
         before = self.state.incumbent, self.refused, self.failed_probes, self.errors
         if self._is_probe(plan):
@@ -115,12 +115,12 @@ class _Search:
         finally:
             self.state.incumbent, self.refused, self.failed_probes, self.errors = before
 
-    def _single_step(self) -> Plan | None:
+    def _single_step(self) -> Schemes | None:
         """A step of one operator with the largest gain for its predicted error."""
         plan_now, budget = self.state.incumbent.plan, self.state.budget
         start = sum(self.times.seconds(x, self.state.start.plan[x.id]) for x in self.operators)
         saved = start - sum(self.times.seconds(x, plan_now[x.id]) for x in self.operators)
-        found: list[tuple[float, Plan]] = []
+        found: list[tuple[float, Schemes]] = []
         for operator in self.operators:
             for scheme in self.options[operator.id]:
                 plan = {**plan_now, operator.id: scheme}
@@ -132,7 +132,7 @@ class _Search:
                     found.append((gain / excess, plan))
         return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
 
-    def _probe(self) -> Plan | None:
+    def _probe(self) -> Schemes | None:
         """A step of one or several operators, whatever is predicted."""
         if self.failed_probes >= PATIENCE:
             return None
@@ -149,7 +149,7 @@ class _Search:
                 return plan
         return None
 
-    def _is_probe(self, plan: Plan) -> bool:
+    def _is_probe(self, plan: Schemes) -> bool:
         """Whether a plan is run in spite of its predicted error."""
         return self.errors.error(plan) > AMBITION * self.state.budget
 
@@ -162,7 +162,7 @@ class _Search:
                 return scheme
         return None
 
-    def _gain(self, plan: Plan) -> float:
+    def _gain(self, plan: Schemes) -> float:
         now = self.state.incumbent.plan
         return sum(
             self.times.seconds(x, now[x.id]) - self.times.seconds(x, plan[x.id])
@@ -170,11 +170,11 @@ class _Search:
             if now[x.id] != plan[x.id]
         )
 
-    def _least_gain(self, plan: Plan) -> float:
+    def _least_gain(self, plan: Schemes) -> float:
         now = self.state.incumbent.plan
         return self.state.noise(*(site for site in plan if plan[site] != now[site]))
 
-    def _is_new(self, plan: Plan) -> bool:
+    def _is_new(self, plan: Schemes) -> bool:
         """Whether a plan was not tried, and is somewhere more accurate than each refused one."""
         return plan not in self.tried and not any(
             all(self._is_at_most(site, plan[site], refused[site]) for site in self.options)

@@ -18,14 +18,14 @@ SMALLEST_GAIN = 0.02
 # The normal distribution's standard deviation is 1.4826 median absolute deviations.
 DEVIATIONS = 3 * 1.4826
 
-Plan = Mapping[str, str]
+Schemes = Mapping[str, str]
 """Site id → scheme name."""
 
 PlanKey = frozenset[tuple[str, str]]
 Rung = tuple[str, ...]
 
 
-def plan_key(plan: Plan) -> PlanKey:
+def plan_key(plan: Schemes) -> PlanKey:
     """A hashable value that is the same for equal plans."""
     return frozenset(plan.items())
 
@@ -112,7 +112,7 @@ class Problem:
     ladder: Ladder
     budget: float
     noise: float | Mapping[str, float]
-    start: Plan = field(default_factory=dict)
+    start: Schemes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +195,10 @@ class Measure(Protocol):
     an exception.
     """
 
-    def __call__(self, plan: Plan, /) -> Measurement: ...
+    def __call__(self, plan: Schemes, /) -> Measurement: ...
 
 
-Expect = Callable[[Sequence[Plan]], None]
+Expect = Callable[[Sequence[Schemes]], None]
 """Is called with the plans that may be measured next, the likeliest first; each call replaces the
 one before. They may be measured speculatively. The search does not depend on it.
 """
@@ -238,7 +238,7 @@ class Trial:
     schemes several may pass; only the best of them becomes the incumbent.
     """
 
-    plan: Plan
+    plan: Schemes
     measurement: Measurement
     changed: tuple[str, ...] = ()
     gain: float = 0.0
@@ -275,7 +275,7 @@ class Outcome:
     is over the budget only where the start is over it already.
     """
 
-    plan: Plan
+    plan: Schemes
     verdicts: tuple[Verdict, ...]
     trials: tuple[Trial, ...]
     start: Measurement

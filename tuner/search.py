@@ -10,10 +10,10 @@ from mixpert_py.tuner.records import (
     Measure,
     Measurement,
     Operator,
-    Plan,
     PlanKey,
     Problem,
     Reason,
+    Schemes,
     Trial,
     plan_key,
 )
@@ -72,7 +72,7 @@ class SearchState:
         self.stopped.clear()
 
     def consider(
-        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Plan]] = tuple
+        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Schemes]] = tuple
     ) -> Trial:
         """Try each step (site → scheme) from the incumbent, and adopt the best that passes.
 
@@ -145,21 +145,21 @@ class SearchState:
             if target == site and source in self.operators and not self.operators[source].locked
         )
 
-    def _announce(self, steps: Iterable[Plan], then: Callable[[], Iterable[Plan]]) -> None:
+    def _announce(self, steps: Iterable[Schemes], then: Callable[[], Iterable[Schemes]]) -> None:
         """Call `expect` with the plans that are measured next, and those that may follow."""
         if self._expect is not None:
-            new: dict[PlanKey, Plan] = {}
+            new: dict[PlanKey, Schemes] = {}
             for plan in (*({**self.incumbent.plan, **step} for step in steps), *then()):
                 new.setdefault(plan_key(plan), plan)
             self._expect([plan for key, plan in new.items() if key not in self._measured])
 
-    def _run(self, plan: Plan) -> Measurement:
+    def _run(self, plan: Schemes) -> Measurement:
         key = plan_key(plan)
         if key not in self._measured:
             self._measured[key] = self._measure(dict(plan))
         return self._measured[key]
 
-    def _judge(self, plan: Plan, measurement: Measurement) -> Trial:
+    def _judge(self, plan: Schemes, measurement: Measurement) -> Trial:
         changed = tuple(site for site in plan if plan[site] != self.incumbent.plan[site])
         after = measurement.site_seconds
         gain = sum(self.seconds(site) - after.get(site, 0.0) for site in changed)
@@ -179,7 +179,7 @@ class SearchState:
             reason = Reason.NOT_FASTER
         return Trial(plan, measurement, changed, gain, reason)
 
-    def _is_exact(self, plan: Plan, changed: Iterable[str]) -> bool:
+    def _is_exact(self, plan: Schemes, changed: Iterable[str]) -> bool:
         """Whether by the profile these schemes changed no digit: most likely none of them ran."""
         return all(self.operators[site].local_errors.get(plan[site]) == 0 for site in changed)
 

@@ -13,17 +13,17 @@ from mixpert_py.tuner.records import (
     Expect,
     Measure,
     Outcome,
-    Plan,
     Problem,
     Reason,
+    Schemes,
     Trial,
     Verdict,
 )
 from mixpert_py.tuner.search import OnTrial, SearchState
 
 Search = Callable[[SearchState], None]
-Excess = Callable[[Plan], float]
-"""Plan → its error on data that is not tuned on, as a multiple of the budget there."""
+Excess = Callable[[Schemes], float]
+"""Schemes → its error on data that is not tuned on, as a multiple of the budget there."""
 
 DEFAULT = "predictive"
 ROUNDS = 3  # searches that are repeated because their plan is over budget on the hold-out

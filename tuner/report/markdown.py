@@ -52,9 +52,9 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     yield "\n## Operators\n"
     yield from _operators(found, unit)
-    if looked := operands.sampled_rows(found):
+    if sampled := operands.sampled_rows(found):
         yield "\n## Operands\n"
-        yield from _operands(looked)
+        yield from _operands(sampled)
         yield f"\n{operands.EXPLANATION}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
@@ -105,16 +105,16 @@ def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
     cells = []
     for at, trial in enumerate(record.trials):
         changed = ", ".join(f"{numbers.get(s, '?')}: {level}" for s, level in trial.changed.items())
-        said = trial.reason if at else "start"
+        result = trial.reason if at else "start"
         if trial.problem:
-            said = f"{said}: {brief(trial.problem)}"
+            result = f"{result}: {brief(trial.problem)}"
         cells.append(
             (
                 str(at + 1),
                 _plain(changed or "nothing"),
                 number(None if trial.problem else trial.time, unit),
                 trial_error(record, trial),
-                f"{_plain(said)}{', **chosen**' if trial is best else ''}",
+                f"{_plain(result)}{', **chosen**' if trial is best else ''}",
             )
         )
     yield from _table(names, cells, right=(0, 2, 3))

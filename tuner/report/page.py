@@ -129,7 +129,7 @@ def _table_unit(record: Record, found: Sequence[Row]) -> Unit:
 
 def calls_text(entry: OperatorEntry) -> str:
     """The shapes and the number of an operator's calls."""
-    said = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
+    parts = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
     if entry.shapes[1:]:
-        said.append(counted(len(entry.shapes) - 1, "more shape"))
-    return ", ".join([*said, counted(entry.calls, "call")])
+        parts.append(counted(len(entry.shapes) - 1, "more shape"))
+    return ", ".join([*parts, counted(entry.calls, "call")])

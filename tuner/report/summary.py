@@ -136,27 +136,27 @@ def reached(record: Record) -> float | None:
 def verdict(record: Record, found: Sequence[Row]) -> str:
     """The outcome of the tuning in one or two sentences."""
     lowered = sum(row.level != row.entry.before for row in found)
-    said = []
+    sentences = []
     if record.interrupted:
-        said.append("Interrupted: this is the best plan so far, and it was not verified.")
+        sentences.append("Interrupted: this is the best plan so far, and it was not verified.")
     if record.reverted:
         return "A plan was found, but it was no faster in fresh processes: every product stays."
     start = record.trials[0].error if record.trials else record.error
     if start is None or (record.budget is not None and start > record.budget):
-        said.append("Over the budget before anything is lowered.")
+        sentences.append("Over the budget before anything is lowered.")
     if not found:
-        said.append("The program calls no matrix product.")
+        sentences.append("The program calls no matrix product.")
     elif not lowered:
-        said.append("Every product stays as it was.")
+        sentences.append("Every product stays as it was.")
     else:
-        said.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
+        sentences.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
     if record.unit == "products":
-        said.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
+        sentences.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
     elif record.device:
-        said.append(f"Times are predicted: those of the products on one {record.device}.")
+        sentences.append(f"Times are predicted: those of the products on one {record.device}.")
     elif lowered and record.verification is not None and not record.interrupted:
-        said.append("Times are measured, in fresh processes, native and planned in turn.")
-    return " ".join(said)
+        sentences.append("Times are measured, in fresh processes, native and planned in turn.")
+    return " ".join(sentences)
 
 
 def size(record: Record, error: float | None) -> str:

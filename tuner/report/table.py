@@ -138,9 +138,9 @@ def _widths(natural: list[int], width: int) -> list[int]:
     site, line, expression, share, level, error, time, reason = natural
     level = min(level, width // 5)
     room = width - (line + share + level + error + time)
-    wanted = min(expression, 20)
-    reason = min(reason, 24, max(12, room - wanted - min(site, 8)))
-    site = min(site, width // 8, max(5, room - wanted - reason))
+    least = min(expression, 20)
+    reason = min(reason, 24, max(12, room - least - min(site, 8)))
+    site = min(site, width // 8, max(5, room - least - reason))
     expression = min(expression, max(8, room - site - reason))
     return [site, line, expression, share, level, error, time, reason]
 

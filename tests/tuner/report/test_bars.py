@@ -27,7 +27,10 @@ def test_pieces_are_as_long_as_their_times() -> None:
     assert found["native"] == pytest.approx([t / before for t in (3, 2, 1, 1)])
     assert found[""] == pytest.approx([1 / before] * 2)
     assert sum(map(sum, found.values())) == pytest.approx(1 + (record.time_after or 0.0) / before)
-    assert [bar.total for bar in bars(record, rows(record, Program("m.py")))] == ["7.00 s", "4.50 s"]
+    assert [bar.total for bar in bars(record, rows(record, Program("m.py")))] == [
+        "7.00 s",
+        "4.50 s",
+    ]
 
 
 def test_a_reverted_plan_takes_as_long_as_before() -> None:
