@@ -1,6 +1,6 @@
-"""The records that a search takes and gives: operators and ladder in, trials and outcome out.
+"""The records that a search takes (operators, ladder) and returns (trials, outcome).
 
-Also the statistics of repeated runs of one plan: their median, and how far they lie apart.
+Also the statistics of repeated runs of one plan: their median and their spread.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -72,11 +72,12 @@ class Operator:
     locked: whether it keeps the scheme that the search starts with. sensitivity: the program's
     error per local error, until runs are known.
 
-    sampled: how many of its calls were profiled. The worst of those: spread: mean number of bits by
-    which entries lie below the largest of their row of A or column of B; int8_loss: bits by which
-    int8x6 is expected to be less accurate than an FP32 product; cancellation: ‖|A| |B|‖F / ‖A B‖F,
-    1 where nothing cancels. transfer: seconds in which the profiled calls moved arrays. fed_by:
-    site → profiled calls with an operand that was that site's result.
+    sampled: the number of its calls that were profiled; three figures are those of the worst of
+    them. spread: mean number of bits by which entries lie below the largest of their row of A or
+    column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
+    product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
+    the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
+    site's result.
     """
 
     id: str
@@ -199,8 +200,10 @@ class Measure(Protocol):
 
 
 Expect = Callable[[Sequence[Schemes]], None]
-"""Is called with the plans that may be measured next, the likeliest first; each call replaces the
-one before. They may be measured speculatively. The search does not depend on it.
+"""A callback that gets the plans that may be measured next, the likeliest first.
+
+Each call replaces the one before. The plans may be measured speculatively; the search does not
+depend on it.
 """
 
 

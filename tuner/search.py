@@ -1,4 +1,4 @@
-"""The state of a search. `consider` is its one door: it runs a plan, judges it and may adopt it."""
+"""The state of a search. Every plan is run, judged and adopted or refused by `consider`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,7 +20,8 @@ from mixpert_py.tuner.records import (
 
 OnTrial = Callable[[Trial], None]
 
-# Of several refusals, the one that says most about the rungs below comes first.
+# Of several refused trials the one whose reason comes first here stands for all: it says most about
+# the rungs below.
 PRECEDENCE = (
     Reason.KEPT,
     Reason.NOT_FASTER,
@@ -96,7 +97,7 @@ class SearchState:
         return self.incumbent if passed else min(tried, key=_distance)
 
     def restore(self, step: Mapping[str, str]) -> None:
-        """Try a step that is to reduce the error alone; it passes if it is no slower."""
+        """Try a step whose only purpose is a smaller error; it passes if it is no slower."""
         plan = {**self.incumbent.plan, **step}
         trial = self._judge(plan, self._run(plan))
         no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
@@ -117,7 +118,7 @@ class SearchState:
         return self.problem.noise
 
     def longest_first(self) -> list[Operator]:
-        """The operators by their native time."""
+        """The operators by their native time, the longest first."""
         return sorted(self.operators.values(), key=lambda operator: -operator.seconds)
 
     def why_fixed(self, operator: Operator) -> Reason | None:
@@ -180,7 +181,7 @@ class SearchState:
         return Trial(plan, measurement, changed, gain, reason)
 
     def _is_exact(self, plan: Schemes, changed: Iterable[str]) -> bool:
-        """Whether by the profile these schemes changed no digit: most likely none of them ran."""
+        """Whether, by the profile, these schemes change no digit: most likely none of them ran."""
         return all(self.operators[site].local_errors.get(plan[site]) == 0 for site in changed)
 
     def _best(self, passed: list[Trial]) -> Trial:

@@ -1,4 +1,4 @@
-"""A tuning as Markdown: what the page says, without the pictures."""
+"""A tuning as Markdown: the text of the page without its pictures."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>&#|~])")
 
 
 def markdown(record: Record, program: Program) -> str:
-    """Headline, operators, trials and origin. Nothing of the program's is taken for markup."""
+    """Headline, operators, trials and origin. Texts of the program are escaped."""
     return "\n".join(_lines(record, program)) + "\n"
 
 
@@ -134,7 +134,7 @@ def _plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """The same for a piece of code; its fence is longer than any in it."""
+    """A piece of code as Markdown, on one line; its fence is longer than any in it."""
     text = visible(" ".join(text.split())).replace("|", "\\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     gap = " " if "`" in text else ""

@@ -1,4 +1,4 @@
-"""The accuracy-speed plane: every plan that ran, by its time and its error, on logarithmic axes."""
+"""The accuracy-speed plane: every plan that ran at its time and its error, on logarithmic axes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,8 +53,8 @@ class Plane:
     RIGHT: ClassVar[int] = 736
     TOP: ClassVar[int] = 44
     BOTTOM: ClassVar[int] = 346
-    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for what a logarithm has no place for
-    LETTER: ClassVar[float] = 7.0  # that a character of a text takes, about
+    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for 0 and for what is not finite
+    LETTER: ClassVar[float] = 7.0  # width of a character of a text, about
 
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]

@@ -1,4 +1,4 @@
-"""What `mixpert tune` prints when it is done: one headline, and a row for every operator."""
+"""The result that `mixpert tune` prints: a headline, and a row for every operator."""
 
 from dataclasses import dataclass
 from math import inf
@@ -130,7 +130,7 @@ def table(outcome: Outcome, products: bool = False, width: int = 100) -> Table:
 
 
 def _widths(natural: list[int], width: int) -> list[int]:
-    """Widths of the columns, `width` together: what they need where there is room.
+    """Widths of the columns, at most `width` together; where there is room, their natural ones.
 
     Site, expression and reason share what the others leave; an expression keeps 20 characters
     unless a site would get less than 5, or a reason less than 12.
