@@ -52,7 +52,7 @@ def gate(
     count: int,
     seconds: float,
     seed: int,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     kinds: Collection[str] = tuple(KINDS),
     path: Path | None = None,
 ) -> Verdict:
@@ -66,7 +66,7 @@ def gate(
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
         while waiting := [name for name in kinds if _done(state, name).files < count]:
             for name in waiting:
-                _read_piece(Path(folder), name, count, state, say)
+                _read_piece(Path(folder), name, count, state, report)
             if path is not None:
                 files.replace(path, msgspec.json.encode(state))
             if monotonic() - begin > seconds:
@@ -108,7 +108,7 @@ def _done(state: State, name: str) -> Done:
 
 
 def _read_piece(
-    folder: Path, name: str, count: int, state: State, say: Callable[[str], None]
+    folder: Path, name: str, count: int, state: State, report: Callable[[str], None]
 ) -> None:
     kind, done = KINDS[name], _done(state, name)
     path = folder / name / kind.file
@@ -129,7 +129,7 @@ def _read_piece(
         if fault:
             done.wrong.append(f"{name}, file {number} of seed {state.seed}: {fault}")
             if len(done.wrong) <= MOST_SHOWN:
-                say(done.wrong[-1])
+                report(done.wrong[-1])
         else:
             done.refused += refused
 
@@ -147,9 +147,9 @@ def judged(kind: Kind, path: Path, also: bool = False) -> tuple[bool, str]:
         with time_limit(PATIENCE, str(path)):
             kind.read(path, also)
     except MixPertError as error:
-        said = str(error)
-        fine = said.isprintable() and 0 < len(said) < LONGEST
-        return True, "" if fine else f"the error reads {said[:LONGEST]!r}"
+        message = str(error)
+        fine = message.isprintable() and 0 < len(message) < LONGEST
+        return True, "" if fine else f"the error reads {message[:LONGEST]!r}"
     except WrongError as error:
         return False, str(error)
     except BaseException as error:

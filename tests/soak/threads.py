@@ -35,7 +35,7 @@ def gate(
     different: int,
     seconds: float,
     largest: int,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     kinds: int = 0,
 ) -> Verdict:
     """Make random products one after the other, then by threads, each in an order of its own.
@@ -46,7 +46,7 @@ def gate(
     """
     start = monotonic()
     tasks = _tasks(backend, different, largest, kinds, start + seconds / 2)
-    say(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
+    report(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
     if backend.name == "cuda":
         backend.xp.cuda.Device().synchronize()  # threads have streams of their own
     made, wrong = [0] * threads, []
@@ -66,7 +66,7 @@ def gate(
 
     run_all([threading.Thread(target=work, args=(number,)) for number in range(threads)])
     for line in wrong[:MOST_SHOWN]:
-        say(line)
+        report(line)
     return Verdict(
         "threads",
         f"{threads} threads, {sum(made):,} products in all, of schemes, shapes, types and layouts "

@@ -174,8 +174,8 @@ class Checked:
     def _sizable(self, x: Array) -> Array:
         """Rows of which no slice underflows or overflows here."""
         norms = self._norms(x)
-        kept: Array = (norms == 0) | (norms >= SMALL) & (norms <= LARGE)
-        return kept
+        in_range: Array = (norms == 0) | (norms >= SMALL) & (norms <= LARGE)
+        return in_range
 
     def _norms(self, x: Array) -> Array:
         """2-norm of every row, also where squares leave float64's range."""

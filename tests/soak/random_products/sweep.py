@@ -89,7 +89,7 @@ def sweep(
     count: int,
     seconds: float,
     path: Path | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     clock: Callable[[], float] = monotonic,
 ) -> None:
     """Go on until `count` products are done in all, or `seconds` are over in this call.
@@ -105,7 +105,7 @@ def sweep(
         if outcome.failures:
             line = f"{state.product(state.next)}: {'; '.join(outcome.failures)}"
             state.failures.append(line)
-            say(line)
+            report(line)
         if outcome.margin is not None:
             state.add_margin(outcome.margin)
         state.next += 1
@@ -114,7 +114,7 @@ def sweep(
             write(state, path)
             written = clock()
         if failing == GIVE_UP:
-            say(f"{GIVE_UP} products failed in a row: given up")
+            report(f"{GIVE_UP} products failed in a row: given up")
             break
     write(state, path)
 
