@@ -186,8 +186,8 @@ def soak_threads(
 
     chosen = backends.backend(backend)
     largest = largest or (1024 if backend == "cuda" else 96)
-    found = gate.gate(chosen, threads, count, different, seconds, largest, _report, kinds)
-    return _end(found, save)
+    load = gate.Load(threads, count, different, largest, kinds)
+    return _end(gate.gate(chosen, load, seconds, _report), save)
 
 
 @soak.command("streams")

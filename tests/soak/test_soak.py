@@ -25,6 +25,7 @@ from tests.soak.random_products import sweep
 from tests.soak.random_products.backend import Backend, Product, backend
 from tests.soak.random_products.case import Way
 from tests.soak.random_products.sweep import State
+from tests.soak.threads import Load
 from tests.soak.verdict import Verdict
 
 PASSED = Verdict("plans", "2 files read", "0 wrong", True, figures={"seed": 1})
@@ -189,12 +190,12 @@ class TestThreads:
     def test_other_bits_fail(self) -> None:
         messages: list[str] = []
         broken = Threaded("reference", backend("reference").xp)
-        found = threads.gate(broken, 2, 5, 5, 60, 20, messages.append)
+        found = threads.gate(broken, Load(2, 5, 5, 20), 60, messages.append)
         assert not found.passed
         assert len(messages) > 1
 
     def test_one_that_ends_early_is_not_passed(self) -> None:
-        found = threads.gate(backend("reference"), 2, 3, 3, -1.0, 20, [].append)
+        found = threads.gate(backend("reference"), Load(2, 3, 3, 20), -1.0, [].append)
         assert not found.passed
         assert found.found.startswith("0 differ")
         assert found.figures["different"] == 1
@@ -208,7 +209,7 @@ class TestThreads:
 
         monkeypatch.setattr(threads, "digest", late)
         messages: list[str] = []
-        found = threads.gate(backend("reference"), 2, 3, 9, 2.0, 20, messages.append)
+        found = threads.gate(backend("reference"), Load(2, 3, 9, 20), 2.0, messages.append)
         assert messages[0].startswith("2 of 9 products made alone")
         assert "6 products in all" in found.did
         assert not found.passed

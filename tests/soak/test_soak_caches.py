@@ -31,7 +31,7 @@ def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cold.fresh_home, "command", lambda *_: ["sh", "-c", "echo; exec sleep 60"])
-    assert cold.storm("reference", tmp_path, 1, 0.0) == [Answer(None, "it was not done in time")]
+    assert cold.storm("reference", tmp_path, 1, 0.0) == [Answer(None, "it took too long")]
 
 
 @pytest.mark.parametrize(
