@@ -29,13 +29,13 @@ class Task(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The products of a run: each of `threads` makes `count`, out of `different` random ones.
+    """The products of a run: each of `threads` makes `per_thread`, out of `different` ones.
 
     largest, kinds: as `draw` takes them.
     """
 
     threads: int
-    count: int
+    per_thread: int
     different: int
     largest: int
     kinds: int = 0
@@ -47,7 +47,7 @@ def gate(backend: Backend, load: Load, seconds: float, report: Callable[[str], N
     seconds: after these, threads begin no product; after half of them, which compiling takes where
     caches are empty, no further product is made alone.
     """
-    threads, count, different, largest, kinds = load
+    threads, per_thread, different, largest, kinds = load
     start = monotonic()
     tasks = _tasks(backend, load, start + seconds / 2)
     report(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
@@ -57,7 +57,7 @@ def gate(backend: Backend, load: Load, seconds: float, report: Callable[[str], N
     end, begin = start + seconds, threading.Barrier(threads)
 
     def work(number: int) -> None:
-        order = random.Random(number).choices(tasks, k=count)
+        order = random.Random(number).choices(tasks, k=per_thread)
         begin.wait()
         with _own_stream(backend):
             for task in order:
@@ -76,7 +76,7 @@ def gate(backend: Backend, load: Load, seconds: float, report: Callable[[str], N
         f"{threads} threads, {sum(made):,} products in all, of schemes, shapes, types and layouts "
         "at random" + (f", of {kinds} kinds" if kinds else ""),
         f"{len(wrong)} differ from those made one after the other",
-        not wrong and (len(tasks), sum(made)) == (different, threads * count),
+        not wrong and (len(tasks), sum(made)) == (different, threads * per_thread),
         on_gpu=backend.name == "cuda",
         figures={
             "wrong": wrong[:MOST_SHOWN],
