@@ -1,4 +1,4 @@
-"""How well the time model predicts, and how well it chooses tiles: on the device.
+"""The accuracy of the time model's predictions, and of its choice of tiles, on the device.
 
 Every product is timed whole; then its kernel alone with every tile that fits. The tile that the
 model would choose is set against the quickest, as are those of models after two papers, and one

@@ -1,4 +1,4 @@
-"""What the tuner's searches save on programs that are really run, beside running every plan."""
+"""The gain and the runs of each of the tuner's searches, beside running every plan."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -105,7 +105,7 @@ def _print_row(row: Mapping[str, Any]) -> None:
 @click.option("--samples", default="samples", show_default=True, metavar="FOLDER")
 @click.option("--save", is_flag=True, help="Keep the result for the page of `samples.papers`.")
 def command(samples: str, save: bool) -> None:
-    """What the tuner's searches save on samples, in how many runs."""
+    """Gain and runs of the tuner's searches on samples."""
     found = measure(Path(samples), on_row=_print_row)
     text = json.dumps({"machine": machine.machine(), **found}, indent=2, ensure_ascii=False)
     if save:

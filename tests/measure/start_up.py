@@ -87,7 +87,7 @@ def _environment(cache: Path) -> dict[str, str]:
 @click.command()
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
 def command(rounds: int) -> None:
-    """What an import adds to NumPy's, and `mixpert run` to `python`."""
+    """The time that an import adds to NumPy's, and `mixpert run` to `python`."""
     found = {"machine": machine.machine(), **measure(rounds)}
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 

@@ -122,7 +122,7 @@ def _one_product(state: "State", seed: int) -> int:
 
 
 def _margins(state: "State") -> Iterator[str]:
-    """How near the products of pairs of families came to their bound, the nearest first."""
+    """Lines with the pairs of families whose products came nearest to their bound."""
     nearest = sorted(state.ratios.items(), key=lambda item: -item[1])
     for families, ratio in nearest[:NEAREST]:
         yield f"{ratio:6.3f} {families} (seed {state.nearest[families]})"
@@ -137,9 +137,9 @@ def _margins(state: "State") -> Iterator[str]:
 def soak_load(
     backend: str, seconds: float, window: float, state_path: str | None, save: bool
 ) -> int:
-    """As fast after minutes of full load.
+    """Full load for minutes: speed and memory stay the same.
 
-    With the same memory, too. With FILE a verdict on this stretch and those before.
+    With FILE, the verdict is on this stretch and those before.
     """
     from tests.soak import load
 

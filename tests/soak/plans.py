@@ -21,15 +21,15 @@ from tests.soak.verdict import Verdict
 
 SLOWEST = 1.0  # seconds of computing that a file may take
 MOST_MEMORY = 256 << 20  # bytes
-PATIENCE = 30.0  # seconds of computing after which a file is not read to its end
-ALSO_ONE_IN = 10  # files that are written to as well, which takes longer
-PIECE = 100  # files of one kind before the next one's turn
+PATIENCE = 30.0  # seconds of computing after which reading a file is stopped
+ALSO_ONE_IN = 10  # of so many files one is written to as well, which takes longer
+PIECE = 100  # files of one kind that are read before those of the next kind
 MOST_SHOWN = 20
 LONGEST = 1000  # characters of an error
 
 
 class Done(msgspec.Struct):
-    """How many files of one kind were read, how many of them were refused, and what was wrong.
+    """The number of files of one kind that were read and refused, and the faults found.
 
     slowest: the seconds of computing that one took. largest: the bytes of memory that one took.
     """
@@ -58,8 +58,8 @@ def gate(
 ) -> Verdict:
     """Read `count` files of each kind, or as many as the seconds are enough for.
 
-    path: where it is kept what was read, which is not read again. Raises MixPertError if that is
-    no such file, or one of another seed.
+    path: a file with the state of the sweep, from which it continues. Raises MixPertError if that
+    is no such file, or one of another seed.
     """
     state = _load(path, seed)
     begin = monotonic()
@@ -142,7 +142,7 @@ def _memory() -> tuple[int, int]:
 
 
 def judged(kind: Kind, path: Path, also: bool = False) -> tuple[bool, str]:
-    """Whether a file is refused, and what is wrong with how it was read; empty: nothing is."""
+    """Whether a file is refused, and the fault in how it was read, empty for none."""
     try:
         with time_limit(PATIENCE, str(path)):
             kind.read(path, also)

@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate did and found, in words, and whether it is passed.
+    """The verdict of a gate: what it did and found, in words, and whether it is passed.
 
     on_gpu: whether it ran on a GPU; a gate has one verdict for the host and one for GPUs. figures:
     numbers that may be wanted later, as JSON takes them.

@@ -1,4 +1,4 @@
-"""What a person and a program read of an outcome."""
+"""An outcome as the table for people and as the record for programs."""
 
 import io
 import json

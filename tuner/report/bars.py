@@ -1,10 +1,10 @@
-"""Where the time goes, before and after: two bars on one scale, with a piece for every operator."""
+"""Two bars on one scale, the time before and after, with a piece for every operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mixpert_py.tuner.report.record import Record
-from mixpert_py.tuner.report.summary import Row, number, quantity, time_unit
+from mixpert_py.tuner.report.summary import Row, time_unit
 
 # A smaller part of the longest bar, less than a pixel, may come from rounded times of products.
 LEAST_REST = 1 / 700
@@ -59,14 +59,14 @@ def _bar(record: Record, name: str, times: Times, total: float | None, longest: 
             row,
             level,
             time / longest,
-            f"{row.number} {row.entry.expression}: {quantity(time, unit)}, {level}",
+            f"{row.number} {row.entry.expression}: {unit.quantity(time)}, {level}",
         )
         for row, time, level in times
         if time > 0
     ]
     rest = (total or 0.0) - _sum(times)
     if rest / longest > LEAST_REST:
-        text = f"outside of products: {quantity(rest, unit)}"
+        text = f"outside of products: {unit.quantity(rest)}"
         pieces.append(Piece(None, "", rest / longest, text))
-    end = "" if total is None else f"{number(total, unit)} {unit.name}"
+    end = "" if total is None else unit.quantity(total)
     return Bar(name, tuple(pieces), end)

@@ -12,8 +12,6 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     error_name,
-    number,
-    quantity,
     reached,
     rows,
     size,
@@ -46,7 +44,7 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield ""
     yield verdict(record, found)
     yield ""
-    yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
+    yield f"- Time: {unit.quantity(before)} → {unit.quantity(after)}{speed}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
@@ -65,10 +63,10 @@ def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
     cells = []
     for row in found:
         entry = row.entry
-        level, time = row.level, number(entry.time_before, unit)
+        level, time = row.level, unit.number(entry.time_before)
         if row.level != entry.before:
             level = f"{entry.before} → {level}"
-            time = f"{time} → {number(row.time_after, unit)}"
+            time = f"{time} → {unit.number(row.time_after)}"
         cells.append(
             (
                 str(row.number),
@@ -112,7 +110,7 @@ def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
             (
                 str(at + 1),
                 _plain(changed or "nothing"),
-                number(None if trial.problem else trial.time, unit),
+                unit.number(None if trial.problem else trial.time),
                 trial_error(record, trial),
                 f"{_plain(result)}{', **chosen**' if trial is best else ''}",
             )

@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 # Functions of `summary` that the template calls.
 SHARED = (
-    *("allowed", "brief", "counted", "error_name", "number", "quantity", "size", "trial_error"),
-    *("tuning_facts", "verdict", "why"),
+    "allowed",
+    "brief",
+    "counted",
+    "error_name",
+    "size",
+    "trial_error",
+    "tuning_facts",
+    "verdict",
+    "why",
 )
 TRIALS_SHOWN = 60
 CHANGES_SHOWN = 3

@@ -10,7 +10,6 @@ from mixpert_py.tuner.report.scale import LogScale, tick_text
 from mixpert_py.tuner.report.summary import (
     chosen,
     error_name,
-    quantity,
     time_unit,
     trial_error,
 )
@@ -108,7 +107,7 @@ def _is_kept(trial: TrialEntry) -> bool:
 
 def _point(record: Record, at: int, place: tuple[float, float], is_best: bool) -> Point:
     trial = record.trials[at]
-    time, error = quantity(trial.time, time_unit(record)), trial_error(record, trial)
+    time, error = time_unit(record).quantity(trial.time), trial_error(record, trial)
     text = f"Plan {at + 1}: {time}, {error_name(record)} {error}, {trial.reason}"
     kept: Literal["kept", "refused"] = "kept" if _is_kept(trial) else "refused"
     return Point(at + 1, "start" if at == 0 else kept, *place, is_best, text)

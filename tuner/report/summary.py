@@ -177,14 +177,6 @@ def error_name(record: Record) -> str:
     return "error" if record.criterion else "error / budget"
 
 
-def quantity(time: float | None, unit: Unit) -> str:
-    return "unknown" if time is None else unit.quantity(time)
-
-
-def number(time: float | None, unit: Unit) -> str:
-    return "–" if time is None else unit.number(time)
-
-
 def trial_error(record: Record, trial: TrialEntry) -> str:
     if trial.error is not None:
         return size(record, trial.error)

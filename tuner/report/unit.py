@@ -16,9 +16,9 @@ class Unit:
     per_second: float
     whole: bool = False
 
-    def number(self, seconds: float) -> str:
+    def number(self, seconds: float | None) -> str:
         """The number without the unit: three digits, fewer where it is far below the unit."""
-        if not isfinite(seconds):
+        if seconds is None or not isfinite(seconds):
             return "–"
         count = seconds * self.per_second
         if abs(count) >= 1e6:
@@ -27,7 +27,10 @@ class Unit:
             return f"{count:,.0f}"
         return f"{count:.3f}" if abs(count) < 1 else f"{count:#.3g}"
 
-    def quantity(self, seconds: float) -> str:
+    def quantity(self, seconds: float | None) -> str:
+        """The number with the unit; "unknown" for None."""
+        if seconds is None:
+            return "unknown"
         return f"{self.number(seconds)} {self.name}"
 
 

@@ -57,7 +57,7 @@ NAMES = ("faithful", *(name for name, entry in SCHEMES.items() if isinstance(ent
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How one operand lies in memory; a vector has no row, or no column, of its own."""
+    """The layout of one operand in memory; a vector has no row, or no column, of its own."""
 
     dtype: str
     layout: str

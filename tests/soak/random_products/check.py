@@ -87,7 +87,7 @@ class Checked:
         return failures
 
     def _special(self, one: Array, other: Array) -> Array:
-        """Where two real arrays do not hold the same NaN or Inf."""
+        """A mask of the places at which two real arrays do not hold the same NaN or Inf."""
         xp = self.xp
         finite, nan = (at(one) & at(other) for at in (xp.isfinite, xp.isnan))
         return ~(finite | nan | (one == other))

@@ -1,4 +1,4 @@
-"""One random product, and all that is wrong with it."""
+"""One random product, and its failures."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,7 +30,7 @@ class Margin(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What made a product: a scheme, "native (why)" or "failed"; and all that is wrong with it."""
+    """The scheme that made a product, "native (reason)" or "failed"; and its failures."""
 
     ran: str
     failures: list[str]
@@ -162,8 +162,8 @@ def _stacked(
 def _differences(
     xp: ModuleType, one: Array, other: Array, overflows: bool = False
 ) -> Iterator[int]:
-    """How many elements differ, if any do. overflows: whether Inf or NaN comes of it, the order of
-    sums decides, which is BLAS's.
+    """The number of elements that differ, if any do. overflows: whether the order of sums, which is
+    BLAS's, decides between Inf and NaN, so that these are not compared.
     """
     differ = xp.zeros(one.shape, bool)
     for x, y in zip(parts(one), parts(other), strict=True):

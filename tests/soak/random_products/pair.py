@@ -28,7 +28,7 @@ MOST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """What is scaled by powers of ten of its own: rows of A, columns of B, K: A·D and D⁻¹·B."""
+    """The dimensions scaled by powers of ten: rows of A, columns of B, K (A·D and D⁻¹·B)."""
 
     rows: bool
     columns: bool

@@ -1,4 +1,4 @@
-"""Where the time goes."""
+"""The bars of times before and after."""
 
 import msgspec
 import pytest
