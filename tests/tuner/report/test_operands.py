@@ -21,7 +21,7 @@ def profiled(**more: Any) -> Record:
     return replace(record, operators=[sampled, *others])
 
 
-def test_only_what_was_looked_into_is_told() -> None:
+def test_only_sampled_operators_are_listed() -> None:
     found = operands.sampled_rows(rows(profiled(), Program("m.py")))
     assert len(found) == 1
     assert operands.names(found) == (
