@@ -34,7 +34,7 @@ def normalized(x):
 
 
 def exponentials(xp, x):
-    """What softmax divides by its sum: exp(x), the largest of each row 1, in place of x."""
+    """The numerators of softmax: exp(x), the largest of each row 1, in place of x."""
     x -= x.max(axis=-1, keepdims=True)
     return xp.exp(x, out=x)
 
@@ -61,7 +61,7 @@ def in_heads(x, count):
 
 
 def layer(xp, x, w, b, count):
-    """What the layer makes of the tokens of `count` sequences, (count · tokens, width)."""
+    """The layer's output for the tokens of `count` sequences, (count · tokens, width)."""
     # A query and a context are smaller than their scores: they are scaled, and divided by sums.
     query = in_heads((x @ w["query"] + b["query"]) / (WIDTH // HEADS) ** 0.5, count)
     key = in_heads(x @ w["key"] + b["key"], count)

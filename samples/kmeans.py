@@ -18,7 +18,7 @@ def clustered(xp, count, width, kinds, spread, rng):
 
 
 def nearest(xp, points, centres):
-    """Where the centre nearest to each point is, and x·c − ½ |c|² of the two."""
+    """The index of the centre nearest to each point, and x·c − ½ |c|² of the two."""
     # |x − c|² = |x|² − 2 (x·c − ½ |c|²), so the nearest c has the largest parenthesis.
     near = xp.dot(points, centres.T)
     near -= 0.5 * (centres**2).sum(axis=1)

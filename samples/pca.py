@@ -21,7 +21,7 @@ def oriented_gradients(images, orientations=8):
 
 
 def edges_of_digits(count):
-    """Of so many digits, each in nine shifts, the edges."""
+    """Edge features of so many digits, each in nine shifts."""
     from sklearn.datasets import load_digits
 
     return oriented_gradients(shifted(load_digits().images[:count] / 16.0))

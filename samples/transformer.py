@@ -51,7 +51,7 @@ def in_heads(x, heads):
 
 
 def block(xp, one_hot, w, heads):
-    """What the block makes of texts (count, length, letters): (count, length, width)."""
+    """The block's output for texts (count, length, letters): (count, length, width)."""
     x = one_hot @ w["embed"]
     # Each token also sees the one before it: half of what it is.
     x[:, 1:] += 0.5 * x[:, :-1]
@@ -70,7 +70,7 @@ def block(xp, one_hot, w, heads):
 
 
 def features(xp, hidden, w):
-    """What is remembered of a text: the mean over its tokens of a last layer."""
+    """A text's features: the mean over its tokens of a last layer."""
     return xp.tanh(normalized(xp, hidden) @ w["head"]).mean(axis=1)
 
 

@@ -1,1 +1,1 @@
-"""A measure and a budget to a plan: profile, search, criteria, report."""
+"""The search for the fastest plan within a budget, its error criteria, and its report."""

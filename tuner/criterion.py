@@ -1,9 +1,10 @@
-"""Error measures, X̂ against the reference X, accumulated in float64.
+"""Error measures of X̂ against the reference X, accumulated in float64.
 
-Any numeric dtype, read as float64 or complex128, any strides, any number of dimensions. Common to
-all: equal NaNs and equal infinities at the same place are no error, any other non-finite element
-makes the error NaN, which no budget admits. The error of an empty array is 0. Raises ShapeError
-where the shapes differ, MixPertError where an array is not numeric.
+Arrays may have any numeric dtype, which is read as float64 or complex128, any strides and any
+number of dimensions. For all measures, equal NaNs and equal infinities at the same place are no
+error, and any other non-finite element makes the error NaN, which no budget admits. The error of an
+empty array is 0. All raise ShapeError where the shapes differ, and MixPertError where an array is
+not numeric.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -94,7 +95,7 @@ def errors(
 ) -> dict[str, float]:
     """The error of every observed value, by its own criterion.
 
-    Values that the reference lacks are not looked at. Raises ProgramError if there is nothing to
+    Values that the reference lacks are ignored. Raises ProgramError if there is nothing to
     compare or a value is missing, ShapeError, naming the value, if one has another shape.
     """
     if not reference:
@@ -141,12 +142,15 @@ def _chunks(reference: npt.ArrayLike, value: npt.ArrayLike) -> Iterator[tuple[Ar
 
 
 def _parts(x: Array) -> Array:
-    """Real numbers with the same sum of squares."""
+    """The real and imaginary parts as one real array, which has the same sum of squares."""
     return np.ascontiguousarray(x).view(np.float64)
 
 
 def _in_range(x: Array, y: Array) -> tuple[Array, Array]:
-    """The same ratios, with elements near the end of the range brought down from it."""
+    """Both arrays, scaled down by 16 where an element is near the end of the range of float64.
+
+    Ratios of their elements stay the same, and sums of two of them do not overflow.
+    """
     large = np.maximum(np.abs(x), np.abs(y)) > 2.0**1000
     scale = np.where(large, 2.0**-4, 1.0)
     return x * scale, y * scale

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, product, zip_longest
 
-from mixpert_py.tuner.records import Operator, Plan, Reason, Rung, Trial
+from mixpert_py.tuner.records import Operator, Reason, Rung, Schemes, Trial
 from mixpert_py.tuner.search import SearchState
 
 # Refusals after which the rungs below are still tried.
@@ -12,7 +12,7 @@ PASSED_OVER = (Reason.NOT_TAKEN, Reason.NOT_FASTER, Reason.NO_GAIN)
 
 
 def greedy(state: SearchState) -> None:
-    """Lower the operators one after the other, longest first."""
+    """Lower the operators one after the other, the longest first."""
     operators = state.longest_first()
     for number, operator in enumerate(operators, 1):
         state.stopped[operator.id] = _lower(state, operator, operators[number:])
@@ -21,10 +21,10 @@ def greedy(state: SearchState) -> None:
 def _lower(
     state: SearchState, operator: Operator, others: Sequence[Operator]
 ) -> tuple[Reason, str]:
-    """Lower one operator rung by rung, as far as budget and clock allow; returns why it stopped.
+    """Lower one operator rung by rung, as far as budget and noise allow; return why it stopped.
 
     A rung within the budget that is not faster, or takes no call, is passed over: the next one is
-    compared with the incumbent. others: the operators whose turn comes after this one's.
+    compared with the incumbent. others: the operators that are lowered after this one.
     """
     if (fixed := state.why_fixed(operator)) is not None:
         return fixed, ""
@@ -51,8 +51,8 @@ def _lower(
 
 def _following(
     state: SearchState, site: str, rungs: Sequence[Rung], others: Sequence[Operator]
-) -> Iterator[Plan]:
-    """The plans that follow a step, alternately those if it passes and those if it is refused."""
+) -> Iterator[Schemes]:
+    """The plans that may follow a step: alternately one if it passes and one if it is refused."""
     plan = state.incumbent.plan
     deeper = [{**plan, site: scheme} for rung in rungs for scheme in rung]
     free = [other.id for other in others if state.why_fixed(other) is None]
@@ -61,10 +61,10 @@ def _following(
 
 
 def _raise_predecessor(state: SearchState, site: str, rung: Rung) -> Trial | None:
-    """Pay for lowering a site to `rung` by raising one predecessor that takes less time than it.
+    """Lower a site to `rung` and raise one predecessor that takes less time, to offset the error.
 
-    The longest such predecessor is tried first, one rung each. Returns the trial that was kept, or
-    None. Times are the incumbent's: a predecessor may have become shorter by being lowered.
+    The longest such predecessor is tried first, each by one rung. Returns the trial that was kept,
+    or None. Times are the incumbent's: a predecessor may have become shorter by being lowered.
     """
     shorter = [p for p in state.predecessors(site) if state.seconds(p) < state.seconds(site)]
     for predecessor in sorted(shorter, key=state.seconds, reverse=True):

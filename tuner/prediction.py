@@ -8,16 +8,17 @@ from statistics import median
 
 import numpy as np
 
-from mixpert_py.tuner.records import Measurement, Operator, Plan
+from mixpert_py.tuner.records import Measurement, Operator, Schemes
 from mixpert_py.tuner.search import SearchState
 
-STEPS = 100  # of the fit of sensitivities; it has nearly converged after twenty
-SAVED_BY_A_RUNG = 1 / 3  # of an operator's time, where nothing better is known
-# Outliers from which a rung may take longer than the one above it, in which they may stay. What
-# leaves the slices is multiplied by itself: 5 % of a Cholesky factor's rows in int8x8 made products
-# of NumPy arrays, with K = 24576, take an H200 1.7 times as long.
+STEPS = 100  # iterations of the fit of sensitivities, which has nearly converged after twenty
+# The part of an operator's time that a lower rung is taken to save where it was not measured.
+SAVED_BY_A_RUNG = 1 / 3
+# The share of outliers from which a rung may take longer than the one above it, whose slices may
+# hold them. Rows that leave the slices are multiplied one by one: where 5 % of a Cholesky factor's
+# rows did so, int8x8 products of NumPy arrays with K = 24576 took an H200 1.7 times as long.
 OUTLIERS = 0.01
-ENUMERATED = 20_000  # combinations up to which all are compared
+ENUMERATED = 20_000  # combinations: so many or fewer are all compared
 BISECTIONS = 100
 LEAST, MOST = log(1e-60), log(1e60)  # logarithms of Lagrange multipliers
 
@@ -44,8 +45,8 @@ class ErrorModel:
         self._squares = self._before
         self._rows: list[np.ndarray] = []
 
-    def learn(self, plan: Plan, error: float) -> None:
-        """Take in the plan and the error of one run; failed and exact runs have no effect."""
+    def learn(self, plan: Schemes, error: float) -> None:
+        """Fit the sensitivities to one more run; failed and exact runs have no effect."""
         square = squared(error)
         if not (isfinite(square) and square > 0):
             return
@@ -66,21 +67,21 @@ class ErrorModel:
         self._squares = squares
 
     def weight(self, operator: Operator, scheme: str) -> float:
-        """The local error squared; Inf where the profile shows that the scheme fails."""
+        """The squared local error; Inf where the profile shows that the scheme fails."""
         error = operator.local_errors.get(scheme, 0.0)
         return squared(error) if isfinite(error) else inf
 
     def square(self, operator: Operator, scheme: str) -> float:
-        """What an operator adds to the square of the program's error."""
+        """The part of the program's squared error that an operator makes under a scheme."""
         weight = self.weight(operator, scheme)
         return float(self._squares[self._operators.index(operator)]) * weight if weight else 0.0
 
     @property
     def floor(self) -> float:
-        """The part of the squared error that no plan removes."""
+        """The part of the program's squared error that no plan removes."""
         return float(self._squares[-1])
 
-    def error(self, plan: Plan) -> float:
+    def error(self, plan: Schemes) -> float:
         """The predicted error of the program under a plan."""
         return sqrt(self.floor + sum(self.square(x, plan[x.id]) for x in self._operators))
 
@@ -98,8 +99,8 @@ class TimeModel:
         self._measured: dict[tuple[str, str], list[float]] = defaultdict(list)
         self._outlying: set[tuple[str, str]] = set()
 
-    def learn(self, plan: Plan, measured: Measurement) -> None:
-        """Take in the times of one run."""
+    def learn(self, plan: Schemes, measured: Measurement) -> None:
+        """Record the times of one run."""
         for site, seconds in measured.site_seconds.items():
             if site in self._state.operators:
                 self._measured[site, plan[site]].append(seconds)

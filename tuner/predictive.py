@@ -1,6 +1,6 @@
-"""The predictive search: predictions choose the plan that is run next, runs decide what is kept.
+"""The predictive search: predictions choose the plan to run next, and runs decide what is kept.
 
-Each turn runs the fastest plan whose predicted error is within the budget; the errors and times of
+Each step runs the fastest plan whose predicted error is within the budget; the errors and times of
 that run improve the next prediction. When no such plan is left, single steps whose predicted error
 is not far beyond the budget are tried, those that save most first. At last the operators that take
 most of the time are probed, whatever is predicted of them: an iteration that refines its result
@@ -14,17 +14,17 @@ from functools import partial
 from math import inf
 
 from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose
-from mixpert_py.tuner.records import Operator, Plan, Reason, Trial, plan_key
+from mixpert_py.tuner.records import Operator, Reason, Schemes, Trial, plan_key
 from mixpert_py.tuner.search import SearchState
 
-SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget that plans are chosen for
-AMBITION = 4.0  # largest predicted error of a single step, in budgets
-WORTH_A_RUN = 0.01  # of what the search has saved
-PATIENCE = 3  # probes refused in a row, after which no other is run
-PASSES = (1.0, 0.5)  # errors that a run may have if it passes, in predicted errors
-REFUSED = (1.5, 3.0, 10.0)  # errors that it may have if not, in budgets
-TOGETHER = 1 / 8  # of the time: operators that take less are probed with others
-WORTH_A_PROBE = 1 / 20  # of the time
+SLACK = (1.0, 0.8, 0.6, 0.4)  # parts of the budget within which plans are chosen, in turn
+MOST_PREDICTED = 4.0  # budgets: the largest predicted error with which a single step is tried
+WORTH_A_RUN = 0.01  # the least gain of a step, as a part of what the search has saved
+MOST_FAILED_PROBES = 3  # in a row, after which no other is run
+PASSES = (1.0, 0.5)  # errors assumed of a run that passes, as parts of its predicted error
+REFUSED = (1.5, 3.0, 10.0)  # errors assumed of a run that is refused, in budgets
+TOGETHER = 1 / 8  # part of the time: operators that take less are probed together
+WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
 
 
 def predictive(state: SearchState) -> None:
@@ -38,7 +38,10 @@ def predictive(state: SearchState) -> None:
 
 
 class _Search:
-    """options: site → schemes it may run under, the start's first; one if it is fixed."""
+    """The plans tried so far and the models fitted to them.
+
+    options: site → the schemes that it may run under, the start's first; one if it is fixed.
+    """
 
     def __init__(self, state: SearchState) -> None:
         self.state = state
@@ -46,13 +49,13 @@ class _Search:
         self.errors = ErrorModel(self.operators, state.start.measurement.error)
         self.times = TimeModel(state)
         self.options = {x.id: state.options(x) for x in self.operators}
-        self.tried: list[Plan] = [state.start.plan]
-        self.refused: list[Plan] = []
+        self.tried: list[Schemes] = [state.start.plan]
+        self.refused: list[Schemes] = []
         self.failed_probes = 0  # in a row
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: Schemes) -> None:
         state = self.state
         self.tried.append(plan)
         before, is_probe = len(state.trials), self._is_probe(plan)
@@ -75,7 +78,7 @@ class _Search:
             self.errors.learn(trial.plan, measured.error)
             self.times.learn(trial.plan, measured)
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> Schemes | None:
         """The plan to run next; None if none promises to be worth a run."""
         operators, errors = self.operators, self.errors
         times = [
@@ -91,16 +94,16 @@ class _Search:
                     return plan
         return self._single_step() or self._probe()
 
-    def _following(self, plan: Plan) -> list[Plan]:
-        """The plans that may be run after a plan, one for each of several errors it may have."""
+    def _following(self, plan: Schemes) -> list[Schemes]:
+        """The plans that may be run after a plan, one for each of several assumed errors of it."""
         predicted, budget = self.errors.error(plan), self.state.budget
         passing = min(predicted, budget)
         found = [self._after(plan, factor * passing, passes=True) for factor in PASSES]
         found += [self._after(plan, factor * budget, passes=False) for factor in REFUSED]
         return [choice for choice in found if choice is not None]
 
-    def _after(self, plan: Plan, error: float, *, passes: bool) -> Plan | None:
-        """The next plan if this one had an error, and passed or was refused."""
+    def _after(self, plan: Schemes, error: float, *, passes: bool) -> Schemes | None:
+        """The next plan, assuming the error of this one and whether it passes."""
         before = self.state.incumbent, self.refused, self.failed_probes, self.errors
         if self._is_probe(plan):
             self.failed_probes = 0 if passes else self.failed_probes + 1
@@ -115,12 +118,12 @@ class _Search:
         finally:
             self.state.incumbent, self.refused, self.failed_probes, self.errors = before
 
-    def _single_step(self) -> Plan | None:
-        """A step of one operator with the largest gain for its predicted error."""
+    def _single_step(self) -> Schemes | None:
+        """The plan that lowers one operator with the largest gain for its predicted error."""
         plan_now, budget = self.state.incumbent.plan, self.state.budget
         start = sum(self.times.seconds(x, self.state.start.plan[x.id]) for x in self.operators)
         saved = start - sum(self.times.seconds(x, plan_now[x.id]) for x in self.operators)
-        found: list[tuple[float, Plan]] = []
+        found: list[tuple[float, Schemes]] = []
         for operator in self.operators:
             for scheme in self.options[operator.id]:
                 plan = {**plan_now, operator.id: scheme}
@@ -128,13 +131,13 @@ class _Search:
                 if gain <= max(self._least_gain(plan), WORTH_A_RUN * saved):
                     continue
                 excess = max(self.errors.error(plan) / budget, 1.0) if budget else 1.0
-                if excess <= AMBITION and self._is_new(plan):
+                if excess <= MOST_PREDICTED and self._is_new(plan):
                     found.append((gain / excess, plan))
         return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
 
-    def _probe(self) -> Plan | None:
-        """A step of one or several operators, whatever is predicted."""
-        if self.failed_probes >= PATIENCE:
+    def _probe(self) -> Schemes | None:
+        """A plan that lowers one or several operators in spite of the predicted error."""
+        if self.failed_probes >= MOST_FAILED_PROBES:
             return None
         incumbent = self.state.incumbent
         steps = {x.id: step for x in self.operators if (step := self._unprobed(x)) is not None}
@@ -149,9 +152,9 @@ class _Search:
                 return plan
         return None
 
-    def _is_probe(self, plan: Plan) -> bool:
+    def _is_probe(self, plan: Schemes) -> bool:
         """Whether a plan is run in spite of its predicted error."""
-        return self.errors.error(plan) > AMBITION * self.state.budget
+        return self.errors.error(plan) > MOST_PREDICTED * self.state.budget
 
     def _unprobed(self, operator: Operator) -> str | None:
         """The most accurate scheme of an operator that no run has refused yet."""
@@ -162,7 +165,7 @@ class _Search:
                 return scheme
         return None
 
-    def _gain(self, plan: Plan) -> float:
+    def _gain(self, plan: Schemes) -> float:
         now = self.state.incumbent.plan
         return sum(
             self.times.seconds(x, now[x.id]) - self.times.seconds(x, plan[x.id])
@@ -170,12 +173,12 @@ class _Search:
             if now[x.id] != plan[x.id]
         )
 
-    def _least_gain(self, plan: Plan) -> float:
+    def _least_gain(self, plan: Schemes) -> float:
         now = self.state.incumbent.plan
         return self.state.noise(*(site for site in plan if plan[site] != now[site]))
 
-    def _is_new(self, plan: Plan) -> bool:
-        """Whether a plan was not tried, and is somewhere more accurate than each refused one."""
+    def _is_new(self, plan: Schemes) -> bool:
+        """Whether a plan was not tried, and is more accurate at some site than each refused one."""
         return plan not in self.tried and not any(
             all(self._is_at_most(site, plan[site], refused[site]) for site in self.options)
             for refused in self.refused
@@ -188,7 +191,7 @@ class _Search:
         return self.state.ladder.level(site, scheme) > self.state.ladder.level(site, other)
 
     def restore_idle(self) -> None:
-        """Raise operators that lowering has not made faster: it costs accuracy for nothing."""
+        """Raise operators that lowering has not made faster: it would cost accuracy for no gain."""
         state = self.state
         start = state.start.plan
         idle = {
@@ -221,10 +224,10 @@ class _Search:
 
 
 def probe_groups(times: Mapping[str, float], whole: float) -> Iterator[tuple[str, ...]]:
-    """Sites to probe together, in order, so that few runs ask about most of the time.
+    """Groups of sites to probe together, in order, so that few runs cover most of the time.
 
-    times: site → seconds. whole: the seconds of which a group takes at least a twentieth. Short
-    operators are joined until they take an eighth. A group is followed by its halves.
+    times: site → seconds. whole: seconds of the program. Short operators are joined until they take
+    an eighth of it. A group is followed by its halves; those below a twentieth are left out.
     """
     group: list[str] = []
     for site in sorted(times, key=lambda site: -times[site]):

@@ -1,6 +1,6 @@
-"""The records that a search takes and gives: operators and ladder in, trials and outcome out.
+"""The records that a search takes (operators, ladder) and returns (trials, outcome).
 
-Also the statistics of repeated runs of one plan: their median, and how far they lie apart.
+Also the statistics of repeated runs of one plan: their median and their spread.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ SMALLEST_GAIN = 0.02
 # The normal distribution's standard deviation is 1.4826 median absolute deviations.
 DEVIATIONS = 3 * 1.4826
 
-Plan = Mapping[str, str]
+Schemes = Mapping[str, str]
 """Site id → scheme name."""
 
 PlanKey = frozenset[tuple[str, str]]
 Rung = tuple[str, ...]
 
 
-def plan_key(plan: Plan) -> PlanKey:
+def plan_key(plan: Schemes) -> PlanKey:
     """A hashable value that is the same for equal plans."""
     return frozenset(plan.items())
 
@@ -72,11 +72,12 @@ class Operator:
     locked: whether it keeps the scheme that the search starts with. sensitivity: the program's
     error per local error, until runs are known.
 
-    sampled: how many of its calls were profiled. The worst of those: spread: mean number of bits by
-    which entries lie below the largest of their row of A or column of B; int8_loss: bits by which
-    int8x6 is expected to be less accurate than an FP32 product; cancellation: ‖|A| |B|‖F / ‖A B‖F,
-    1 where nothing cancels. transfer: seconds in which the profiled calls moved arrays. fed_by:
-    site → profiled calls with an operand that was that site's result.
+    sampled: the number of its calls that were profiled; three figures are those of the worst of
+    them. spread: mean number of bits by which entries lie below the largest of their row of A or
+    column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
+    product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
+    the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
+    site's result.
     """
 
     id: str
@@ -112,7 +113,7 @@ class Problem:
     ladder: Ladder
     budget: float
     noise: float | Mapping[str, float]
-    start: Plan = field(default_factory=dict)
+    start: Schemes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,14 @@ class Measure(Protocol):
     an exception.
     """
 
-    def __call__(self, plan: Plan, /) -> Measurement: ...
+    def __call__(self, plan: Schemes, /) -> Measurement: ...
 
 
-Expect = Callable[[Sequence[Plan]], None]
-"""Is called with the plans that may be measured next, the likeliest first; each call replaces the
-one before. They may be measured speculatively. The search does not depend on it.
+Expect = Callable[[Sequence[Schemes]], None]
+"""A callback that gets the plans that may be measured next, the likeliest first.
+
+Each call replaces the one before. The plans may be measured speculatively; the search does not
+depend on it.
 """
 
 
@@ -238,7 +241,7 @@ class Trial:
     schemes several may pass; only the best of them becomes the incumbent.
     """
 
-    plan: Plan
+    plan: Schemes
     measurement: Measurement
     changed: tuple[str, ...] = ()
     gain: float = 0.0
@@ -275,7 +278,7 @@ class Outcome:
     is over the budget only where the start is over it already.
     """
 
-    plan: Plan
+    plan: Schemes
     verdicts: tuple[Verdict, ...]
     trials: tuple[Trial, ...]
     start: Measurement

@@ -1,4 +1,4 @@
-"""The state of a search. `consider` is its one door: it runs a plan, judges it and may adopt it."""
+"""The state of a search. Every plan is run, judged and adopted or refused by `consider`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -10,17 +10,18 @@ from mixpert_py.tuner.records import (
     Measure,
     Measurement,
     Operator,
-    Plan,
     PlanKey,
     Problem,
     Reason,
+    Schemes,
     Trial,
     plan_key,
 )
 
 OnTrial = Callable[[Trial], None]
 
-# Of several refusals, the one that says most about the rungs below comes first.
+# Of several refused trials the one whose reason comes first here stands for all: it says most about
+# the rungs below.
 PRECEDENCE = (
     Reason.KEPT,
     Reason.NOT_FASTER,
@@ -72,7 +73,7 @@ class SearchState:
         self.stopped.clear()
 
     def consider(
-        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Plan]] = tuple
+        self, *steps: Mapping[str, str], then: Callable[[], Iterable[Schemes]] = tuple
     ) -> Trial:
         """Try each step (site → scheme) from the incumbent, and adopt the best that passes.
 
@@ -96,7 +97,7 @@ class SearchState:
         return self.incumbent if passed else min(tried, key=_distance)
 
     def restore(self, step: Mapping[str, str]) -> None:
-        """Try a step that is to reduce the error alone; it passes if it is no slower."""
+        """Try a step whose only purpose is a smaller error; it passes if it is no slower."""
         plan = {**self.incumbent.plan, **step}
         trial = self._judge(plan, self._run(plan))
         no_slower = trial.reason in (Reason.NOT_FASTER, Reason.NO_GAIN)
@@ -117,7 +118,7 @@ class SearchState:
         return self.problem.noise
 
     def longest_first(self) -> list[Operator]:
-        """The operators by their native time."""
+        """The operators by their native time, the longest first."""
         return sorted(self.operators.values(), key=lambda operator: -operator.seconds)
 
     def why_fixed(self, operator: Operator) -> Reason | None:
@@ -145,21 +146,21 @@ class SearchState:
             if target == site and source in self.operators and not self.operators[source].locked
         )
 
-    def _announce(self, steps: Iterable[Plan], then: Callable[[], Iterable[Plan]]) -> None:
+    def _announce(self, steps: Iterable[Schemes], then: Callable[[], Iterable[Schemes]]) -> None:
         """Call `expect` with the plans that are measured next, and those that may follow."""
         if self._expect is not None:
-            new: dict[PlanKey, Plan] = {}
+            new: dict[PlanKey, Schemes] = {}
             for plan in (*({**self.incumbent.plan, **step} for step in steps), *then()):
                 new.setdefault(plan_key(plan), plan)
             self._expect([plan for key, plan in new.items() if key not in self._measured])
 
-    def _run(self, plan: Plan) -> Measurement:
+    def _run(self, plan: Schemes) -> Measurement:
         key = plan_key(plan)
         if key not in self._measured:
             self._measured[key] = self._measure(dict(plan))
         return self._measured[key]
 
-    def _judge(self, plan: Plan, measurement: Measurement) -> Trial:
+    def _judge(self, plan: Schemes, measurement: Measurement) -> Trial:
         changed = tuple(site for site in plan if plan[site] != self.incumbent.plan[site])
         after = measurement.site_seconds
         gain = sum(self.seconds(site) - after.get(site, 0.0) for site in changed)
@@ -179,8 +180,8 @@ class SearchState:
             reason = Reason.NOT_FASTER
         return Trial(plan, measurement, changed, gain, reason)
 
-    def _is_exact(self, plan: Plan, changed: Iterable[str]) -> bool:
-        """Whether by the profile these schemes changed no digit: most likely none of them ran."""
+    def _is_exact(self, plan: Schemes, changed: Iterable[str]) -> bool:
+        """Whether, by the profile, these schemes change no digit: most likely none of them ran."""
         return all(self.operators[site].local_errors.get(plan[site]) == 0 for site in changed)
 
     def _best(self, passed: list[Trial]) -> Trial:

@@ -13,22 +13,22 @@ from mixpert_py.tuner.records import (
     Expect,
     Measure,
     Outcome,
-    Plan,
     Problem,
     Reason,
+    Schemes,
     Trial,
     Verdict,
 )
 from mixpert_py.tuner.search import OnTrial, SearchState
 
 Search = Callable[[SearchState], None]
-Excess = Callable[[Plan], float]
-"""Plan → its error on data that is not tuned on, as a multiple of the budget there."""
+Excess = Callable[[Schemes], float]
+"""The error of a plan on hold-out data, as a multiple of the budget there."""
 
 DEFAULT = "predictive"
-ROUNDS = 3  # searches that are repeated because their plan is over budget on the hold-out
-MOST_PLANS = 20_000  # of an exhaustive search
-DRAWN = 50  # plans of a random search
+REPETITIONS = 3  # of a search whose plan is over budget on the hold-out
+MOST_PLANS = 20_000  # that an exhaustive search may run
+DRAWN = 50  # plans that a random search runs
 
 
 def tune(
@@ -40,7 +40,7 @@ def tune(
     excess: Excess | None = None,
     expect: Expect | None = None,
 ) -> Outcome:
-    """Lower operators until the budget, the clock or the ladder says stop.
+    """Lower operators as far as the budget, the noise of the clock and the ladder allow.
 
     search: one of SEARCHES. on_trial: called with every Trial as it is judged; the start is the
     first. excess: as long as it is more than 1 for the plan found, the search is repeated with a
@@ -48,7 +48,7 @@ def tune(
     stays. expect: see `Expect`.
 
     No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;
-    during the very first run nothing is known yet, and KeyboardInterrupt goes on.
+    during the very first run there is no plan yet, and KeyboardInterrupt is raised.
     Raises ProgramError if the program fails under the start, PlanError if an unlocked site starts
     with a scheme that is not on the ladder, or an exhaustive search would take too many runs,
     BudgetError unless budget ≥ 0.
@@ -119,7 +119,7 @@ def _stop_all(state: SearchState, reason: Reason) -> None:
 
 
 def _search_within_hold_out(state: SearchState, search: Search, excess: Excess | None) -> None:
-    """Search, and repeat it with a smaller budget while the plan is over budget elsewhere."""
+    """Search, and repeat it with a smaller budget while the plan is over budget on the hold-out."""
     search(state)
     if excess is None or state.incumbent is state.start:
         return
@@ -128,7 +128,7 @@ def _search_within_hold_out(state: SearchState, search: Search, excess: Excess |
         beyond = excess(state.incumbent.plan)
         if beyond <= 1:
             return
-        if rounds == ROUNDS:
+        if rounds == REPETITIONS:
             break
         rounds += 1
         share *= min(0.5, 1 / beyond) if isfinite(beyond) else 0.5
@@ -139,14 +139,14 @@ def _search_within_hold_out(state: SearchState, search: Search, excess: Excess |
 
 
 def _explained(trial: Trial, budget: float) -> Trial:
-    """A trial that was over a share of the budget only was refused because of the hold-out."""
+    """The trial, refused because of the hold-out if it was within the whole budget."""
     if trial.reason is Reason.OVER_BUDGET and trial.measurement.error <= budget:
         return replace(trial, reason=Reason.HOLD_OUT)
     return trial
 
 
 def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
-    """The record of a search. otherwise: the reason for operators that it did not finish."""
+    """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best, budget = state.start, state.incumbent, state.problem.budget
     trials = [_explained(trial, budget) for trial in state.trials]
     held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}

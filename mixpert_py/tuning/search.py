@@ -18,9 +18,9 @@ from mixpert_py.tuner.records import (
     Measurement,
     Outcome,
     PlanKey,
+    Schemes,
     plan_key,
 )
-from mixpert_py.tuner.records import Plan as Schemes
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.options import Limits

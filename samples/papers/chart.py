@@ -24,7 +24,12 @@ STYLE = """
 .plane .hollow { fill: var(--ground); stroke: var(--level); stroke-width: 1.6 }
 .plane .mark { stroke: var(--over); stroke-width: 1.3; stroke-dasharray: 6 4 }
 .plane .mark-name { fill: var(--over) }
-.bars rect { fill: var(--level) }
+.bars { display: block; width: 100%; min-width: 36rem; padding: .25rem }
+.bars text { font: 12px system-ui, "DejaVu Sans", sans-serif; fill: var(--soft) }
+.bars rect { fill: var(--level); stroke: var(--ground) }
+@media print {
+  .bars { min-width: 0; break-inside: avoid }
+}
 """
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
@@ -41,9 +42,9 @@ def errors(names: Sequence[str], ranges: Collection[str], squares: Iterable[int]
     return partial(_errors, names, ranges, tuple(squares))
 
 
-def saved(name: str) -> dict[str, Any] | None:
-    """A result that another benchmark keeps beside the code."""
-    path = machine.RESULTS / f"{name}.json"
+def saved(name: str, folder: Path | None = None) -> dict[str, Any] | None:
+    """A result that another measurement keeps: in a folder, by default that of `mixpert bench`."""
+    path = (folder or machine.RESULTS) / f"{name}.json"
     if not path.exists():
         return None
     loaded: dict[str, Any] = json.loads(path.read_text("utf-8"))

@@ -1,6 +1,7 @@
 """MixPert 2024: levels of integer emulation, applications, search, overhead, shared GPUs."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
@@ -56,7 +57,7 @@ def levels(place: Place) -> Found:
 
 def search(place: Place) -> Found | Missing:
     """What every search saves where all plans have been run, and in how many runs."""
-    found = saved("search")
+    found = saved("search", Path(__file__).parent)
     if found is None:
         return Missing("`python -m tests.measure.search --save` makes these rows")
     full = {

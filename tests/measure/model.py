@@ -1,4 +1,4 @@
-"""How well the time model predicts, and how well it chooses tiles: on the device.
+"""The accuracy of the time model's predictions, and of its choice of tiles, on the device.
 
 Every product is timed whole; then its kernel alone with every tile that fits. The tile that the
 model would choose is set against the quickest, as are those of models after two papers, and one
@@ -76,9 +76,9 @@ PAIRS: tuple[Pair, ...] = (
 
 
 def measure(
-    pairs: Sequence[Pair] = PAIRS, say: Callable[[str], None] = lambda line: None
+    pairs: Sequence[Pair] = PAIRS, report: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """Measured and predicted seconds of every pair, and what they come to.
+    """Measured and predicted seconds of every pair, and their summary.
 
     Raises DeviceError where there is no GPU.
     """
@@ -88,7 +88,7 @@ def measure(
     rows = []
     for pair in pairs:
         rows.append(_row(cupy, clock, pair))
-        say(f"{' × '.join(map(str, pair[1:]))} {pair.scheme}")
+        report(f"{' × '.join(map(str, pair[1:]))} {pair.scheme}")
     found = {"machine": machine.machine() | machine.device(cupy), **summary(rows)}
     return {**found, "table": table(found, rows), "rows": rows}
 
@@ -240,7 +240,7 @@ def _compile_one(pair: Pair) -> None:
 @click.option("--save", is_flag=True, help="Keep the result beside those of `mixpert bench`.")
 def command(save: bool) -> None:
     """Predicted times and chosen tiles against measured ones, on the current GPU."""
-    found = measure(say=lambda line: click.echo(line, err=True))
+    found = measure(report=lambda line: click.echo(line, err=True))
     machine.finish("model", found, save)
     click.echo(found["table"]["text"])
 

@@ -43,9 +43,9 @@ def _scheme(name: str) -> Scheme:
     return entry
 
 
-def _value(made: Any) -> Any:
+def _value(result: Any) -> Any:
     """The array of a product, native or emulated."""
-    return getattr(made, "value", made)
+    return getattr(result, "value", result)
 
 
 @click.command()

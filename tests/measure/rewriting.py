@@ -16,7 +16,7 @@ from mixpert_py.bench import machine
 from mixpert_py.cli import main
 from mixpert_py.sources import rewriting, source_files
 
-UNIT = 1 if sys.platform == "darwin" else 1 << 10  # of ru_maxrss, in bytes
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1 << 10  # bytes in one unit of ru_maxrss
 
 
 def measure(paths: Sequence[str], jobs: int) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def measure(paths: Sequence[str], jobs: int) -> dict[str, Any]:
         if result.problem:
             problems.append(result.problem)
     seconds = perf_counter() - start
-    used = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return {
         "trees": {Path(path).name: _version(Path(path).name) for path in paths},
         "processes": jobs,
@@ -45,8 +45,8 @@ def measure(paths: Sequence[str], jobs: int) -> dict[str, Any]:
         **count,
         "problems": problems,
         "seconds": seconds,
-        "processor_seconds": sum(usage.ru_utime + usage.ru_stime for usage in used),
-        "peak_bytes": max(usage.ru_maxrss for usage in used) * UNIT,
+        "processor_seconds": sum(usage.ru_utime + usage.ru_stime for usage in usages),
+        "peak_bytes": max(usage.ru_maxrss for usage in usages) * MAXRSS_UNIT,
     }
 
 
@@ -58,11 +58,10 @@ def _version(tree: str) -> str | None:
 
 @click.command()
 @click.option("-j", "jobs", default=2, show_default=True, type=click.IntRange(1), metavar="N")
-@click.option("--save", is_flag=True, help="Keep the result beside those of `mixpert bench`.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-def command(jobs: int, save: bool, paths: tuple[str, ...]) -> None:
+def command(jobs: int, paths: tuple[str, ...]) -> None:
     """Whole projects rewritten in memory: time and peak memory."""
-    found = machine.finish("rewrite", measure(paths, jobs), save)
+    found = {"machine": machine.machine(), **measure(paths, jobs)}
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 

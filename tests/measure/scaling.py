@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from mixpert_py.bench import machine
+from mixpert_py.bench.gemm import tables
 from mixpert_py.bench.timing import summary
 from mixpert_py.cli import main
 from mixpert_py.errors import DeviceError
@@ -33,7 +34,7 @@ def measure(
     *,
     scheme: str = "int8x6",
     backend: str = "cuda",
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Result:
     """Seconds of BLOCKS products (size, size) × (size, size) on each worker, by their number.
 
@@ -42,18 +43,18 @@ def measure(
     too few GPUs.
     """
     if max(counts) > len(names):
-        raise DeviceError(f"{max(counts)} GPUs were asked for, and there are {len(names)}")
+        raise DeviceError(f"{max(counts)} GPUs are required, and there are {len(names)}")
     rows: list[Result] = []
     for count in counts:
-        say(f"{count} × {BLOCKS} products of {size}³ …")
-        took = summary(_times(names[:count], size, rounds, scheme, backend))
-        efficiency = rows[0]["seconds"]["median"] / took["median"] if rows else 1.0
-        rate = 2e-12 * count * BLOCKS * size**3 / took["median"]
-        rows.append({"gpus": count, "seconds": took, "tflops": rate, "efficiency": efficiency})
-        say(_line(rows[-1]))
+        report(f"{count} × {BLOCKS} products of {size}³ …")
+        seconds = summary(_times(names[:count], size, rounds, scheme, backend))
+        efficiency = rows[0]["seconds"]["median"] / seconds["median"] if rows else 1.0
+        rate = 2e-12 * count * BLOCKS * size**3 / seconds["median"]
+        rows.append({"gpus": count, "seconds": seconds, "tflops": rate, "efficiency": efficiency})
+        report(", ".join(_cells(rows[-1])))
     met = all(row["efficiency"] >= WANTED for row in rows)
-    asked = {"scheme": scheme, "size": size, "blocks": BLOCKS, "wanted": WANTED, "met": met}
-    return {**asked, "rows": rows}
+    setting = {"scheme": scheme, "size": size, "blocks": BLOCKS, "wanted": WANTED, "met": met}
+    return {**setting, "rows": rows}
 
 
 def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: str) -> list[float]:
@@ -66,7 +67,7 @@ def _times(names: Sequence[str], size: int, rounds: int, scheme: str, backend: s
         shape = blocks * size, size
         return generator.standard_normal(shape, chunks=(size, size), dtype="float32")
 
-    # Virtual machines may have more memory than they say before it is used.
+    # Virtual machines may have more memory than they report before it is used.
     with gpus.start_cluster(names, spills=False) as cluster, Client(cluster) as client:
         client.wait_for_workers(len(names), timeout=PATIENCE)
         workers = list(client.scheduler_info(n_workers=-1)["workers"])
@@ -108,39 +109,28 @@ def _copy(block: Any, turn: int) -> Any:
     return block.copy()
 
 
-def lines(result: Result) -> list[str]:
-    """The result as a table for people."""
-    head = f"{result['scheme']}, {result['blocks']} products of {result['size']}³ on each GPU"
-    made = [head, "GPUs   seconds  TFLOP/s  efficiency"]
-    made += map(_line, result["rows"])
-    verdict = "met" if result["met"] else "missed"
-    return [*made, f"wanted: efficiency of {result['wanted']} or more: {verdict}"]
-
-
 def table(result: Result) -> dict[str, Any]:
-    """The table of docs/measured.md: a row for each number of GPUs. result: with its machine."""
+    """The table of docs/measured.md, from a result with the facts about its machine."""
     rows = []
     for row in result["rows"]:
-        alone = row["gpus"] == result["rows"][0]["gpus"]
+        is_base = row["gpus"] == result["rows"][0]["gpus"]
         verdict = "met" if row["efficiency"] >= result["wanted"] else "missed"
-        wanted = "" if alone else f"≥ {result['wanted']}: {verdict}"
-        cells = f"{row['seconds']['median']:.3f} s", f"{row['tflops']:.0f}"
-        rows.append([str(row["gpus"]), *cells, f"{row['efficiency']:.2f}", wanted])
-    where, each = result["machine"], f"{result['blocks']} products of {result['size']}³ float32"
+        rows.append([*_cells(row), "" if is_base else f"≥ {result['wanted']}: {verdict}"])
+    facts, each = result["machine"], f"{result['blocks']} products of {result['size']}³ float32"
     return {
         "columns": ["GPUs", "time", "TFLOP/s", "efficiency", "wanted"],
         "rows": rows,
         "text": f"{each} on each GPU, {result['scheme']}: blocks of NumPy arrays in a Dask "
         "cluster of one process a GPU, moved there, B once, and back. "
         "Efficiency: the time of one GPU over theirs. "
-        f"{where['device']}, {where['cores']} cores of {where['cpu']}, {where['date']}: "
+        f"{facts['device']}, {facts['cores']} cores of {facts['cpu']}, {facts['date']}: "
         "`python -m tests.measure.scaling --save`.",
     }
 
 
-def _line(row: Result) -> str:
-    median, rate = row["seconds"]["median"], row["tflops"]
-    return f"{row['gpus']:4}  {median:8.3f}  {rate:7.0f}  {row['efficiency']:10.2f}"
+def _cells(row: Result) -> list[str]:
+    seconds = f"{row['seconds']['median']:.3f} s"
+    return [str(row["gpus"]), seconds, f"{row['tflops']:.0f}", f"{row['efficiency']:.2f}"]
 
 
 @click.command()
@@ -164,13 +154,14 @@ def command(counts: tuple[int, ...], size: int, rounds: int, save: bool) -> int:
     names = gpus.names("cuda")
     counts = counts or tuple(count for count in (1, 2, 4) if count <= len(names))
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         click.echo(line, err=True)
 
-    result = measure(names, counts, size, rounds, say=say)
+    result = measure(names, counts, size, rounds, report=report)
     result = {"machine": machine.machine() | machine.device(cupy), **result}
-    machine.finish("scaling", {**result, "table": table(result)}, save)
-    click.echo("\n".join(lines(result)))
+    shown = table(result)
+    machine.finish("scaling", {**result, "table": shown}, save)
+    click.echo(f"{tables.markdown(shown['columns'], shown['rows'])}\n\n{shown['text']}")
     return int(not result["met"])
 
 

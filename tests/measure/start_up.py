@@ -25,7 +25,7 @@ a = np.eye(8)
 b = a @ a
 print(np.dot(a, b).sum())
 """
-# Name → two kinds of process, and the seconds that the second may take more than the first.
+# Name → two kinds of process, and by how many seconds the second may take longer than the first.
 TARGETS = {
     "import": ("import numpy", "import numpy, mixpert_py", 0.060),
     "first run": ("python", "mixpert run, first", 0.5),
@@ -34,15 +34,14 @@ TARGETS = {
 
 
 def measure(rounds: int = 15) -> dict[str, Any]:
-    """Seconds of each kind of process, and of the rounds' differences beside their targets."""
+    """Seconds of each kind of process, and their differences in every round beside the targets."""
     with tempfile.TemporaryDirectory() as folder:
         times = in_turn(_processes(Path(folder)), rounds)
     more = {}
-    for name, (without, with_, wanted) in TARGETS.items():
+    for name, (base, ours, target) in TARGETS.items():
         # Differences of each round: whatever slows the machine down slows all runs of a round.
-        pairs = zip(times[with_], times[without], strict=True)
-        took = summary([a - b for a, b in pairs])
-        more[name] = {"wanted": wanted, "met": took["median"] <= wanted, **took}
+        extra = summary([a - b for a, b in zip(times[ours], times[base], strict=True)])
+        more[name] = {"wanted": target, "met": extra["median"] <= target, **extra}
     return {
         "unit": "s",
         "rows": {name: summary(row) for name, row in times.items()},
@@ -87,10 +86,9 @@ def _environment(cache: Path) -> dict[str, str]:
 
 @click.command()
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
-@click.option("--save", is_flag=True, help="Keep the result beside those of `mixpert bench`.")
-def command(rounds: int, save: bool) -> None:
-    """What an import adds to NumPy's, and `mixpert run` to `python`."""
-    found = machine.finish("start-up", measure(rounds), save)
+def command(rounds: int) -> None:
+    """The time that an import adds to NumPy's, and `mixpert run` to `python`."""
+    found = {"machine": machine.machine(), **measure(rounds)}
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 

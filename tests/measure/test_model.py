@@ -1,4 +1,4 @@
-"""What predictions come to beside measured times."""
+"""The summary of predictions beside measured times."""
 
 import json
 

@@ -38,7 +38,7 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
         clusters.append(start(names, **given))
         return clusters[-1]
 
-    said: list[str] = []
+    messages: list[str] = []
     placed: list[dict[str, Any]] = []
 
     def waited(*futures: Any) -> Any:
@@ -54,10 +54,10 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
     trace = Trace()
     with use(Context(trace=trace)):
         found = scaling.measure(
-            ("GPU-7", "GPU-5"), (2,), 96, 2, backend="reference", say=said.append
+            ("GPU-7", "GPU-5"), (2,), 96, 2, backend="reference", report=messages.append
         )
     (row,) = found["rows"]
-    assert said == ["2 × 2 products of 96³ …", scaling.lines(found)[2]]
+    assert messages == ["2 × 2 products of 96³ …", ", ".join(scaling._cells(row))]
     assert (row["gpus"], row["efficiency"], row["seconds"]["runs"]) == (2, 1.0, 2)
     assert trace.sites["-"].schemes == {"int8x6": 3 * 4}
     assert trace.sites["-"].shapes == {(96, 96, 96): 12}
@@ -66,23 +66,15 @@ def test_each_worker_sees_one_gpu_and_makes_its_own_rows(monkeypatch: pytest.Mon
         workers = list(where.values())
         assert sorted(workers.count(each) for each in set(workers)) == [2, 2]
     assert [len(where) for where in placed[2::2]] == [4, 4, 4]
-    assert not any("tcp" in line for line in scaling.lines(found))
 
 
-def test_what_is_printed() -> None:
+def test_the_table_of_a_result() -> None:
     seconds = {"median": 2.0, "lower": 1.9, "upper": 2.1, "runs": 7}
     rows = [
         {"gpus": 1, "seconds": seconds, "tflops": 200.0, "efficiency": 1.0},
         {"gpus": 2, "seconds": seconds, "tflops": 320.4, "efficiency": 0.8},
     ]
     found = {"scheme": "int8x6", "blocks": 4, "size": 64, "wanted": 0.85, "met": False}
-    assert scaling.lines({**found, "rows": rows}) == [
-        "int8x6, 4 products of 64³ on each GPU",
-        "GPUs   seconds  TFLOP/s  efficiency",
-        "   1     2.000      200        1.00",
-        "   2     2.000      320        0.80",
-        "wanted: efficiency of 0.85 or more: missed",
-    ]
     where = {"device": "NVIDIA X", "cores": 3, "cpu": "Y", "date": "2000-01-01"}
     table = scaling.table({**found, "rows": rows, "machine": where})
     assert table["rows"] == [
@@ -100,17 +92,17 @@ def test_the_kept_table_is_that_of_the_kept_rows() -> None:
 
 
 def test_too_few_gpus() -> None:
-    with pytest.raises(DeviceError, match="4 GPUs were asked for, and there are 2"):
-        scaling.measure(("0", "1"), (1, 4), 96, 1, say=print)
+    with pytest.raises(DeviceError, match="4 GPUs are required, and there are 2"):
+        scaling.measure(("0", "1"), (1, 4), 96, 1, report=print)
 
 
 def test_a_machine_without_a_gpu(tmp_path: Path) -> None:
     if gpus.names(None):
         pytest.skip("there is a GPU here")
     for command in (("mixpert_py", "cluster"), ("tests.measure.scaling",)):
-        said = called(*command, folder=tmp_path)
-        assert (said.code, said.out) == (2, "")
-        assert "GPU" in said.one_clear_line()
+        done = called(*command, folder=tmp_path)
+        assert (done.code, done.out) == (2, "")
+        assert "GPU" in done.one_clear_line()
 
 
 @pytest.mark.gpu

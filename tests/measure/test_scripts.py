@@ -1,4 +1,4 @@
-"""The scripts run and report what they say; how fast is not asserted."""
+"""The scripts run, and report the figures that they are for; speed is not asserted."""
 
 import json
 from pathlib import Path

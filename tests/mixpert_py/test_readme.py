@@ -108,6 +108,11 @@ def test_every_command_is_explained() -> None:
         assert f"| `mixpert {name}" in text, name
 
 
+def test_every_scheme_is_listed() -> None:
+    table = PAGES["gpu.md"].read_text("utf-8").partition("\n## Schemes\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`([\w-]+)`", table)) == set(mixpert_py.schemes())
+
+
 def test_certificates_lie_as_far_above_the_error_as_the_page_says() -> None:
     table = PAGES["gpu.md"].read_text("utf-8").partition("| operands | K |")[2].partition("\n\n")[0]
     head, _, *rows = table.splitlines()

@@ -20,10 +20,10 @@ CUPY_DIGEST = 40  # hexadecimal digits of SHA-1, before the code in a file of Cu
 
 
 class Answer(NamedTuple):
-    """The answer of a process; `found` is None where it failed, and `said` is its last line."""
+    """The answer of a process; `found` is None where it failed, and `message` is its last line."""
 
     found: dict[str, Any] | None
-    said: str
+    message: str
 
 
 def gate(backend: str, processes: int, patience: float) -> Verdict:
@@ -60,7 +60,7 @@ def storm(backend: str, home: Path, count: int, end: float) -> list[Answer]:
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
         try:
             for number in range(count):
-                with (Path(folder) / str(number)).open("wb") as said:
+                with (Path(folder) / str(number)).open("wb") as errors:
                     started.append(
                         subprocess.Popen(
                             command,
@@ -68,14 +68,14 @@ def storm(backend: str, home: Path, count: int, end: float) -> list[Answer]:
                             cwd=fresh_home.ROOT,
                             stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE,
-                            stderr=said,
+                            stderr=errors,
                             text=True,
                         )
                     )
             for child in started:
                 _pipe(child.stdout).readline()
             for child in started:
-                with suppress(BrokenPipeError):  # it has failed, and will be asked why
+                with suppress(BrokenPipeError):  # it has failed, and its output is read below
                     _pipe(child.stdin).write("go\n")
                     _pipe(child.stdin).flush()
             return [
@@ -92,10 +92,10 @@ def _answer(child: "subprocess.Popen[str]", errors: Path, end: float) -> Answer:
     try:
         text, _ = child.communicate(timeout=max(end - monotonic(), 0.1))
     except subprocess.TimeoutExpired:
-        return Answer(None, "it was not done in time")
+        return Answer(None, "it took too long")
     if child.returncode:
-        said = errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
-        return Answer(None, f"exit code {child.returncode}: {said[-1][:300]}")
+        output = errors.read_text(errors="replace").strip().splitlines() or ["no output"]
+        return Answer(None, f"exit code {child.returncode}: {output[-1][:300]}")
     return Answer(json.loads(text), "")
 
 
@@ -103,7 +103,7 @@ def _faults(answers: list[Answer], last: Answer) -> Iterator[str]:
     """Processes that failed, or made other products than the one that came after them."""
     for number, answer in enumerate([*answers, last]):
         if answer.found is None:
-            yield f"process {number}: {answer.said}"
+            yield f"process {number}: {answer.message}"
         elif last.found is not None and answer.found["products"] != last.found["products"]:
             yield f"process {number} made other products than the last one"
     if last.found is not None and last.found["compiled"]:

@@ -18,8 +18,8 @@ LARGEST_OF_PAIRS = 512
 NEAREST = 5  # pairs of families that are named
 
 Chosen = click.Choice(["cuda", "reference"])
-SAVE = click.option("--save", is_flag=True, help="Keep the verdict for the README.")
-STATE = click.option("--state", "state_path", metavar="FILE", help="Go on where FILE says.")
+SAVE = click.option("--save", is_flag=True, help="Store the verdict for the README.")
+STATE = click.option("--state", "state_path", metavar="FILE", help="Continue the sweep in FILE.")
 KINDS = click.option(
     "--kinds",
     default=0,
@@ -47,7 +47,7 @@ def _end(verdict: "Verdict", save: bool) -> int:
     return int(not verdict.passed)
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     click.echo(line, err=True)
 
 
@@ -80,10 +80,11 @@ def soak_products(
 ) -> int:
     """Random products against FP64.
 
-    None is further off than its scheme states. Shapes lie at and beside multiples of tiles; layouts
-    in memory, families of operands, types and schemes are drawn at random; some operands are
-    complex, some hold NaN or Inf, some products overflow. What is checked is the certificate, what
-    the slices lost, and what was made of them; of complex products also those of their parts.
+    None has a larger error than its scheme states. Shapes lie at and beside multiples of tiles;
+    layouts in memory, families of operands, types and schemes are drawn at random; some operands
+    are complex, some hold NaN or Inf, some products overflow. The certificate, the loss of the
+    slices and the sums of their products are checked; of complex products also those of their
+    parts.
 
     With --contract: A of one family and B of another, rows, columns and K scaled by powers of ten
     up to 1e±8, in every layout, and every element of their `faithful` product against the bound
@@ -92,7 +93,7 @@ def soak_products(
     from tests.soak.random_products import sweep
 
     if contract and kinds:
-        raise click.UsageError("--kinds is of schemes, --contract of one of them")
+        raise click.UsageError("--kinds draws schemes, and --contract has only one")
     largest = largest or (LARGEST_OF_PAIRS if contract else LARGEST)
     path = Path(state_path) if state_path else None
     state = sweep.load(path, backend, largest, kinds, contract)
@@ -100,9 +101,9 @@ def soak_products(
     if seed is not None:
         return _one_product(state, seed)
     examine = sweep.one_by_one(backend, largest, workers, kinds, contract)
-    sweep.sweep(examine, state, count, seconds, path, _say)
+    sweep.sweep(examine, state, count, seconds, path, _report)
     for line in _margins(state):
-        _say(line)
+        _report(line)
     return _end(sweep.verdict(state, count), save)
 
 
@@ -121,7 +122,7 @@ def _one_product(state: "State", seed: int) -> int:
 
 
 def _margins(state: "State") -> Iterator[str]:
-    """How near the products of pairs of families came to their bound, the nearest first."""
+    """Lines with the pairs of families whose products came nearest to their bound."""
     nearest = sorted(state.ratios.items(), key=lambda item: -item[1])
     for families, ratio in nearest[:NEAREST]:
         yield f"{ratio:6.3f} {families} (seed {state.nearest[families]})"
@@ -136,9 +137,9 @@ def _margins(state: "State") -> Iterator[str]:
 def soak_load(
     backend: str, seconds: float, window: float, state_path: str | None, save: bool
 ) -> int:
-    """As fast after minutes of full load.
+    """Full load for minutes: speed and memory stay the same.
 
-    With the same memory, too. With FILE a verdict on this stretch and those before.
+    With FILE, the verdict is on this stretch and those before.
     """
     from tests.soak import load
 
@@ -185,8 +186,8 @@ def soak_threads(
 
     chosen = backends.backend(backend)
     largest = largest or (1024 if backend == "cuda" else 96)
-    found = gate.gate(chosen, threads, count, different, seconds, largest, _say, kinds)
-    return _end(found, save)
+    load = gate.Load(threads, count, different, largest, kinds)
+    return _end(gate.gate(chosen, load, seconds, _report), save)
 
 
 @soak.command("streams")
@@ -197,7 +198,7 @@ def soak_threads(
 def soak_streams(streams: int, rounds: int, size: int, save: bool) -> int:
     """Operands written late on streams (GPU).
 
-    No product is of what they were before.
+    No product is of the values that they had before.
     """
     from tests.soak import streams as gate
 
@@ -216,7 +217,7 @@ def soak_memory(size: int, save: bool) -> int:
 
     cupy = machine.gpu()
     with memory.CupyAllocator(cupy).installed() as allocator:
-        return _end(memory.gate(allocator, memory.products(cupy, size), _say), save)
+        return _end(memory.gate(allocator, memory.products(cupy, size), _report), save)
 
 
 @soak.command("plans")
@@ -237,7 +238,7 @@ def soak_plans(
     """Mutated files.
 
     COUNT of each KIND: plans, stores of trials, profiles, models of devices, notebooks and
-    configuration. Each is what it should be, or an error of one line that says what is wrong,
+    configuration. Each is read as a valid file, or refused with an error of one line,
     within a second and 256 MiB.
     """
     from tests.soak import plans
@@ -247,7 +248,7 @@ def soak_plans(
         known = ", ".join(KINDS)
         raise click.UsageError(f"no kind {unknown.pop()!r}; choose from: {known}")
     path = Path(state_path) if state_path else None
-    return _end(plans.gate(count, seconds, seed, _say, kinds or tuple(KINDS), path), save)
+    return _end(plans.gate(count, seconds, seed, _report, kinds or tuple(KINDS), path), save)
 
 
 @soak.command("planted")
@@ -255,7 +256,7 @@ def soak_plans(
 def soak_planted(save: bool) -> int:
     """Files planted in the caches.
 
-    What another user could have written is not taken.
+    Files that another user could have written are not used.
     """
     from tests.soak import planted
 
@@ -281,6 +282,6 @@ def soak_cold(backend: str, processes: int, seconds: float, save: bool) -> int:
 
 
 def _require(backend: str) -> None:
-    """Raise DeviceError where a gate is to run on a GPU, and none is there."""
+    """Raise DeviceError where a gate is to run on a GPU and there is none."""
     if backend == "cuda":
         machine.gpu()

@@ -256,8 +256,8 @@ def _other(rng: Random, old: object) -> object:
 
 
 def _read_store(path: Path, also: bool) -> None:
-    said: list[str] = []
-    trials = Trials(path, resume=True, say=said.append)
+    messages: list[str] = []
+    trials = Trials(path, resume=True, say=messages.append)
     trials.begin({})
     with suppress(ProgramError):  # what is kept of a run that failed
         trials.take("native run", {})
@@ -266,8 +266,8 @@ def _read_store(path: Path, also: bool) -> None:
         trials.keep("native run", {}, Run(Result(1.5, {ID: SITE}, {}, []), {}))
     plan = path.with_name(path.name.replace(".trials.db", ".toml"))
     assert beside(plan) == path
-    if wrong := [line for line in said if not line.isprintable()]:
-        raise WrongError(f"it said {wrong[0][:200]!r}")
+    if wrong := [line for line in messages if not line.isprintable()]:
+        raise WrongError(f"its message was {wrong[0][:200]!r}")
     if (found := latest(plan)) is not None:
         markdown(report_record.read(found, str(path)), Program("mlp.py"))
 

@@ -15,17 +15,18 @@ from mixpert_py import files
 from mixpert_py.errors import MixPertError
 from tests.soak.verdict import Verdict
 
-SLOWER = 0.95  # of the first window's throughput, at least
-DRIFT = 0.01  # of the memory after the first window, at most
-WARM_UP = 0.05  # of the time
+SLOWER = 0.95  # the least throughput, as a part of the first window's
+DRIFT = 0.01  # the largest change of memory, as a part of that after the first window
+WARM_UP = 0.05  # part of the time
 
 Memory = Callable[[], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """first, last: operations a second in the first window after the warm-up, and in the last.
+    """A stretch of full load on one machine.
 
+    first, last: operations a second in the first window after the warm-up, and in the last window.
     before, after: bytes by kind of memory, after the first window and at the end.
     """
 
@@ -38,19 +39,19 @@ class Stretch:
 
     @property
     def speed(self) -> float:
-        """The last window's throughput, of the first's."""
+        """The throughput in the last window over that in the first."""
         return self.last / self.first
 
     @property
     def drift(self) -> float:
-        """The most by which a kind of memory has grown or shrunk, of what it was."""
+        """The largest relative change of any kind of memory."""
         return max(
             abs(self.after[kind] - size) / max(size, 1) for kind, size in self.before.items()
         )
 
     @property
     def holds(self) -> bool:
-        """Whether it is a stretch as it is to be."""
+        """Whether speed and memory have stayed as they were."""
         return self.speed >= SLOWER and self.drift < DRIFT
 
 
@@ -62,13 +63,15 @@ def stretch(
     window: float,
     clock: Callable[[], float] = monotonic,
 ) -> Stretch:
-    """Work for so long. work: does some, in well below a window, and says how many operations.
+    """Measure `seconds` of work.
 
-    Raises MixPertError where a window was too short for that.
+    work: does some of it, in well below a window, and returns its number of operations.
+
+    Raises MixPertError where nothing was finished in a window.
     """
     warm = seconds * WARM_UP
     edges = warm, warm + window, seconds - window, seconds
-    passed: list[tuple[float, float]] = []  # of each edge: when, and operations until then
+    passed: list[tuple[float, float]] = []  # for each edge the time, and the operations until then
     operations, begin = 0.0, clock()
     before: Mapping[str, int] = {}
     while len(passed) < len(edges):
@@ -89,7 +92,7 @@ def _rate(begin: tuple[float, float], end: tuple[float, float]) -> float:
 
 
 def verdict(stretches: Sequence[Stretch], window: float, on_gpu: bool) -> Verdict:
-    """Of all stretches."""
+    """The verdict on all stretches."""
     speed = ", ".join(f"{100 * one.speed:.1f} %" for one in stretches)
     drift = max(one.drift for one in stretches)
     times = ", ".join(f"{one.seconds / 60:.3g} min" for one in stretches)
@@ -104,7 +107,7 @@ def verdict(stretches: Sequence[Stretch], window: float, on_gpu: bool) -> Verdic
 
 
 def load(path: Path | None, on: str) -> list[Stretch]:
-    """Earlier stretches. Raises MixPertError where a file has none, or those of another machine."""
+    """Earlier stretches. Raises MixPertError for a file without any, or of another machine."""
     if path is None or not path.exists():
         return []
     try:
@@ -117,7 +120,7 @@ def load(path: Path | None, on: str) -> list[Stretch]:
 
 
 def write(stretches: Sequence[Stretch], path: Path) -> None:
-    """Keep stretches for the next call."""
+    """Write stretches for the next call."""
     text = json.dumps([asdict(one) for one in stretches], indent=1) + "\n"
     files.replace(path, text.encode())
 
@@ -172,7 +175,7 @@ def on_host() -> tuple[Callable[[], float], Memory]:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has. 0 where the system does not tell."""
+    """Resident bytes of this process; 0 where the system does not report them."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:

@@ -1,4 +1,4 @@
-"""Allocations that fail: a product is right all the same, or there is a MemoryError."""
+"""Allocations that fail: the product is right nevertheless, or a MemoryError is raised."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ class Product(NamedTuple):
 
 
 class Allocator(Protocol):
-    """Counts allocations, makes some fail, and knows what is held."""
+    """Counts allocations, makes some fail, and knows how many bytes are allocated."""
 
     count: int
 
@@ -52,14 +52,14 @@ class Tally:
 
 
 def gate(
-    allocator: Allocator, products: Mapping[str, Product], say: Callable[[str], None]
+    allocator: Allocator, products: Mapping[str, Product], report: Callable[[str], None]
 ) -> Verdict:
     """Every allocation of every product fails once alone, and once with all after it."""
     tally, most = Tally(), 0
     for name, product in products.items():
         before = len(tally.wrong)
         needed = _judge(name, product, allocator, tally)
-        say("\n".join([f"{name}: {needed} allocations", *tally.wrong[before:]]))
+        report("\n".join([f"{name}: {needed} allocations", *tally.wrong[before:]]))
         most = max(most, needed)
     return Verdict(
         "memory",
@@ -76,7 +76,7 @@ def gate(
 def _judge(name: str, product: Product, allocator: Allocator, tally: Tally) -> int:
     """Let every allocation of a product fail; returns how many it makes when none fails."""
     native = _bits(product.native())
-    product.make()  # what is kept from here on is there now
+    product.make()  # fills the caches, which hold memory from here on
     with allocator.failing(0, False):
         alone = _bits(product.make())
         needed = allocator.count

@@ -196,8 +196,8 @@ def _space(rng: Random) -> str:
 
 
 def _comment(rng: Random) -> str:
-    said = ("#", " # it's \"so", " # " + "." * 200, ' # """', " # [a]", "\n#" + "x." * 500)
-    return rng.choice(said) if rng.random() < 0.1 else ""
+    comments = ("#", " # it's \"so", " # " + "." * 200, ' # """', " # [a]", "\n#" + "x." * 500)
+    return rng.choice(comments) if rng.random() < 0.1 else ""
 
 
 def _json(rng: Random, value: Any) -> str:

@@ -21,15 +21,15 @@ from tests.soak.verdict import Verdict
 
 SLOWEST = 1.0  # seconds of computing that a file may take
 MOST_MEMORY = 256 << 20  # bytes
-PATIENCE = 30.0  # seconds of computing after which a file is not read to its end
-ALSO_ONE_IN = 10  # files that are written to as well, which takes longer
-PIECE = 100  # files of one kind before the next one's turn
+PATIENCE = 30.0  # seconds of computing after which reading a file is stopped
+ALSO_ONE_IN = 10  # of so many files one is written to as well, which takes longer
+PIECE = 100  # files of one kind that are read before those of the next kind
 MOST_SHOWN = 20
 LONGEST = 1000  # characters of an error
 
 
 class Done(msgspec.Struct):
-    """How many files of one kind were read, how many of them were refused, and what was wrong.
+    """The number of files of one kind that were read and refused, and the faults found.
 
     slowest: the seconds of computing that one took. largest: the bytes of memory that one took.
     """
@@ -52,21 +52,21 @@ def gate(
     count: int,
     seconds: float,
     seed: int,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     kinds: Collection[str] = tuple(KINDS),
     path: Path | None = None,
 ) -> Verdict:
     """Read `count` files of each kind, or as many as the seconds are enough for.
 
-    path: where it is kept what was read, which is not read again. Raises MixPertError if that is
-    no such file, or one of another seed.
+    path: a file with the state of the sweep, from which it continues. Raises MixPertError if that
+    is no such file, or one of another seed.
     """
     state = _load(path, seed)
     begin = monotonic()
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
         while waiting := [name for name in kinds if _done(state, name).files < count]:
             for name in waiting:
-                _read_piece(Path(folder), name, count, state, say)
+                _read_piece(Path(folder), name, count, state, report)
             if path is not None:
                 files.replace(path, msgspec.json.encode(state))
             if monotonic() - begin > seconds:
@@ -108,7 +108,7 @@ def _done(state: State, name: str) -> Done:
 
 
 def _read_piece(
-    folder: Path, name: str, count: int, state: State, say: Callable[[str], None]
+    folder: Path, name: str, count: int, state: State, report: Callable[[str], None]
 ) -> None:
     kind, done = KINDS[name], _done(state, name)
     path = folder / name / kind.file
@@ -129,7 +129,7 @@ def _read_piece(
         if fault:
             done.wrong.append(f"{name}, file {number} of seed {state.seed}: {fault}")
             if len(done.wrong) <= MOST_SHOWN:
-                say(done.wrong[-1])
+                report(done.wrong[-1])
         else:
             done.refused += refused
 
@@ -142,14 +142,14 @@ def _memory() -> tuple[int, int]:
 
 
 def judged(kind: Kind, path: Path, also: bool = False) -> tuple[bool, str]:
-    """Whether a file is refused, and what is wrong with how it was read; empty: nothing is."""
+    """Whether a file is refused, and the fault in how it was read, empty for none."""
     try:
         with time_limit(PATIENCE, str(path)):
             kind.read(path, also)
     except MixPertError as error:
-        said = str(error)
-        fine = said.isprintable() and 0 < len(said) < LONGEST
-        return True, "" if fine else f"the error reads {said[:LONGEST]!r}"
+        message = str(error)
+        fine = message.isprintable() and 0 < len(message) < LONGEST
+        return True, "" if fine else f"the error reads {message[:LONGEST]!r}"
     except WrongError as error:
         return False, str(error)
     except BaseException as error:

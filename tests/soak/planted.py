@@ -13,7 +13,7 @@ PATIENCE = 120.0  # seconds
 
 
 def gate() -> Verdict:
-    """Plant each in a home of its own, in a process that looks there. Raises ProgramError."""
+    """Plant files in a new home, in a process that reads its caches. Raises ProgramError."""
     with tempfile.TemporaryDirectory(prefix="mixpert-soak-") as folder:
         done = subprocess.run(
             fresh_home.command("tests.soak.planting", folder),
@@ -24,22 +24,22 @@ def gate() -> Verdict:
             timeout=PATIENCE,
         )
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise ProgramError(f"the process that looks for planted files failed: {said[-1]}")
+        output = done.stderr.strip().splitlines() or ["no output"]
+        raise ProgramError(f"the process that reads planted files failed: {output[-1]}")
     return judged(json.loads(done.stdout))
 
 
 def judged(found: dict[str, dict[str, str]]) -> Verdict:
     """found: by cache and way of planting, "taken", "ignored", "not tried", or an error.
 
-    A file that the user has written himself is planted, too: where that is not taken, nobody
-    looked.
+    A file that the user has written himself is planted, too: where that is not taken, the cache was
+    not read.
     """
     own = [ways.pop("by the user himself") for ways in found.values()]
-    said = {f"{cache}, {way}": what for cache in found for way, what in found[cache].items()}
-    tried = {name: what for name, what in said.items() if what != "not tried"}
+    results = {f"{cache}, {way}": what for cache in found for way, what in found[cache].items()}
+    tried = {name: what for name, what in results.items() if what != "not tried"}
     wrong = {name: what for name, what in tried.items() if what != "ignored"}
-    left = len(said) - len(tried)
+    left = len(results) - len(tried)
     return Verdict(
         "planted",
         f"{len(tried)} files planted in the caches of rewritten code, kernels and device models"

@@ -1,4 +1,4 @@
-"""Plants files in the caches of this process's home, and looks whether they are taken."""
+"""Plants files in the caches of this process's home, and checks whether they are taken."""
 
 import json
 import marshal
@@ -23,9 +23,11 @@ EVIL = b"evil"
 
 
 class Cache(NamedTuple):
-    """fill: does what writes `file`. evil: what is planted in the place of such a content.
+    """A cache, and how to plant a file in it.
 
-    load: what this package makes of it; "evil" if it was taken. digest: content is known by it.
+    fill: makes this package write `file`. evil: the planted content, given the good one. load:
+    reads the cache; its result contains "evil" if the file was taken. digest: whether files hold
+    digests.
     """
 
     file: Path
@@ -36,7 +38,7 @@ class Cache(NamedTuple):
 
 
 def main(folder: str) -> None:
-    """Print what became of every planted file as JSON. folder: this process's home, still empty."""
+    """Print the fate of every planted file as JSON. folder: this process's home, still empty."""
     sys.dont_write_bytecode = False  # the cache of rewritten code heeds it
     found = {name: _planted(cache) for name, cache in _caches(Path(folder)).items()}
     print(json.dumps(found))
@@ -97,7 +99,7 @@ def _caches(home: Path) -> Mapping[str, Cache]:
 
 
 def _whole(payload: bytes, good: bytes) -> bytes:
-    """As the cache would write it: whoever plants a file knows how."""
+    """The content as the cache would write it, since an attacker knows the format."""
     return good[:DIGEST] + sha256(payload).digest() + payload
 
 
@@ -137,7 +139,7 @@ def _in_linked_folder(file: Path, evil: bytes) -> None:
 
 
 def _pipe(file: Path, evil: bytes) -> None:
-    """Who opens it waits until somebody writes to it."""
+    """A pipe: opening it to read waits until somebody writes to it."""
     file.unlink()
     os.mkfifo(file, 0o600)
 

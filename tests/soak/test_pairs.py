@@ -57,7 +57,7 @@ class TestDraw:
         assert share(lambda one: one.is_stack) == pytest.approx(1 / 16, rel=0.1)
         assert share(lambda one: one.guarded) == pytest.approx(1 / 2, rel=0.1)
         assert share(lambda one: one.guarded and one.k >= guard.LEAST_K) > 1 / 5
-        assert {one.way for one in pairs} == {"", "left kept", "right kept"}
+        assert {one.way for one in pairs} == {"", "left packed", "right packed"}
         assert {one.left.stack for one in pairs} == {(), (2,), (3,), (4,)}
 
     @pytest.mark.parametrize("largest", [1, 2, 40, 200])
@@ -68,9 +68,9 @@ class TestDraw:
 
     def test_it_says_all_about_itself(self) -> None:
         one = pair(scales=Scales(True, False, True), right=Side("complex64", "F", (3,), False))
-        assert str(replace(one, way="left kept", guarded=True)) == (
+        assert str(replace(one, way="left packed", guarded=True)) == (
             "1: normal by spread 1, 12 × 40 × 9, scaled rows, K, float32 C by complex64 F (3,), "
-            "left kept, guarded"
+            "left packed, guarded"
         )
         assert str(pair()) == "1: normal by spread 1, 12 × 40 × 9, float32 C by float32 C"
 
@@ -148,7 +148,7 @@ def off_by(times: float) -> Wrong:
 class TestExamine:
     @pytest.mark.parametrize("left", [PLAIN, COMPLEX, replace(PLAIN, stack=(2,))], ids=str)
     @pytest.mark.parametrize("right", [PLAIN, COMPLEX, replace(PLAIN, stack=(2,))], ids=str)
-    @pytest.mark.parametrize("way", ["", "left kept", "right kept"])
+    @pytest.mark.parametrize("way", ["", "left packed", "right packed"])
     def test_products_hold(self, left: Side, right: Side, way: Way) -> None:
         outcome = examine(REFERENCE, pair(left=left, right=right, way=way))
         assert outcome.failures == []
@@ -163,8 +163,8 @@ class TestExamine:
     def test_the_bound_is_that_of_the_contract(self, times: float, count: int) -> None:
         """(12 + 40) · u · |A||B|, of which float32 holds all but 1 in 52."""
         outcome = examine(off_by(times), pair())
-        said = [failure.partition(",")[0] for failure in outcome.failures]
-        assert said == [f"{count} of 108 elements beyond the bound"] * (count > 0)
+        failures = [failure.partition(",")[0] for failure in outcome.failures]
+        assert failures == [f"{count} of 108 elements beyond the bound"] * (count > 0)
         assert outcome.margin is not None
         assert outcome.margin.ratio == pytest.approx(abs(times), rel=1 / 52)
 
@@ -183,14 +183,16 @@ class TestExamine:
                 part[..., 3, 4] = value
             return c
 
-        (said,) = examine(wrong(change), pair()).failures
-        assert said.startswith(f"1 of 108 elements beyond the bound, [3, 4] is {value!r}, to be ")
-        assert said.endswith(": inf times what is allowed")
+        (failure,) = examine(wrong(change), pair()).failures
+        assert failure.startswith(
+            f"1 of 108 elements beyond the bound, [3, 4] is {value!r}, to be "
+        )
+        assert failure.endswith(": inf times what is allowed")
         both = examine(wrong(change), pair(left=COMPLEX, right=COMPLEX)).failures
         assert [failure.split(":")[0] for failure in both] == ["real part", "imaginary part"]
         stack = replace(PLAIN, stack=(2,))
-        (said,) = examine(wrong(change), pair(right=stack)).failures
-        assert said.startswith("2 of 216 elements beyond the bound, [0, 3, 4] is ")
+        (failure,) = examine(wrong(change), pair(right=stack)).failures
+        assert failure.startswith("2 of 216 elements beyond the bound, [0, 3, 4] is ")
 
     def test_what_overflows_is_not_held(self) -> None:
         """Where |A||B| is beyond float32's range, NaN is as good as anything."""
@@ -223,7 +225,10 @@ class TestExamine:
             return examine(wrong(change), pair(left=COMPLEX, right=COMPLEX))
 
         assert at(0.999).failures == []
-        assert [said.split(":")[0] for said in at(1.03).failures] == ["real part", "imaginary part"]
+        assert [failure.split(":")[0] for failure in at(1.03).failures] == [
+            "real part",
+            "imaginary part",
+        ]
         # A sum of two products is allowed as much as both, and no more than a rounding besides.
         margin = at(1).margin
         assert margin is not None
@@ -281,15 +286,15 @@ def swept(examined: Callable[[int], Outcome], count: int) -> tuple[products.Stat
     def outcomes(seeds: Iterator[int]) -> Iterator[Outcome]:
         return map(examined, seeds)
 
-    state, said = products.State("reference", 64, contract=True), []
-    products.sweep(outcomes, state, count, 1e9, None, said.append)
-    return state, said
+    state, messages = products.State("reference", 64, contract=True), []
+    products.sweep(outcomes, state, count, 1e9, None, messages.append)
+    return state, messages
 
 
 class TestSweep:
     def test_a_hundred_hold(self) -> None:
-        state, said = swept(lambda seed: examine(REFERENCE, draw(seed, 64)), 100)
-        assert said == state.failures == []
+        state, messages = swept(lambda seed: examine(REFERENCE, draw(seed, 64)), 100)
+        assert messages == state.failures == []
         assert state.next == sum(state.ran.values()) == 100
         assert state.elements > 10_000
         assert len(state.ratios) > 90
@@ -308,12 +313,12 @@ class TestSweep:
         def examined(seed: int) -> Outcome:
             return examine(wrong(change) if seed == 7 else REFERENCE, draw(seed, 64))
 
-        state, said = swept(examined, 40)
+        state, messages = swept(examined, 40)
         assert state.next == 40
-        (line,) = said
+        (line,) = messages
         assert line.startswith(f"{draw(7, 64)}: ")
         assert "1 of " in line
-        assert state.failures == said
+        assert state.failures == messages
         assert max(state.ratios, key=lambda name: state.ratios[name]) == " by ".join(
             draw(7, 64).families
         )
@@ -344,19 +349,19 @@ class TestCommand:
 
     def test_a_handful_of_products(self, tmp_path: Path) -> None:
         given = (*self.COMMAND, "--count", "20", "--state", "state.json")
-        said = called("tests.soak", *given, folder=tmp_path)
-        assert said.code == 0, said
-        *lines, last = said.err.splitlines()
+        done = called("tests.soak", *given, folder=tmp_path)
+        assert done.code == 0, done
+        *lines, last = done.err.splitlines()
         assert last.startswith("contract passed: 20 random products of ")
         assert len(lines) == 5
         ratios = [float(line.split()[0]) for line in lines]
         assert ratios == sorted(ratios, reverse=True)
         assert last.endswith(f": 0 beyond it, the largest error {ratios[0]:.3f} of what is allowed")
-        assert json.loads(said.out)["gate"] == "contract"
+        assert json.loads(done.out)["gate"] == "contract"
         seed = lines[0].rpartition("(seed ")[2].rstrip(")")
-        said = called("tests.soak", *self.COMMAND, "--seed", seed, folder=tmp_path)
-        assert said.code == 0
-        first, second = said.out.splitlines()
+        done = called("tests.soak", *self.COMMAND, "--seed", seed, folder=tmp_path)
+        assert done.code == 0
+        first, second = done.out.splitlines()
         assert first == str(draw(int(seed), 40))
         assert second.endswith(f": holds, at most {ratios[0]:.3f} of what is allowed")
 
@@ -392,14 +397,14 @@ class TestCommand:
             assert done.output.startswith(f"{draw(seed, 40)}\n")
 
     def test_the_default_size(self, tmp_path: Path) -> None:
-        said = called("tests.soak", *self.COMMAND[:4], "--seed", "3", folder=tmp_path)
-        assert said.code == 0
-        assert said.out.splitlines()[0] == str(draw(3))
+        done = called("tests.soak", *self.COMMAND[:4], "--seed", "3", folder=tmp_path)
+        assert done.code == 0
+        assert done.out.splitlines()[0] == str(draw(3))
 
     def test_kinds_are_of_schemes(self, tmp_path: Path) -> None:
-        said = called("tests.soak", *self.COMMAND, "--kinds", "3", folder=tmp_path)
-        assert said.code == 2
-        assert "--kinds is of schemes" in said.err
+        done = called("tests.soak", *self.COMMAND, "--kinds", "3", folder=tmp_path)
+        assert done.code == 2
+        assert "--kinds draws schemes" in done.err
 
 
 REFERENCE_VALUE = Backend.value

@@ -23,7 +23,7 @@ from tests.soak.random_products import case as product_case
 from tests.soak.random_products import examine as product_examine
 from tests.soak.random_products import slices as product_slices
 from tests.soak.random_products import sweep as products
-from tests.soak.random_products.backend import Backend, Made, backend
+from tests.soak.random_products.backend import Backend, Product, backend
 from tests.soak.random_products.case import (
     LAYOUTS,
     NAMES,
@@ -102,8 +102,8 @@ class TestCase:
         complex_ones = [one for one in cases if max(one.left.parts, one.right.parts) == 2]
         assert len(complex_ones) == pytest.approx(len(cases) / 8, rel=0.15)
         assert {one.special for one in complex_ones} == set(SPECIALS)
-        assert {one.way for one in complex_ones} == {"", "left kept", "right kept", "out"}
-        assert {one.way for one in cases} == {"", "left kept", "right kept", "out"}
+        assert {one.way for one in complex_ones} == {"", "left packed", "right packed", "out"}
+        assert {one.way for one in cases} == {"", "left packed", "right packed", "out"}
         assert any(one.block for one in cases)
         assert any(one.left.stack != one.right.stack for one in cases)
         assert any(one.left.vector for one in cases)
@@ -193,7 +193,7 @@ class Broken(Backend):
 
     fault: str = ""
 
-    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Made:
+    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Product:
         made = super().product(a, b, scheme, block, way)
         value = np.array(made.value)
         if self.fault == "an element":
@@ -234,7 +234,7 @@ class TestCheck:
             assert found == Outcome(scheme, [])
 
     @pytest.mark.parametrize(
-        ("fault", "said"),
+        ("fault", "expected"),
         [
             ("an element", "certificate: 1 elements beyond the bound, [3, 4] is "),
             ("rounding", "terms: 1 elements beyond the bound, [3, 4] is "),
@@ -245,9 +245,9 @@ class TestCheck:
             ("norms", "residual of A is no upper bound in 20 rows"),
         ],
     )
-    def test_what_is_wrong_is_found(self, fault: str, said: str) -> None:
+    def test_what_is_wrong_is_found(self, fault: str, expected: str) -> None:
         failures = product_examine.examine(Broken("reference", np, fault), case()).failures
-        assert any(said in failure for failure in failures), failures
+        assert any(expected in failure for failure in failures), failures
 
     @pytest.mark.parametrize("pair", ["FF", "DD", "Fd", "fF", "dD"])
     @pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV", "fp16x3", "bf16x6", "faithful"])
@@ -259,7 +259,7 @@ class TestCheck:
             assert product_examine.examine(REFERENCE, one) == Outcome(scheme, [])
 
     @pytest.mark.parametrize(
-        ("fault", "special", "said"),
+        ("fault", "special", "expected"),
         [
             ("an element", "", "certificate: 1 elements beyond the bound, [3, 4] is ("),
             ("rounding", "", "1 elements differ from what the parts make"),
@@ -272,12 +272,12 @@ class TestCheck:
         ],
     )
     def test_what_is_wrong_with_a_complex_product_is_found(
-        self, fault: str, special: Any, said: str
+        self, fault: str, special: Any, expected: str
     ) -> None:
         side = replace(PLAIN, dtype="complex64")
         one = case(left=side, right=side, special=special)
         failures = product_examine.examine(Broken("reference", np, fault), one).failures
-        assert any(said in failure for failure in failures), failures
+        assert any(expected in failure for failure in failures), failures
 
     @pytest.mark.parametrize("pair", ["FF", "Ff", "fF"])
     @pytest.mark.parametrize("layout", LAYOUTS)
@@ -290,7 +290,7 @@ class TestCheck:
         class Repairs(Backend):
             def product(
                 self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
-            ) -> Made:
+            ) -> Product:
                 made = super().product(a, b, scheme, block, way)
                 rounded = np.array(made.value)
                 if any(x.dtype.kind == "f" and x.strides[-1] != x.itemsize for x in (a, b)):
@@ -310,8 +310,8 @@ class TestCheck:
         class Native(Backend):
             def product(
                 self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
-            ) -> Made:
-                return Made(a @ b * (1 + (scheme == "int8x1") * 1e-4), "native", "", None)
+            ) -> Product:
+                return Product(a @ b * (1 + (scheme == "int8x1") * 1e-4), "native", "", None)
 
         side = replace(PLAIN, dtype="complex64")
         for scheme, wrong in (("int8x6", False), ("int8x1", True)):
@@ -331,7 +331,7 @@ class TestCheck:
         class Other(Backend):
             def product(
                 self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
-            ) -> Made:
+            ) -> Product:
                 made = super().product(a, b, scheme, block, way)
                 return replace(made, value=made.value * (1 + (a.ndim == 3) * np.float32(1e-7)))
 
@@ -423,7 +423,7 @@ def test_a_product_that_is_not_repeatable_is_found() -> None:
 
         def product(
             self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
-        ) -> Made:
+        ) -> Product:
             made = super().product(a, b, scheme, block, way)
             self.made.append(1)
             value = np.array(made.value)
@@ -439,32 +439,32 @@ class TestSweep:
 
     def test_it_goes_on_where_it_was(self, tmp_path: Path) -> None:
         path = tmp_path / "state.json"
-        said: list[str] = []
+        messages: list[str] = []
         times = iter(range(1000))
         state = products.load(path, "reference", 48)
-        products.sweep(self.HERE, state, 30, 20, path, said.append, lambda: float(next(times)))
+        products.sweep(self.HERE, state, 30, 20, path, messages.append, lambda: float(next(times)))
         assert 0 < state.next < 30
         again = products.load(path, "reference", 48)
         assert again == state
-        products.sweep(self.HERE, again, 30, 1e9, path, said.append)
+        products.sweep(self.HERE, again, 30, 1e9, path, messages.append)
         assert again.next == sum(again.ran.values()) == 30
         assert again.seconds > state.seconds
-        assert not said
+        assert not messages
         assert not again.failures
 
     def test_failures_are_kept_with_their_seed(self) -> None:
         state = products.State("reference", 32)
-        said: list[str] = []
+        messages: list[str] = []
         broken = Broken("reference", np, "crash")
 
         def examine(seeds: Iterator[int]) -> Iterator[Outcome]:
             return (product_examine.examine(broken, draw(seed, 32)) for seed in seeds)
 
-        products.sweep(examine, state, 100, 1e9, None, said.append)
+        products.sweep(examine, state, 100, 1e9, None, messages.append)
         assert state.next == products.GIVE_UP
-        assert said[:-1] == state.failures
+        assert messages[:-1] == state.failures
         assert state.failures[3] == f"{draw(3, 32)}: MixPertError: crash"
-        assert said[-1] == "25 products failed in a row: given up"
+        assert messages[-1] == "25 products failed in a row: given up"
 
     def test_several_processes_do_what_one_does(self) -> None:
         states = [products.State("reference", 24) for _ in range(2)]
@@ -488,21 +488,21 @@ class TestCommand:
     def test_a_handful_of_products(self, tmp_path: Path) -> None:
         command = ("products", "--backend", "reference", "--largest", "40")
         for count in ("10", "15"):
-            said = called(
+            done = called(
                 *("tests.soak", *command, "--count", count, "--state", "state.json"),
                 folder=tmp_path,
             )
-            assert said.code == 0, said
-            assert said.err.startswith(f"products passed: {count} random products, ")
-        said = called("tests.soak", *command, "--seed", "7", folder=tmp_path)
-        assert said.code == 0
-        assert said.out.splitlines()[0] == str(draw(7, 40))
-        assert said.out.endswith(": holds\n")
+            assert done.code == 0, done
+            assert done.err.startswith(f"products passed: {count} random products, ")
+        done = called("tests.soak", *command, "--seed", "7", folder=tmp_path)
+        assert done.code == 0
+        assert done.out.splitlines()[0] == str(draw(7, 40))
+        assert done.out.endswith(": holds\n")
 
     def test_without_a_gpu(self, tmp_path: Path) -> None:
-        said = called("tests.soak", "products", folder=tmp_path, CUDA_VISIBLE_DEVICES="")
-        assert said.code == 2
-        assert "runs on a GPU" in said.one_clear_line()
+        done = called("tests.soak", "products", folder=tmp_path, CUDA_VISIBLE_DEVICES="")
+        assert done.code == 2
+        assert "runs on a GPU" in done.one_clear_line()
 
 
 def stuck_at_two(seed: int) -> Outcome:

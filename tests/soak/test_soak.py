@@ -22,9 +22,10 @@ from tests.soak.command import soak
 from tests.soak.kinds import KINDS, PLAN
 from tests.soak.load import Stretch
 from tests.soak.random_products import sweep
-from tests.soak.random_products.backend import Backend, Made, backend
+from tests.soak.random_products.backend import Backend, Product, backend
 from tests.soak.random_products.case import Way
 from tests.soak.random_products.sweep import State
+from tests.soak.threads import Load
 from tests.soak.verdict import Verdict
 
 PASSED = Verdict("plans", "2 files read", "0 wrong", True, figures={"seed": 1})
@@ -113,9 +114,9 @@ class TestPlans:
             raise error
 
         monkeypatch.setattr(plan_file, "loads", loads)
-        said: list[str] = []
-        assert not plans.gate(3, 60, 1, said.append, ["plans"]).passed
-        assert said[0].startswith(f"plans, file 1 of seed 1: {type(error).__name__}: ")
+        messages: list[str] = []
+        assert not plans.gate(3, 60, 1, messages.append, ["plans"]).passed
+        assert messages[0].startswith(f"plans, file 1 of seed 1: {type(error).__name__}: ")
 
     @pytest.mark.parametrize("message", ["two\nlines", "x" * 5000])
     def test_an_error_is_one_line(self, message: str, monkeypatch: Any, tmp_path: Path) -> None:
@@ -135,8 +136,8 @@ class TestPlans:
         path.write_text(PLAN)
         assert plans.judged(KINDS["plans"], path, also=True) == (False, "")
         monkeypatch.setattr(plan_file, "save", lambda plan, path: path.write_text(""))
-        said = (False, "it reads otherwise when it has been written")
-        assert plans.judged(KINDS["plans"], path, also=True) == said
+        expected = (False, "it reads otherwise when it has been written")
+        assert plans.judged(KINDS["plans"], path, also=True) == expected
 
     @pytest.mark.parametrize(
         ("read", "limit", "unit"),
@@ -153,9 +154,9 @@ class TestPlans:
         monkeypatch.setattr(plans, limit, 0)
         kind = replace(KINDS["plans"], read=lambda path, also: read())
         monkeypatch.setitem(KINDS, "plans", kind)
-        said: list[str] = []
-        assert not plans.gate(1, 60, 1, said.append, ["plans"]).passed
-        assert said[0].endswith(unit)
+        messages: list[str] = []
+        assert not plans.gate(1, 60, 1, messages.append, ["plans"]).passed
+        assert messages[0].endswith(unit)
 
     def test_one_that_ends_early_is_not_passed(self) -> None:
         assert not plans.gate(1000, 0.0, 1, silent, ["profiles"]).passed
@@ -170,7 +171,7 @@ class TestPlans:
 class Threaded(Backend):
     """The reference backend, which goes wrong in threads."""
 
-    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Made:
+    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Product:
         made = super().product(a, b, scheme, block, way)
         if current_thread() is main_thread() or 0 in made.value.shape:
             return made
@@ -182,19 +183,19 @@ class TestThreads:
         given = "--threads", "6", "--count", "20", "--different", "30"
         done = call("threads", "--backend", "reference", *given)
         assert done.return_value == 0
-        said = done.stderr.splitlines()
-        assert said[0].startswith("30 of 30 products made alone, in ")
-        assert said[1].startswith("threads passed: 6 threads, 120 products in all, ")
+        output = done.stderr.splitlines()
+        assert output[0].startswith("30 of 30 products made alone, in ")
+        assert output[1].startswith("threads passed: 6 threads, 120 products in all, ")
 
     def test_other_bits_fail(self) -> None:
-        said: list[str] = []
+        messages: list[str] = []
         broken = Threaded("reference", backend("reference").xp)
-        found = threads.gate(broken, 2, 5, 5, 60, 20, said.append)
+        found = threads.gate(broken, Load(2, 5, 5, 20), 60, messages.append)
         assert not found.passed
-        assert len(said) > 1
+        assert len(messages) > 1
 
     def test_one_that_ends_early_is_not_passed(self) -> None:
-        found = threads.gate(backend("reference"), 2, 3, 3, -1.0, 20, [].append)
+        found = threads.gate(backend("reference"), Load(2, 3, 3, 20), -1.0, [].append)
         assert not found.passed
         assert found.found.startswith("0 differ")
         assert found.figures["different"] == 1
@@ -207,9 +208,9 @@ class TestThreads:
             return "bits"
 
         monkeypatch.setattr(threads, "digest", late)
-        said: list[str] = []
-        found = threads.gate(backend("reference"), 2, 3, 9, 2.0, 20, said.append)
-        assert said[0].startswith("2 of 9 products made alone")
+        messages: list[str] = []
+        found = threads.gate(backend("reference"), Load(2, 3, 9, 20), 2.0, messages.append)
+        assert messages[0].startswith("2 of 9 products made alone")
         assert "6 products in all" in found.did
         assert not found.passed
 

@@ -23,15 +23,15 @@ def test_cold_starts_pass() -> None:
 def test_a_process_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cold.fresh_home, "command", lambda *_: ["false"])
     (answer,) = cold.storm("reference", tmp_path, 1, monotonic() + 60)
-    assert answer == Answer(None, "exit code 1: it said nothing")
+    assert answer == Answer(None, "exit code 1: no output")
     found = cold.gate("reference", 2, 10)
     assert not found.passed
-    assert found.figures["faults"][0] == "process 0: exit code 1: it said nothing"
+    assert found.figures["faults"][0] == "process 0: exit code 1: no output"
 
 
 def test_one_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cold.fresh_home, "command", lambda *_: ["sh", "-c", "echo; exec sleep 60"])
-    assert cold.storm("reference", tmp_path, 1, 0.0) == [Answer(None, "it was not done in time")]
+    assert cold.storm("reference", tmp_path, 1, 0.0) == [Answer(None, "it took too long")]
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,10 @@ def test_products_survive_allocations_that_fail(
     gpu: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cupy = gpu.install(monkeypatch)
-    said: list[str] = []
-    found = memory.gate(Allocator(gpu), memory.products(cupy, 96), said.append)
+    messages: list[str] = []
+    found = memory.gate(Allocator(gpu), memory.products(cupy, 96), messages.append)
     assert found.passed, found.figures
-    assert said[1] == "int8x1: 3 allocations"
+    assert messages[1] == "int8x1: 3 allocations"
     natively = int(found.found.split(", ")[1].split()[0])
     assert natively > 10
 
@@ -81,10 +81,10 @@ class TestMemory:
 
     def judged(self, gpu: Failing, make: Callable[[], Any]) -> list[str]:
         products = {"x": Product(make, lambda: ndarray(np.ones(3)))}
-        said: list[str] = []
-        found = memory.gate(Allocator(gpu), products, said.append)
+        messages: list[str] = []
+        found = memory.gate(Allocator(gpu), products, messages.append)
         assert found.passed == (not found.figures["wrong"])
-        assert said[0].splitlines()[1:] == found.figures["wrong"]
+        assert messages[0].splitlines()[1:] == found.figures["wrong"]
         return list(found.figures["wrong"])
 
     def test_an_error_that_is_passed_on(self, gpu: Failing, cupy: Any) -> None:

@@ -28,32 +28,36 @@ class Task(NamedTuple):
     expected: str
 
 
-def gate(
-    backend: Backend,
-    threads: int,
-    count: int,
-    different: int,
-    seconds: float,
-    largest: int,
-    say: Callable[[str], None],
-    kinds: int = 0,
-) -> Verdict:
+class Load(NamedTuple):
+    """The products of a run: each of `threads` makes `per_thread`, out of `different` ones.
+
+    largest, kinds: as `draw` takes them.
+    """
+
+    threads: int
+    per_thread: int
+    different: int
+    largest: int
+    kinds: int = 0
+
+
+def gate(backend: Backend, load: Load, seconds: float, report: Callable[[str], None]) -> Verdict:
     """Make random products one after the other, then by threads, each in an order of its own.
 
-    count: products of a thread, of so many `different` ones. kinds: as `draw` takes it. seconds:
-    after these, threads begin no more; after half of them, which goes by with compiling where
-    caches are empty, nothing does that is made alone.
+    seconds: after these, threads begin no product; after half of them, which compiling takes where
+    caches are empty, no further product is made alone.
     """
+    threads, per_thread, different, largest, kinds = load
     start = monotonic()
-    tasks = _tasks(backend, different, largest, kinds, start + seconds / 2)
-    say(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
+    tasks = _tasks(backend, load, start + seconds / 2)
+    report(f"{len(tasks)} of {different} products made alone, in {monotonic() - start:.0f} s")
     if backend.name == "cuda":
         backend.xp.cuda.Device().synchronize()  # threads have streams of their own
     made, wrong = [0] * threads, []
     end, begin = start + seconds, threading.Barrier(threads)
 
     def work(number: int) -> None:
-        order = random.Random(number).choices(tasks, k=count)
+        order = random.Random(number).choices(tasks, k=per_thread)
         begin.wait()
         with _own_stream(backend):
             for task in order:
@@ -66,13 +70,13 @@ def gate(
 
     run_all([threading.Thread(target=work, args=(number,)) for number in range(threads)])
     for line in wrong[:MOST_SHOWN]:
-        say(line)
+        report(line)
     return Verdict(
         "threads",
         f"{threads} threads, {sum(made):,} products in all, of schemes, shapes, types and layouts "
         "at random" + (f", of {kinds} kinds" if kinds else ""),
         f"{len(wrong)} differ from those made one after the other",
-        not wrong and (len(tasks), sum(made)) == (different, threads * count),
+        not wrong and (len(tasks), sum(made)) == (different, threads * per_thread),
         on_gpu=backend.name == "cuda",
         figures={
             "wrong": wrong[:MOST_SHOWN],
@@ -103,11 +107,11 @@ def digest(backend: Backend, case: Case, a: Array, b: Array) -> str:
         return f"{type(error).__name__}: {str(error)[:200]}"
 
 
-def _tasks(backend: Backend, count: int, largest: int, kinds: int, end: float) -> list[Task]:
+def _tasks(backend: Backend, load: Load, end: float) -> list[Task]:
     """The products made alone until `end`, one at least."""
     tasks: list[Task] = []
-    for seed in range(count):
-        case = draw(seed, largest, kinds)
+    for seed in range(load.different):
+        case = draw(seed, load.largest, load.kinds)
         with np.errstate(all="ignore"):
             a, b = operands(case, backend.xp)
         tasks.append(Task(case, a, b, digest(backend, case, a, b)))

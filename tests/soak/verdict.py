@@ -1,6 +1,6 @@
 """The verdict of a gate: whether it is passed, and what was done and found.
 
-Kept verdicts are a table of the README: see `mixpert_py/bench/readme.py`.
+Saved verdicts are a table of the README: see `mixpert_py/bench/readme.py`.
 """
 
 import json
@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate did and found, in words, and whether it is passed.
+    """The verdict of a gate: what it did and found, in words, and whether it is passed.
 
     on_gpu: whether it ran on a GPU; a gate has one verdict for the host and one for GPUs. figures:
     numbers that may be wanted later, as JSON takes them.
@@ -50,9 +50,9 @@ class Verdict:
 
 def keep(record: Record, path: Path = RESULT) -> None:
     """Write a verdict in place of the one that its gate had on a machine of this kind before."""
-    kept = read(path) if path.exists() else {}
-    kept[_name(record)] = record
-    ordered = sorted(kept.items(), key=lambda one: (ORDER.index(one[1]["gate"]), one[0]))
+    verdicts = read(path) if path.exists() else {}
+    verdicts[_name(record)] = record
+    ordered = sorted(verdicts.items(), key=lambda one: (ORDER.index(one[1]["gate"]), one[0]))
     text = json.dumps(dict(ordered), indent=1, ensure_ascii=False) + "\n"
     files.replace(path, text.encode())
 

@@ -1,4 +1,4 @@
-"""What a search says it may ask for next: mostly right, and of no influence on what it finds."""
+"""The plans that a search expects to run next: mostly right, without influence on its result."""
 
 from collections.abc import Mapping, Sequence
 

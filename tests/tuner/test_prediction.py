@@ -1,4 +1,4 @@
-"""What operators take: measured, predicted, or guessed."""
+"""Times of operators: measured, predicted, or estimated from the rung."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.tuner.prediction import ErrorModel, choose
-from mixpert_py.tuner.predictive import PATIENCE, probe_groups
+from mixpert_py.tuner.predictive import MOST_FAILED_PROBES, probe_groups
 from mixpert_py.tuner.records import Measurement, Operator, Outcome, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
@@ -20,7 +20,7 @@ KINDS = ["rss", "sum", "max"]
 
 
 def search(program: PropagatedProgram, kind: str) -> tuple[float, int]:
-    """What the plan saves, and the runs it took."""
+    """The gain of the plan that a search finds, and the number of its runs."""
     program.runs = 0
     outcome = tune(program, program.operators(), [], LADDER, program.budget, noise=0.0, search=kind)
     assert outcome.best.error <= program.budget
@@ -158,7 +158,7 @@ def test_probes_end_where_none_finds_anything() -> None:
     program = program_of(**{f"op{i}": 1.0 for i in range(8)})
     outcome = found(program, 1e-6)
     assert set(outcome.plan.values()) == {"native"}
-    assert len(program.plans) == 1 + PATIENCE
+    assert len(program.plans) == 1 + MOST_FAILED_PROBES
 
 
 def test_a_prediction_that_is_wrong_keeps_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What a person and a program read of an outcome."""
+"""An outcome as the table for people and as the record for programs."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from rich.console import Console
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.record import read, record
-from mixpert_py.tuner.report.table import Report, headline
+from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
 from tests.tuner.table_program import TableProgram, tune
 
@@ -276,4 +276,4 @@ def test_shares(share: float | None, text: str) -> None:
 
 def test_several_budgets_are_told_as_shares(outcome: Outcome) -> None:
     several = replace(outcome, budget=1.0, best=replace(outcome.best, error=0.4567))
-    assert ", errors at most 45.7 % of their budgets, " in headline(several, None).plain
+    assert ", errors at most 45.7 % of their budgets, " in Report(several, None).headline().plain

@@ -1,1 +1,1 @@
-"""The outcome of a tuning as a table, as plain data, as Markdown and as a page."""
+"""The outcome of a tuning as a table, plain data, Markdown and an HTML page."""

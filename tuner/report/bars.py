@@ -1,115 +1,72 @@
-"""Where the time goes, before and after: two bars on one scale, with a piece for every operator."""
+"""Two bars on one scale, the time before and after, with a piece for every operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from mixpert_py.tuner.report.record import Record
-from mixpert_py.tuner.report.summary import Row, number, quantity, time_unit
-from mixpert_py.tuner.report.unit import Unit
+from mixpert_py.tuner.report.summary import Row, time_unit
+
+# A smaller part of the longest bar, less than a pixel, may come from rounded times of products.
+LEAST_REST = 1 / 700
+
+Times = Sequence[tuple[Row, float, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The time of one operator, in the colour of its level."""
+    """The time of one operator at one level, or, with neither, the time outside of products.
 
-    number: int
+    part: its length, as a part of the longest bar. text: a description for people.
+    """
+
+    row: Row | None
     level: str
-    x: float
-    width: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """The time outside of products."""
-
-    x: float
-    width: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """The whole time as a text: behind the bar, or below its end where there is no room."""
-
-    x: float
-    y: int
-    anchor: str
+    part: float
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The pieces of one bar from left to right. rest, total: None where they are not known."""
+    """A bar's pieces from left to right. total: the whole time as text, empty if unknown."""
 
     name: str
-    y: int
     pieces: tuple[Piece, ...]
-    rest: Rest | None
-    total: Total | None
+    total: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Both bars, and the sizes of the picture in pixels."""
-
-    WIDTH: ClassVar[int] = 760
-    HEIGHT: ClassVar[int] = 128
-    LEFT: ClassVar[int] = 64
-    RIGHT: ClassVar[int] = 752
-    THICK: ClassVar[int] = 36
-    WIDE_ENOUGH: ClassVar[float] = 20.0  # of a piece, for the operator's number inside
-
-    bars: tuple[Bar, ...]
-
-
-def bars(record: Record, rows: Sequence[Row]) -> Bars | None:
-    """Both bars; None where no time is known. What no product took is the rest of a bar."""
+def bars(record: Record, rows: Sequence[Row]) -> list[Bar]:
+    """Both bars; none where no time is known."""
     before = [(row, row.entry.time_before or 0.0, row.entry.before) for row in rows]
     after = [(row, row.time_after or 0.0, row.level) for row in rows]
-    ends = (record.time_before, record.time_before if record.reverted else record.time_after)
-    longest = max(*(end or 0.0 for end in ends), _sum(before), _sum(after))
+    end = record.time_before if record.reverted else record.time_after
+    longest = max(record.time_before or 0.0, end or 0.0, _sum(before), _sum(after))
     if not longest:
-        return None
-    scale, unit = (Bars.RIGHT - Bars.LEFT) / longest, time_unit(record)
-    return Bars(
-        (
-            _bar("before", 8, before, ends[0], scale, unit),
-            _bar("after", 70, after, ends[1], scale, unit),
-        )
-    )
+        return []
+    return [
+        _bar(record, "before", before, record.time_before, longest),
+        _bar(record, "after", after, end, longest),
+    ]
 
 
-def _sum(times: list[tuple[Row, float, str]]) -> float:
+def _sum(times: Times) -> float:
     return sum(time for _, time, _ in times)
 
 
-def _bar(
-    name: str,
-    y: int,
-    times: list[tuple[Row, float, str]],
-    total: float | None,
-    scale: float,
-    unit: Unit,
-) -> Bar:
-    x, pieces = float(Bars.LEFT), []
-    for row, time, level in times:
-        if time > 0:
-            text = f"{row.number} {row.entry.expression}: {quantity(time, unit)}, {level}"
-            pieces.append(Piece(row.number, level, x, time * scale, text))
-        x += time * scale
-    rest = None
-    outside = (total or 0.0) - _sum(times)
-    # The products' times are sums of rounded ones: less than a pixel is no rest.
-    if outside * scale > 1:
-        rest = Rest(x, outside * scale, f"outside of products: {quantity(outside, unit)}")
-        x += outside * scale
-    end = None if total is None else _total(f"{number(total, unit)} {unit.name}", x, y)
-    return Bar(name, y, tuple(pieces), rest, end)
-
-
-def _total(text: str, x: float, y: int) -> Total:
-    if x + 8 + 7 * len(text) < Bars.RIGHT:
-        return Total(x + 8, y + 23, "start", text)
-    return Total(Bars.RIGHT, y + Bars.THICK + 15, "end", text)
+def _bar(record: Record, name: str, times: Times, total: float | None, longest: float) -> Bar:
+    unit = time_unit(record)
+    pieces = [
+        Piece(
+            row,
+            level,
+            time / longest,
+            f"{row.number} {row.entry.expression}: {unit.quantity(time)}, {level}",
+        )
+        for row, time, level in times
+        if time > 0
+    ]
+    rest = (total or 0.0) - _sum(times)
+    if rest / longest > LEAST_REST:
+        text = f"outside of products: {unit.quantity(rest)}"
+        pieces.append(Piece(None, "", rest / longest, text))
+    end = "" if total is None else unit.quantity(total)
+    return Bar(name, tuple(pieces), end)

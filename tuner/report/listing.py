@@ -1,4 +1,4 @@
-"""The program's source with its products marked; what lies far from any is folded away."""
+"""The program's source with its products marked; lines far from any product are folded away."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,10 +7,10 @@ from itertools import groupby, pairwise
 
 from mixpert_py.tuner.report.summary import Row
 
-NEAR = 4  # lines above and below a product that stay in sight
-LEAST_FOLD = 4  # fewer lines than that are not worth a fold
+NEAR = 4  # lines above and below a product that are not folded
+LEAST_FOLD = 4  # fewer lines are not folded
 
-# As Python's tokenizer counts lines; spans are offsets in this very text.
+# Lines as Python's tokenizer counts them, with their ends: spans are offsets in this very text.
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 Mark = tuple[int, int, Row]
@@ -37,9 +37,9 @@ class Line:
 def listing(
     text: str, spans: Mapping[str, tuple[int, int]], rows: Sequence[Row]
 ) -> list[tuple[list[Line], bool]]:
-    """The lines in groups, and of each group whether it is folded away.
+    """The lines in groups, each with whether it is folded away.
 
-    spans: site → where its product begins and ends in the text.
+    spans: site → the offsets at which its product begins and ends in the text.
     """
     marks = [(*spans[row.entry.id], row) for row in rows if row.entry.id in spans]
     lines: list[Line] = []
@@ -64,7 +64,7 @@ def _number(row: Row) -> int:
 
 
 def _pieces(text: str, start: int, end: int, marks: Sequence[Mark]) -> Iterator[Piece]:
-    """A line, cut where a product begins or ends; the innermost product has the piece."""
+    """A line, cut where a product begins or ends; a piece belongs to the innermost product."""
     cuts = {start, end} | {min(max(cut, start), end) for mark in marks for cut in mark[:2]}
     for left, right in pairwise(sorted(cuts)):
         piece = text[left:right].rstrip("\r\n")

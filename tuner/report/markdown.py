@@ -1,4 +1,4 @@
-"""A tuning as Markdown: what the page says, without the pictures."""
+"""A tuning as Markdown: the text of the page without its pictures."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,8 +12,6 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     error_name,
-    number,
-    quantity,
     reached,
     rows,
     size,
@@ -32,7 +30,7 @@ SPECIAL = re.compile(r"([\\`*_\[\]<>&#|~])")
 
 
 def markdown(record: Record, program: Program) -> str:
-    """Headline, operators, trials and origin. Nothing of the program's is taken for markup."""
+    """Headline, operators, trials and origin. Texts of the program are escaped."""
     return "\n".join(_lines(record, program)) + "\n"
 
 
@@ -46,15 +44,15 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     yield ""
     yield verdict(record, found)
     yield ""
-    yield f"- Time: {quantity(before, unit)} → {quantity(after, unit)}{speed}"
+    yield f"- Time: {unit.quantity(before)} → {unit.quantity(after)}{speed}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)
     yield "\n## Operators\n"
     yield from _operators(found, unit)
-    if looked := operands.sampled_rows(found):
+    if sampled := operands.sampled_rows(found):
         yield "\n## Operands\n"
-        yield from _operands(looked)
+        yield from _operands(sampled)
         yield f"\n{operands.EXPLANATION}"
     yield "\n## Plans, in the order they ran\n"
     yield from _trials(record, found, unit)
@@ -65,10 +63,10 @@ def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
     cells = []
     for row in found:
         entry = row.entry
-        level, time = row.level, number(entry.time_before, unit)
+        level, time = row.level, unit.number(entry.time_before)
         if row.level != entry.before:
             level = f"{entry.before} → {level}"
-            time = f"{time} → {number(row.time_after, unit)}"
+            time = f"{time} → {unit.number(row.time_after)}"
         cells.append(
             (
                 str(row.number),
@@ -105,16 +103,16 @@ def _trials(record: Record, found: Sequence[Row], unit: Unit) -> Iterator[str]:
     cells = []
     for at, trial in enumerate(record.trials):
         changed = ", ".join(f"{numbers.get(s, '?')}: {level}" for s, level in trial.changed.items())
-        said = trial.reason if at else "start"
+        result = trial.reason if at else "start"
         if trial.problem:
-            said = f"{said}: {brief(trial.problem)}"
+            result = f"{result}: {brief(trial.problem)}"
         cells.append(
             (
                 str(at + 1),
                 _plain(changed or "nothing"),
-                number(None if trial.problem else trial.time, unit),
+                unit.number(None if trial.problem else trial.time),
                 trial_error(record, trial),
-                f"{_plain(said)}{', **chosen**' if trial is best else ''}",
+                f"{_plain(result)}{', **chosen**' if trial is best else ''}",
             )
         )
     yield from _table(names, cells, right=(0, 2, 3))
@@ -134,7 +132,7 @@ def _plain(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """The same for a piece of code; its fence is longer than any in it."""
+    """A piece of code as Markdown, on one line; its fence is longer than any in it."""
     text = visible(" ".join(text.split())).replace("|", "\\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     gap = " " if "`" in text else ""

@@ -1,4 +1,4 @@
-"""The table of what the profile measured on the operators' operands, for page and Markdown."""
+"""The table of the profile's measurements of operands, for page and Markdown."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from mixpert_py.tuner.report.summary import Row
 from mixpert_py.tuner.report.unit import Unit, clock_unit
 
 EXPLANATION = (
-    "Of the calls looked into, the worst. Exponent spread: by how many bits entries lie below the "
+    "The worst of the sampled calls. Exponent spread: by how many bits entries lie below the "
     "largest of their row of the left operand, or column of the right one, in the mean; a scheme "
     "with one scale a row loses as many of them. Int8 loss: by how many bits that makes a product "
     "of int8x6 less accurate than float32's; large where units are mixed along K, so that what is "
@@ -16,23 +16,23 @@ EXPLANATION = (
     "relative error may be as many times larger."
 )
 
-LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which it is told in words
+LOSS_SHOWN_FROM = 2.0  # bits of int8 loss from which words point it out
 
 
 def sampled_rows(found: Sequence[Row]) -> list[Row]:
-    """The operators of which a call was looked into."""
+    """The operators of which a call was sampled."""
     return [row for row in found if row.entry.sampled]
 
 
 def names(found: Sequence[Row]) -> tuple[str, ...]:
-    """The columns behind an operator's number and expression."""
+    """The headings of the columns after an operator's number and expression."""
     moving = (f"moving, {_unit(found).name}",) if _moved(found) else ()
     spread, loss = "exponent spread, bits", "int8 loss, bits"
-    return ("calls looked into", spread, loss, "cancellation", *moving)
+    return ("sampled calls", spread, loss, "cancellation", *moving)
 
 
 def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float | None], ...]:
-    """Each column's text, and what it is sorted by."""
+    """Each column's text, and the number that it is sorted by."""
     shown = (
         (f"{entry.sampled} of {entry.calls}", float(entry.sampled)),
         (bits_text(entry.spread), entry.spread),
@@ -45,7 +45,7 @@ def cells(entry: OperatorEntry, found: Sequence[Row]) -> tuple[tuple[str, float 
 
 
 def bits_text(bits: float | None) -> str:
-    """One decimal; a dash where no call was looked into."""
+    """Bits with one decimal; a dash where no call was sampled."""
     return "–" if bits is None else f"{bits:.1f}"
 
 
@@ -56,7 +56,7 @@ def _loss_text(bits: float | None) -> str:
 
 
 def cancellation_text(ratio: float | None) -> str:
-    """Three digits; a dash where no call was looked into."""
+    """A ratio with three digits; a dash where no call was sampled."""
     return "–" if ratio is None else f"{ratio:.3g}×"
 
 

@@ -1,12 +1,11 @@
-"""A tuning as one page: HTML with its styles, pictures and few lines of script inside."""
+"""A tuning as one HTML page, with its styles, pictures and script inside."""
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
@@ -15,18 +14,31 @@ from mixpert_py.tuner.report.bars import bars
 from mixpert_py.tuner.report.listing import listing
 from mixpert_py.tuner.report.plane import plane
 from mixpert_py.tuner.report.record import OperatorEntry, Record
-from mixpert_py.tuner.report.summary import Program, Row, counted
-from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text
+from mixpert_py.tuner.report.summary import Program, counted
+from mixpert_py.tuner.report.unit import error_text
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+# Functions of `summary` that the template calls.
+SHARED = (
+    "allowed",
+    "brief",
+    "counted",
+    "error_name",
+    "size",
+    "trial_error",
+    "tuning_facts",
+    "verdict",
+    "why",
+)
 TRIALS_SHOWN = 60
 CHANGES_SHOWN = 3
+NUMBERED_PART = 0.03  # of the longest bar: a shorter piece has no room for its number
 
 
 def page(record: Record, program: Program) -> str:
-    """The whole page. It loads nothing, and its policy forbids browsers to.
+    """The whole page. It loads nothing, and its content security policy forbids browsers to.
 
     Raises MixPertError where Jinja2 is not installed.
     """
@@ -47,8 +59,8 @@ def page(record: Record, program: Program) -> str:
         used_levels={level for row in found for level in (row.level, row.entry.before)},
         best=summary.chosen(record),
         unit=summary.time_unit(record),
-        table_unit=_table_unit(record, found),
-        headline_unit=_unit(record, (before, after)),
+        table_unit=summary.time_unit(record, [row.entry.time_before for row in found]),
+        headline_unit=summary.time_unit(record, (before, after)),
         before=before,
         after=after,
         ratio=summary.speedup(record),
@@ -70,41 +82,33 @@ def page(record: Record, program: Program) -> str:
 
 @cache
 def _template() -> "Template":
-    """The template, with the words that it shares with the Markdown report."""
+    """The template, with the functions that it shares with the Markdown report."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True,
-        finalize=_written,
+        finalize=_shown,
         lstrip_blocks=True,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    words: Sequence[Any] = (
-        *(
-            summary.allowed,
-            summary.brief,
-            counted,
-            summary.error_name,
-            error_text,
-            summary.tuning_facts,
-        ),
-        *(summary.number, summary.quantity, summary.size, summary.trial_error, summary.verdict),
-        *(summary.why, calls_text),
-    )
-    environment.globals |= {word.__name__: word for word in words}
+    for name in SHARED:
+        environment.globals[name] = getattr(summary, name)
     environment.globals |= {
         "CHANGES_SHOWN": CHANGES_SHOWN,
         "KEPT": Reason.KEPT,
         "MEANING": summary.MEANING,
+        "NUMBERED_PART": NUMBERED_PART,
         "TRIALS_SHOWN": TRIALS_SHOWN,
+        "calls_text": calls_text,
+        "error_text": error_text,
         "operands": operands,
     }
     return environment.from_string(_file("page.html").lstrip())
 
 
-def _written(value: Any) -> Any:
-    """A value as the page has it: six digits of a float, and texts without hidden characters."""
+def _shown(value: object) -> object:
+    """A value as the page shows it: floats with six digits, invisible characters escaped."""
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, str) and not hasattr(value, "__html__"):
@@ -116,18 +120,9 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _unit(record: Record, times: Sequence[float | None]) -> Unit:
-    """The unit that these times of a record are written in."""
-    return PRODUCTS if record.unit == "products" else clock_unit(time or 0.0 for time in times)
-
-
-def _table_unit(record: Record, found: Sequence[Row]) -> Unit:
-    return _unit(record, [row.entry.time_before for row in found])
-
-
 def calls_text(entry: OperatorEntry) -> str:
     """The shapes and the number of an operator's calls."""
-    said = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
+    parts = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
     if entry.shapes[1:]:
-        said.append(counted(len(entry.shapes) - 1, "more shape"))
-    return ", ".join([*said, counted(entry.calls, "call")])
+        parts.append(counted(len(entry.shapes) - 1, "more shape"))
+    return ", ".join([*parts, counted(entry.calls, "call")])

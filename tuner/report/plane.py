@@ -1,4 +1,4 @@
-"""The accuracy-speed plane: every plan that ran, by its time and its error, on logarithmic axes."""
+"""The accuracy-speed plane: every plan that ran at its time and its error, on logarithmic axes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ from mixpert_py.tuner.report.scale import LogScale, tick_text
 from mixpert_py.tuner.report.summary import (
     chosen,
     error_name,
-    quantity,
     time_unit,
     trial_error,
 )
@@ -53,8 +52,8 @@ class Plane:
     RIGHT: ClassVar[int] = 736
     TOP: ClassVar[int] = 44
     BOTTOM: ClassVar[int] = 346
-    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for what a logarithm has no place for
-    LETTER: ClassVar[float] = 7.0  # that a character of a text takes, about
+    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for 0 and for what is not finite
+    LETTER: ClassVar[float] = 7.0  # width of a character of a text, about
 
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
@@ -108,7 +107,7 @@ def _is_kept(trial: TrialEntry) -> bool:
 
 def _point(record: Record, at: int, place: tuple[float, float], is_best: bool) -> Point:
     trial = record.trials[at]
-    time, error = quantity(trial.time, time_unit(record)), trial_error(record, trial)
+    time, error = time_unit(record).quantity(trial.time), trial_error(record, trial)
     text = f"Plan {at + 1}: {time}, {error_name(record)} {error}, {trial.reason}"
     kept: Literal["kept", "refused"] = "kept" if _is_kept(trial) else "refused"
     return Point(at + 1, "start" if at == 0 else kept, *place, is_best, text)

@@ -1,10 +1,10 @@
-"""A tuning as plain data: what is printed as JSON, kept beside the plan, and read for a report.
+"""A tuning as plain data: it is printed as JSON, stored beside the plan, and read for a report.
 
-Times are in `unit`; a number that is not finite, or that nobody knows, is None.
+Times are in `unit`; a number that is not finite, or unknown, is None.
 """
 
 from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from mixpert_py.tuner.records import Outcome, Trial, Verdict
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON object: immutable, and patient with keys of a later version."""
+    """A JSON object: immutable, and tolerant of the keys of a later version."""
 
 
 class OperatorEntry(Entry, frozen=True, kw_only=True):
@@ -22,8 +22,8 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
-    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: as of an `Operator`,
-    None where no call was looked into. transfer: in seconds.
+    that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Operator`; None
+    where no call was sampled. transfer: in seconds.
     """
 
     id: str
@@ -50,7 +50,7 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
 
 
 class TrialEntry(Entry, frozen=True, kw_only=True):
-    """One plan that was run. changed: site → level, against the plan that the search stood on."""
+    """One plan that was run. changed: site → level where it differs from the incumbent of then."""
 
     changed: dict[str, str]
     plan: dict[str, str]
@@ -62,7 +62,7 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
 
 
 class VerificationEntry(Entry, frozen=True, kw_only=True):
-    """What fresh processes showed, in seconds; `lowered` is the time in the lowered products."""
+    """Measurements in fresh processes, in seconds; `lowered`: time in the lowered products."""
 
     error: float | None
     worst: str
@@ -74,7 +74,7 @@ class VerificationEntry(Entry, frozen=True, kw_only=True):
 
 
 class ValueEntry(Entry, frozen=True, kw_only=True):
-    """One observed value: how its error is measured, what is allowed, and what the plan reaches."""
+    """One observed value: its error measure, its budget, and its error under the plan."""
 
     name: str
     criterion: str
@@ -83,7 +83,7 @@ class ValueEntry(Entry, frozen=True, kw_only=True):
 
 
 class Record(Entry, frozen=True, kw_only=True):
-    """A search, and what became of its plan.
+    """A search and its plan.
 
     criterion: None where the values have limits of their own: all errors that are not one value's
     are shares of a budget then, the largest of those that the values take.
@@ -123,8 +123,9 @@ def record(
     predicted: bool = False,
     device: str = "",
 ) -> Record:
-    """Everything the table shows and every trial. predicted: times are those of this device, or
-    slice products.
+    """The record of everything that the table shows and of every trial.
+
+    predicted: whether times are predicted: in seconds of `device`, without one in slice products.
     """
     return Record(
         unit="products" if predicted and not device else "seconds",
@@ -141,8 +142,8 @@ def record(
     )
 
 
-def read(entries: Any, name: str) -> Record:
-    """The record of plain data. Raises MixPertError, in one line, if that is none."""
+def read(entries: object, name: str) -> Record:
+    """The record in plain data. Raises MixPertError, in one line, if there is none in it."""
     try:
         return msgspec.convert(entries, Record)
     except ValueError as error:  # what JSON calls text need not be valid Unicode
@@ -150,7 +151,7 @@ def read(entries: Any, name: str) -> Record:
 
 
 def finite(value: float | None) -> float | None:
-    """A number as JSON knows it."""
+    """A finite number as float, anything else as None: JSON has no other numbers."""
     return float(value) if value is not None and isfinite(value) else None
 
 

@@ -1,12 +1,12 @@
-"""A logarithmic axis: where a value lies, and which values are written along it."""
+"""A logarithmic axis: the places of values on it, and its ticks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 from typing import Self
 
-MARGIN = 0.06  # of the axis, free at each end
-LEAST = 0.15  # decades that an axis spans at least at each side of a lone value
+MARGIN = 0.06  # part of the axis that is free at each end
+LEAST = 0.15  # decades that are free at each end at least
 MAX_TICKS = 8
 MAX_POWER = 300  # beyond it a margin would leave what a float can hold
 
@@ -34,7 +34,7 @@ class LogScale:
         return self.start + part * (self.stop - self.start)
 
     def ticks(self) -> list[float]:
-        """Powers of ten; where fewer than two are in sight, multiples of them."""
+        """Powers of ten; where fewer than two are on the axis, multiples of them."""
         powers = range(max(ceil(self.low), -MAX_POWER), min(floor(self.high), MAX_POWER) + 1)
         if len(powers) >= 2:
             return [10.0**power for power in powers[:: ceil(len(powers) / MAX_TICKS)]]
@@ -48,7 +48,7 @@ class LogScale:
 
 
 def tick_text(value: float) -> str:
-    """A tick as short as it goes: 1e-5, 0.2, 500."""
+    """A tick as a short text: 1e-5, 0.2, 500."""
     if 1e-3 <= value < 1e6:
         return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
     mantissa, _, power = f"{value:e}".partition("e")

@@ -1,6 +1,6 @@
 """The words and numbers that the page and the Markdown report share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
@@ -11,7 +11,7 @@ from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text,
 
 COLORS = 6  # of levels below native, most accurate first; the style sheet has them
 
-# Of a plan that was tried, or of the level below the one that an operator was left at.
+# The meaning of a reason: of a trial, or of the level below the one that an operator was left at.
 MEANING: Mapping[str, str] = {
     Reason.KEPT: "Within the budget and faster: the search went on from here.",
     Reason.NOT_FASTER: "It saves no time, or less than the clock's noise.",
@@ -36,11 +36,11 @@ MEANING: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a report shows of the program beside the record.
+    """The parts of a report that come from the program, not from the record.
 
-    text: its source, empty where there is none to show. spans: site → its place in `text`.
+    text: its source, empty where it is not shown. spans: site → its place in `text`.
     numbers: site → the number that the graph gives it. graph: a picture as SVG, or empty.
-    notes: what the reader has to know first, such as that the source has changed.
+    notes: sentences at the top of the report, such as that the source has changed.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An operator as the report shows it: by its number, with the level that the plan gives it."""
+    """An operator in a report, with its number and the level that the plan gives it."""
 
     number: int
     entry: OperatorEntry
@@ -62,7 +62,7 @@ class Row:
 
 
 def rows(record: Record, program: Program) -> list[Row]:
-    """The operators, longest first. Those that the source lacks are numbered behind the others."""
+    """The operators, longest first. Those missing in the source are numbered after the others."""
     behind = max(program.numbers.values(), default=0)
     found = []
     for entry in record.operators:
@@ -78,7 +78,7 @@ def rows(record: Record, program: Program) -> list[Row]:
 def levels(record: Record) -> dict[str, int]:
     """Level → its colour: 0 for native, then 1 to COLORS from most to least accurate.
 
-    A level's accuracy is the median of the errors that it made on the operators' own operands.
+    A level's accuracy is the median of its local errors over the operators.
     """
     used = {level for trial in record.trials for level in trial.plan.values()}
     used |= set(record.schemes.values()) | set(record.plan.values())
@@ -101,15 +101,16 @@ def chosen(record: Record) -> TrialEntry | None:
     return same[-1] if same else None
 
 
-def time_unit(record: Record) -> Unit:
-    """One unit for all times of the program."""
+def time_unit(record: Record, times: Iterable[float | None] | None = None) -> Unit:
+    """One unit for these times; by default, for the times of the program."""
     if record.unit == "products":
         return PRODUCTS
-    return clock_unit(time or 0.0 for time in (record.time_before, record.time_after))
+    times = (record.time_before, record.time_after) if times is None else times
+    return clock_unit(time or 0.0 for time in times)
 
 
 def times(record: Record) -> tuple[float | None, float | None]:
-    """Program time before and after: of fresh processes in turn where times were measured."""
+    """Program time before and after, taken from fresh processes where they measured it."""
     fresh = record.verification
     if record.reverted:
         return record.time_before, record.time_before
@@ -136,27 +137,27 @@ def reached(record: Record) -> float | None:
 def verdict(record: Record, found: Sequence[Row]) -> str:
     """The outcome of the tuning in one or two sentences."""
     lowered = sum(row.level != row.entry.before for row in found)
-    said = []
+    sentences = []
     if record.interrupted:
-        said.append("Interrupted: this is the best plan so far, and it was not verified.")
+        sentences.append("Interrupted: this is the best plan so far, and it was not verified.")
     if record.reverted:
         return "A plan was found, but it was no faster in fresh processes: every product stays."
     start = record.trials[0].error if record.trials else record.error
     if start is None or (record.budget is not None and start > record.budget):
-        said.append("Over the budget before anything is lowered.")
+        sentences.append("Over the budget before anything is lowered.")
     if not found:
-        said.append("The program calls no matrix product.")
+        sentences.append("The program calls no matrix product.")
     elif not lowered:
-        said.append("Every product stays as it was.")
+        sentences.append("Every product stays as it was.")
     else:
-        said.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
+        sentences.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
     if record.unit == "products":
-        said.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
+        sentences.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
     elif record.device:
-        said.append(f"Times are predicted: those of the products on one {record.device}.")
+        sentences.append(f"Times are predicted: those of the products on one {record.device}.")
     elif lowered and record.verification is not None and not record.interrupted:
-        said.append("Times are measured, in fresh processes, native and planned in turn.")
-    return " ".join(said)
+        sentences.append("Times are measured, in fresh processes, native and planned in turn.")
+    return " ".join(sentences)
 
 
 def size(record: Record, error: float | None) -> str:
@@ -172,16 +173,8 @@ def allowed(record: Record) -> str:
 
 
 def error_name(record: Record) -> str:
-    """The heading of a column of errors of plans."""
+    """The heading of a column with the errors of plans."""
     return "error" if record.criterion else "error / budget"
-
-
-def quantity(time: float | None, unit: Unit) -> str:
-    return "unknown" if time is None else unit.quantity(time)
-
-
-def number(time: float | None, unit: Unit) -> str:
-    return "–" if time is None else unit.number(time)
 
 
 def trial_error(record: Record, trial: TrialEntry) -> str:
@@ -191,7 +184,7 @@ def trial_error(record: Record, trial: TrialEntry) -> str:
 
 
 def why(row: Row, found: Sequence[Row]) -> str:
-    """Why an operator was lowered no further: the reason, and what it is about."""
+    """Why an operator was lowered no further: the reason and its detail."""
     reason, detail = row.entry.reason, row.entry.detail
     if reason == Reason.RAISED:
         successor = next((other.number for other in found if other.entry.id == detail), None)
@@ -200,13 +193,13 @@ def why(row: Row, found: Sequence[Row]) -> str:
 
 
 def brief(problem: str) -> str:
-    """A problem on one line: of a traceback, its end says most."""
+    """A problem on one line: the last, which says most of a traceback."""
     lines = [line for line in problem.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""
 
 
 def tuning_facts(record: Record) -> list[tuple[str, str]]:
-    """Names and values that say how the tuning was made, those that are known."""
+    """Names and values of the known facts about how the tuning was made."""
     origin = record.provenance
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
     threads = f"{origin.blas_threads} BLAS threads" if origin.blas_threads else ""
@@ -236,7 +229,7 @@ def counted(count: int, word: str) -> str:
 
 
 def visible(text: str) -> str:
-    """A text in which what cannot be seen, or would turn it around, stands as an escape does."""
+    """A text whose invisible characters, and those that change its direction, are escaped."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,5 +1,6 @@
-"""What `mixpert tune` prints when it is done: one headline, and a row for every operator."""
+"""The result that `mixpert tune` prints: a headline, and a row for every operator."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -23,8 +24,8 @@ LEVEL = 4
 class Report:
     """Headline and table, for `rich`'s print; readable from 80 columns up and without colour.
 
-    criterion: None where errors are shares of several budgets. predicted: times are seconds of this
-    device, or slice products.
+    criterion: None where errors are shares of several budgets. predicted: whether times are
+    predicted, in seconds of `device` or, without one, in slice products.
     """
 
     outcome: Outcome
@@ -33,60 +34,54 @@ class Report:
     device: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield headline(self.outcome, self.criterion, self.predicted, self.device)
+        yield self.headline()
         if self.outcome.verdicts:
             yield ""
-            yield table(self.outcome, self.predicted and not self.device, options.max_width)
+            unit = self._unit(verdict.seconds_before for verdict in self.outcome.verdicts)
+            yield _table(self.outcome, unit, options.max_width)
+
+    def headline(self) -> Text:
+        """Program time before → after, error against budget, and whether anything was lowered."""
+        outcome, text = self.outcome, Text()
+        if outcome.interrupted:
+            text.append("Interrupted; the best plan so far. ")
+        if not outcome.best.error <= outcome.budget:
+            text.append("Over the budget before anything is lowered; every operator stays. ")
+        elif not outcome.lowered:
+            text.append("Every operator stays as it was. ")
+        place = f" for the products on {self.device}" if self.device else ""
+        text.append(f"Predicted{place}: " if self.predicted else "Program: ")
+        before, after = outcome.start.seconds, outcome.best.seconds
+        unit = self._unit((before, after))
+        if outcome.lowered:
+            text.append(f"{unit.number(before)} → {unit.quantity(after)}", style="bold")
+            if before < inf and after > 0:
+                text.append(f" ({before / after:.2f}× as fast)")
+        else:
+            text.append(unit.quantity(before), style="bold")
+        if self.criterion is None:
+            text.append(", errors at most ")
+            text.append(share_text(outcome.best.error), style="bold")
+            text.append(" of their budgets")
+        else:
+            text.append(f", {self.criterion} error ")
+            text.append(error_text(outcome.best.error), style="bold")
+            text.append(f" of {outcome.budget:.2g} allowed")
+        plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
+        text.append(f", {plans} tried.")
+        return text
+
+    def _unit(self, times: Iterable[float]) -> Unit:
+        return PRODUCTS if self.predicted and not self.device else clock_unit(times)
 
 
-def headline(
-    outcome: Outcome,
-    criterion: str | None = "frobenius",
-    predicted: bool = False,
-    device: str = "",
-) -> Text:
-    """Program time before → after, error against budget, and whether anything was lowered."""
-    before, after = outcome.start.seconds, outcome.best.seconds
-    unit = PRODUCTS if predicted and not device else clock_unit((before, after))
-    text = Text()
-    if outcome.interrupted:
-        text.append("Interrupted; the best plan so far. ")
-    if not outcome.best.error <= outcome.budget:
-        text.append("Over the budget before anything is lowered; every operator stays. ")
-    elif not outcome.lowered:
-        text.append("Every operator stays as it was. ")
-    place = f" for the products on {device}" if device else ""
-    text.append(f"Predicted{place}: " if predicted else "Program: ")
-    if outcome.lowered:
-        times = f"{unit.number(before)} → {unit.quantity(after)}"
-        text.append(times, style="bold")
-        if before < inf and after > 0:
-            text.append(f" ({before / after:.2f}× as fast)")
-    else:
-        text.append(unit.quantity(before), style="bold")
-    if criterion is None:
-        text.append(", errors at most ")
-        text.append(share_text(outcome.best.error), style="bold")
-        text.append(" of their budgets")
-    else:
-        text.append(f", {criterion} error ")
-        text.append(error_text(outcome.best.error), style="bold")
-        text.append(f" of {outcome.budget:.2g} allowed")
-    plans = "1 plan" if len(outcome.trials) == 1 else f"{len(outcome.trials)} plans"
-    text.append(f", {plans} tried.")
-    return text
-
-
-def table(outcome: Outcome, products: bool = False, width: int = 100) -> Table:
+def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     """One row per operator, longest first; sites and expressions are cut to fit `width`.
-
-    products: times are slice products.
 
     Where all operators start from the same level, the header names it, and a row only where its
     operator ended.
     """
     verdicts = outcome.verdicts
-    unit = PRODUCTS if products else clock_unit(v.seconds_before for v in verdicts)
     lines = {verdict.operator.id: verdict.operator.line for verdict in verdicts}
     several = len({verdict.operator.id.partition(":")[0] for verdict in verdicts}) > 1
     starts = {verdict.before for verdict in verdicts}
@@ -97,7 +92,7 @@ def table(outcome: Outcome, products: bool = False, width: int = 100) -> Table:
         "% of\ntime",
         f"level\n{starts.pop()} →" if len(starts) == 1 else "level",
         "error",
-        unit.name if products else f"time, {unit.name}",
+        unit.name if unit is PRODUCTS else f"time, {unit.name}",
         "why it\nstopped",
     )
     rows = [
@@ -130,7 +125,7 @@ def table(outcome: Outcome, products: bool = False, width: int = 100) -> Table:
 
 
 def _widths(natural: list[int], width: int) -> list[int]:
-    """Widths of the columns, `width` together: what they need where there is room.
+    """Widths of the columns, at most `width` together; where there is room, their natural ones.
 
     Site, expression and reason share what the others leave; an expression keeps 20 characters
     unless a site would get less than 5, or a reason less than 12.
@@ -138,9 +133,9 @@ def _widths(natural: list[int], width: int) -> list[int]:
     site, line, expression, share, level, error, time, reason = natural
     level = min(level, width // 5)
     room = width - (line + share + level + error + time)
-    wanted = min(expression, 20)
-    reason = min(reason, 24, max(12, room - wanted - min(site, 8)))
-    site = min(site, width // 8, max(5, room - wanted - reason))
+    least = min(expression, 20)
+    reason = min(reason, 24, max(12, room - least - min(site, 8)))
+    site = min(site, width // 8, max(5, room - least - reason))
     expression = min(expression, max(8, room - site - reason))
     return [site, line, expression, share, level, error, time, reason]
 

@@ -1,4 +1,4 @@
-"""How times and errors are written: one unit a report, three digits."""
+"""Texts of times, in one unit for a whole report, and of errors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from math import isclose, isfinite
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a report counts time in: `name`, and how many of it make one unit of a Measurement.
+    """The unit of time of a report; a second, or a slice product, is `per_second` of it.
 
     whole: whole counts are written without decimals.
     """
@@ -16,9 +16,9 @@ class Unit:
     per_second: float
     whole: bool = False
 
-    def number(self, seconds: float) -> str:
-        """The bare number: three digits, fewer where it is far below the unit."""
-        if not isfinite(seconds):
+    def number(self, seconds: float | None) -> str:
+        """The number without the unit: three digits, fewer where it is far below the unit."""
+        if seconds is None or not isfinite(seconds):
             return "–"
         count = seconds * self.per_second
         if abs(count) >= 1e6:
@@ -27,7 +27,10 @@ class Unit:
             return f"{count:,.0f}"
         return f"{count:.3f}" if abs(count) < 1 else f"{count:#.3g}"
 
-    def quantity(self, seconds: float) -> str:
+    def quantity(self, seconds: float | None) -> str:
+        """The number with the unit; "unknown" for None."""
+        if seconds is None:
+            return "unknown"
         return f"{self.number(seconds)} {self.name}"
 
 
@@ -45,7 +48,7 @@ def clock_unit(times: Iterable[float]) -> Unit:
 
 
 def error_text(error: float | None) -> str:
-    """Two digits; a dash where it was not measured."""
+    """An error with two digits; a dash where it was not measured."""
     if error is None:
         return "–"
     if not isfinite(error):
@@ -54,7 +57,7 @@ def error_text(error: float | None) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """A part of a budget, or how many times it; a dash where it was not measured."""
+    """An error as a part, or a multiple, of a budget; a dash where it was not measured."""
     if share is None:
         return "–"
     if not isfinite(share):

@@ -24,8 +24,8 @@ from tests.soak.random_products.slices import Slices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
-    """A product, what made it ("native" where no scheme did) and why, and its bound."""
+class Product:
+    """A product, the scheme that made it ("native" for none) with the reason, and its bound."""
 
     value: Array
     ran: str
@@ -40,14 +40,14 @@ class Backend:
     name: Literal["cuda", "reference"]
     xp: ModuleType
 
-    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Made:
+    def product(self, a: Array, b: Array, scheme: str, block: int | None, way: Way = "") -> Product:
         """a @ b under a scheme, with its certificate."""
         trace, out = Trace(), None
-        left, right = _kept(a, b, scheme, way)
+        left, right = _packed(a, b, scheme, way)
         if way == "out":
             out = self.xp.empty(result_shape(a, b), np.result_type(a.dtype, b.dtype))
-        # An operand that was packed says itself by what scheme.
-        chosen = None if "kept" in way else scheme
+        # An operand that was packed names its scheme itself.
+        chosen = None if "packed" in way else scheme
         with use(replace(current(), trace=trace)):
             value, certificate = mixpert_py.matmul(
                 *(left, right),
@@ -61,14 +61,14 @@ class Backend:
             raise MixPertError("the result is not in `out`")
         (site,) = trace.sites.values()
         (ran,) = site.schemes
-        return Made(value, ran, ", ".join(site.reasons), certificate)
+        return Product(value, ran, ", ".join(site.reasons), certificate)
 
     def value(self, a: Array, b: Array, scheme: str, way: Way = "") -> Array:
-        """a @ b under a scheme, and nothing else asked of it, as quick as a program's own product.
+        """a @ b under a scheme without certificate or trace, as fast as a program's own product.
 
         Raises MixPertError where a kernel did not compile: the product is a native one then.
         """
-        left, right = _kept(a, b, scheme, way)
+        left, right = _packed(a, b, scheme, way)
         value = mixpert_py.matmul(left, right, scheme=scheme, backend=self.name)
         if self.name == "cuda":
             from mixpert_py.runtime.gpu.multiply import refusals
@@ -95,7 +95,7 @@ class Backend:
         return rounding(scheme, k, unit, self.xp.cuda.Device().id)
 
     def slices(self, a: Array, b: Array, scheme: Scheme) -> tuple[Slices, Slices]:
-        """What packing makes of two matrices, none of their dimensions 0."""
+        """The slices of two matrices, none of whose dimensions is 0."""
         k = a.shape[1]
         if self.name == "reference":
             block = scheme.lengths(k)[1]
@@ -117,15 +117,15 @@ class Backend:
         return product_slices.of_device(xp, left, k), product_slices.of_device(xp, right, k)
 
 
-def _kept(a: Array, b: Array, scheme: str, way: Way) -> tuple[Any, Any]:
-    """The operands, the one that is to be packed beforehand packed."""
-    if way == "left kept":
+def _packed(a: Array, b: Array, scheme: str, way: Way) -> tuple[Any, Any]:
+    """The operands; the one that is to be packed beforehand is packed."""
+    if way == "left packed":
         return pack(a, scheme, "left"), b
-    return a, pack(b, scheme) if way == "right kept" else b
+    return a, pack(b, scheme) if way == "right packed" else b
 
 
 def backend(name: str) -> Backend:
-    """Raises DeviceError where "cuda" was asked for and no GPU is there."""
+    """The backend of that name. Raises DeviceError for "cuda" where there is no GPU."""
     if name == "reference":
         return Backend("reference", np)
     return Backend("cuda", machine.gpu())

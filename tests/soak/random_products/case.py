@@ -17,7 +17,7 @@ from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
 
 Special = Literal["", "not finite", "overflow", "subnormal", "mixed units"]
-Way = Literal["", "left kept", "right kept", "out"]
+Way = Literal["", "left packed", "right packed", "out"]
 
 ALL = {**FAMILIES, **EVERYDAY}
 # How often, of a hundred.
@@ -34,7 +34,7 @@ ENDS = {
     "subnormal": {"float32": (-156, -118), "float64": (-1080, -1015)},
 }
 UNITS = 8.0  # rows, columns and K are scaled by powers of ten in ± this
-WAYS: tuple[Way, ...] = ("", "left kept", "right kept", "out")
+WAYS: tuple[Way, ...] = ("", "left packed", "right packed", "out")
 TILES = (64, 96, 128, 192, 256)
 STEPS = (32, 64, 128, 256)
 BLOCKS = (32, 64, 100, 128, 200, 256, 300, 512, 1000, 1024, 4096)
@@ -57,7 +57,7 @@ NAMES = ("faithful", *(name for name, entry in SCHEMES.items() if isinstance(ent
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """How one operand lies in memory; a vector has no row, or no column, of its own."""
+    """The layout of one operand in memory; a vector has no row, or no column, of its own."""
 
     dtype: str
     layout: str
@@ -135,7 +135,7 @@ def draw(seed: int, largest: int = 4096, kinds: int = 0) -> Case:
     )
     special: Special = rng.choices(tuple(SPECIALS), tuple(SPECIALS.values()))[0]
     way: Way = which.choices(WAYS, (82, 6, 6, 6))[0]
-    if "kept" in way and (block is not None or True in vectors):
+    if "packed" in way and (block is not None or True in vectors):
         way = ""  # a packed operand has its own block, and is a matrix
     return Case(
         seed,

@@ -87,7 +87,7 @@ class Checked:
         return failures
 
     def _special(self, one: Array, other: Array) -> Array:
-        """Where two real arrays do not hold the same NaN or Inf."""
+        """A mask of the places at which two real arrays do not hold the same NaN or Inf."""
         xp = self.xp
         finite, nan = (at(one) & at(other) for at in (xp.isfinite, xp.isnan))
         return ~(finite | nan | (one == other))
@@ -174,8 +174,8 @@ class Checked:
     def _sizable(self, x: Array) -> Array:
         """Rows of which no slice underflows or overflows here."""
         norms = self._norms(x)
-        kept: Array = (norms == 0) | (norms >= SMALL) & (norms <= LARGE)
-        return kept
+        in_range: Array = (norms == 0) | (norms >= SMALL) & (norms <= LARGE)
+        return in_range
 
     def _norms(self, x: Array) -> Array:
         """2-norm of every row, also where squares leave float64's range."""

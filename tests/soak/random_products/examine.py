@@ -1,4 +1,4 @@
-"""One random product, and all that is wrong with it."""
+"""One random product, and its failures."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +10,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Array, narrow, of_parts, parts, wide
 from tests.soak.random_products import backend as product_backend
-from tests.soak.random_products.backend import Backend, Made
+from tests.soak.random_products.backend import Backend, Product
 from tests.soak.random_products.case import Case, draw, operands
 from tests.soak.random_products.check import Checked, by_formula
 
@@ -18,10 +18,10 @@ REPEAT = 8  # one product in so many is made twice
 
 
 class Margin(NamedTuple):
-    """How near a product came to its bound, of a sweep that holds all products against one.
+    """How near a product came to its bound, in a sweep that compares all products with one bound.
 
-    families: of its operands. elements: that were held against the bound. ratio: the largest error
-    over what is allowed, ∞ where something is not finite.
+    families: those of its operands. elements: how many were compared. ratio: the largest error over
+    the allowed one, ∞ where something is not finite.
     """
 
     families: str
@@ -30,7 +30,7 @@ class Margin(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What made a product: a scheme, "native (why)" or "failed"; and all that is wrong with it."""
+    """The scheme that made a product, "native (reason)" or "failed"; and its failures."""
 
     ran: str
     failures: list[str]
@@ -46,24 +46,24 @@ _backend = cache(product_backend.backend)
 
 
 def examine(backend: Backend, case: Case) -> Outcome:
-    """Make a product and hold it against everything that is stated for it."""
+    """Make a product and compare it with every bound that is stated for it."""
     try:
         with np.errstate(all="ignore"):
             a, b = operands(case, backend.xp)
             made = backend.product(a, b, case.scheme, case.block, case.way)
             name = f"{made.ran} ({made.reason})" if made.reason else made.ran
             return Outcome(name, list(_failures(backend, case, a, b, made)))
-    except Exception as error:  # whatever it is, the seed that brings it about is wanted
+    except Exception as error:  # whichever it is, its seed is to be reported
         return failed(error)
 
 
 def failed(error: Exception) -> Outcome:
-    """Of a product that was not made."""
-    said: list[str] = f"{type(error).__name__}: {error}".splitlines()
-    return Outcome("failed", said[:1])
+    """The outcome of a product that was not made."""
+    messages: list[str] = f"{type(error).__name__}: {error}".splitlines()
+    return Outcome("failed", messages[:1])
 
 
-def _failures(backend: Backend, case: Case, a: Array, b: Array, made: Made) -> Iterator[str]:
+def _failures(backend: Backend, case: Case, a: Array, b: Array, made: Product) -> Iterator[str]:
     value, dtype = made.value, np.result_type(a.dtype, b.dtype)
     shape = _shape(case, a, b)
     if value.shape != shape or value.dtype != dtype:
@@ -84,7 +84,7 @@ def _failures(backend: Backend, case: Case, a: Array, b: Array, made: Made) -> I
 
 
 def _matrices(
-    backend: Backend, case: Case, a: Array, b: Array, made: Made, value: Array
+    backend: Backend, case: Case, a: Array, b: Array, made: Product, value: Array
 ) -> Iterator[str]:
     """One product of two matrices, by every bound that is stated for what made it."""
     checked = Checked(backend.xp, a, b, value.dtype)
@@ -110,7 +110,7 @@ def _matrices(
 
 
 def _of_parts(
-    backend: Backend, case: Case, a: Array, b: Array, made: Made, value: Array
+    backend: Backend, case: Case, a: Array, b: Array, made: Product, value: Array
 ) -> Iterator[str]:
     """A complex product is, bit for bit, what its operands' parts make by themselves, and each of
     these real products is within every bound that is stated for it.
@@ -123,7 +123,7 @@ def _of_parts(
                 yield f"of parts: {failure}"
         products.append([wide(alone.value) for alone in row])
     # `faithful` chooses by both shapes, but for an operand that is packed beforehand by its own.
-    if case.scheme == "faithful" and "kept" in case.way:
+    if case.scheme == "faithful" and "packed" in case.way:
         return
     # By way of float64, where every device keeps subnormals, a sum of two rounds to the same.
     made_of = (narrow(x, parts(value)[0].dtype) for x in by_formula(products))
@@ -141,7 +141,7 @@ def _taken_apart(x: Array) -> tuple[Array, ...]:
 
 
 def _stacked(
-    backend: Backend, case: Case, a: Array, b: Array, made: Made, stack: tuple[int, ...]
+    backend: Backend, case: Case, a: Array, b: Array, made: Product, stack: tuple[int, ...]
 ) -> Iterator[str]:
     """Every product of a stack is, bit for bit, what its two matrices make alone."""
     xp = backend.xp
@@ -162,8 +162,8 @@ def _stacked(
 def _differences(
     xp: ModuleType, one: Array, other: Array, overflows: bool = False
 ) -> Iterator[int]:
-    """How many elements differ, if any do. overflows: whether Inf or NaN comes of it, the order of
-    sums decides, which is BLAS's.
+    """The number of elements that differ, if any do. overflows: whether the order of sums, which is
+    BLAS's, decides between Inf and NaN, so that these are not compared.
     """
     differ = xp.zeros(one.shape, bool)
     for x, y in zip(parts(one), parts(other), strict=True):

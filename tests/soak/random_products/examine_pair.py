@@ -61,8 +61,8 @@ def _examined(backend: Backend, pair: Pair) -> Outcome:
     ran = _kind(pair, is_guarded and pair.k >= guard.LEAST_K)
     shape, dtype = result_shape(a, b), np.result_type(a.dtype, b.dtype)
     if value.shape != shape or value.dtype != dtype:
-        said = f"the result is {value.dtype} {value.shape}, to be {dtype} {shape}"
-        return Outcome(ran, [said])
+        failure = f"the result is {value.dtype} {value.shape}, to be {dtype} {shape}"
+        return Outcome(ran, [failure])
     elements, largest, failures = 0, 0.0, []
     for sums in _real_sums(backend.xp, a, b, value):
         ratios = _ratios(backend.xp, sums)

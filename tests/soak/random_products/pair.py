@@ -28,7 +28,7 @@ MOST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """What is scaled by powers of ten of its own: rows of A, columns of B, K: A·D and D⁻¹·B."""
+    """The dimensions scaled by powers of ten: rows of A, columns of B, K (A·D and D⁻¹·B)."""
 
     rows: bool
     columns: bool
@@ -95,7 +95,7 @@ def draw(seed: int, largest: int = LARGEST) -> Pair:
         )
         for has_parts, is_one in zip(is_complex, is_stack, strict=True)
     )
-    ways: tuple[Way, ...] = ("left kept", "right kept")
+    ways: tuple[Way, ...] = ("left packed", "right packed")
     return Pair(
         seed,
         (rng.choice(NAMES), rng.choice(NAMES)),
@@ -119,7 +119,7 @@ def _length(rng: random.Random, largest: int) -> int:
 def operands(pair: Pair, xp: ModuleType) -> tuple[Array, Array]:
     """a (…, m, k) and b (…, k, n) of NumPy or CuPy, all of it finite.
 
-    Made by NumPy on either: small arrays are made faster there than a GPU is told to.
+    Product by NumPy on either: small arrays are made faster there than a GPU is told to.
     """
     rng = np.random.default_rng(pair.seed)
     scale = np.ones(pair.k)

@@ -1,4 +1,4 @@
-"""What packed operands really hold, in float64, whichever backend packed them."""
+"""The values of packed operands in float64, whichever backend packed them."""
 
 from dataclasses import dataclass
 from types import ModuleType

@@ -28,7 +28,7 @@ GIVE_UP = 25  # failures in a row: a device that is lost fails every product aft
 
 @dataclass(slots=True)
 class State:
-    """How far a sweep has come: seeds below `next` are done. kinds: as `case.draw` takes it.
+    """The progress of a sweep: seeds below `next` are done. kinds: as `case.draw` takes it.
 
     ran: how often what made the product. failures: "case: what", one for each failed product.
     contract: of pairs of families, see `pair`, held against the bound of `faithful`; then elements:
@@ -49,7 +49,7 @@ class State:
     nearest: dict[str, int] = field(default_factory=dict)
 
     def product(self, seed: int) -> case.Case | pair.Pair:
-        """What the sweep makes of a seed."""
+        """The product that the sweep draws from a seed."""
         if self.contract:
             return pair.draw(seed, self.largest)
         return case.draw(seed, self.largest, self.kinds)
@@ -89,7 +89,7 @@ def sweep(
     count: int,
     seconds: float,
     path: Path | None,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     clock: Callable[[], float] = monotonic,
 ) -> None:
     """Go on until `count` products are done in all, or `seconds` are over in this call.
@@ -105,7 +105,7 @@ def sweep(
         if outcome.failures:
             line = f"{state.product(state.next)}: {'; '.join(outcome.failures)}"
             state.failures.append(line)
-            say(line)
+            report(line)
         if outcome.margin is not None:
             state.add_margin(outcome.margin)
         state.next += 1
@@ -114,7 +114,7 @@ def sweep(
             write(state, path)
             written = clock()
         if failing == GIVE_UP:
-            say(f"{GIVE_UP} products failed in a row: given up")
+            report(f"{GIVE_UP} products failed in a row: given up")
             break
     write(state, path)
 
@@ -193,14 +193,14 @@ def _blas_threads_shared(workers: int) -> Iterator[None]:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """At once, whatever its processes wait for."""
+    """End the pool at once, whatever its processes wait for."""
     for process in list((pool._processes or {}).values()):
         process.kill()
     pool.shutdown(cancel_futures=True)
 
 
 def write(state: State, path: Path | None) -> None:
-    """Keep the state in its file."""
+    """Write the state to its file."""
     if path is not None:
         text = json.dumps(asdict(state), indent=1, ensure_ascii=False) + "\n"
         files.replace(path, text.encode())

@@ -13,19 +13,19 @@ from tests.tuner.report.records import small
 
 
 def profiled(**more: Any) -> Record:
-    """The first operator looked into, the others not."""
+    """The first operator sampled, the others not."""
     record = small()
     first, *others = record.operators
     seen = {"calls": 10**5, "sampled": 24, "spread": 3.14159, "cancellation": 21.4159}
-    looked = replace(first, **{"int8_loss": 0.54, **seen, **more})
-    return replace(record, operators=[looked, *others])
+    sampled = replace(first, **{"int8_loss": 0.54, **seen, **more})
+    return replace(record, operators=[sampled, *others])
 
 
-def test_only_what_was_looked_into_is_told() -> None:
+def test_only_sampled_operators_are_listed() -> None:
     found = operands.sampled_rows(rows(profiled(), Program("m.py")))
     assert len(found) == 1
     assert operands.names(found) == (
-        "calls looked into",
+        "sampled calls",
         "exponent spread, bits",
         "int8 loss, bits",
         "cancellation",

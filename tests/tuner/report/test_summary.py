@@ -1,4 +1,4 @@
-"""What reports say in words."""
+"""The sentences and numbers that both forms of a report share."""
 
 from dataclasses import replace
 
