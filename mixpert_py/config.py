@@ -190,12 +190,12 @@ def workspace_limit(program: str | None) -> int | None:
     program: its file; None: it has none, and belongs to the current folder. Raises PlanError for
     anything but a number, SourceError where pyproject.toml is wrong.
     """
-    from mixpert_py.sources import pyproject
+    from mixpert_py.sources import project
 
     named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
     if named is None:
         try:
-            return pyproject.workspace_limit(str(_folder(program)))
+            return project.workspace_limit(str(_folder(program)))
         except FileNotFoundError:  # the current folder was removed
             return None
     if not named.isdecimal():

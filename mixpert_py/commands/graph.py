@@ -26,12 +26,12 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
     """
     from mixpert_py.graph import formats, run_profile
     from mixpert_py.graph import graph as graph_of
-    from mixpert_py.sources import project
+    from mixpert_py.sources import source_files
 
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = graph_of.of_files(f.path for f in project.files(paths, ()))
+        graphs = graph_of.of_files(f.path for f in source_files.files_of_projects(paths, ()))
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)

@@ -63,7 +63,7 @@ def rewrite(
     from standard input and writes to standard output.
     """
     from mixpert_py import config
-    from mixpert_py.sources import project, rewriting
+    from mixpert_py.sources import rewriting, source_files
     from mixpert_py.sources.carrying_out import Task
 
     shown = _shown(output, write, diff, check)
@@ -75,7 +75,7 @@ def rewrite(
         results = iter([rewriting.rewrite_source(source, file, "stdin", plan, scheme, fuse)])
         output = output or (None if shown else "-")
     else:
-        files = list(project.files(paths, exclude))
+        files = list(source_files.files_of_projects(paths, exclude))
         _require_one(files, output)
         if not (write or shown) and any(os.path.isdir(path) for path in paths):
             raise click.UsageError("a folder needs -w, --diff or --check")
@@ -103,7 +103,7 @@ def unrewrite(
     A call that was changed since stays, is named, and makes the exit code 1. `-` reads a program
     from standard input and writes to standard output.
     """
-    from mixpert_py.sources import project, rewriting
+    from mixpert_py.sources import rewriting, source_files
     from mixpert_py.sources.carrying_out import Task
 
     shown = _shown(output, write, diff, check)
@@ -115,7 +115,7 @@ def unrewrite(
     else:
         if not (write or shown or output):
             raise click.UsageError("give -w, -o OUT, --diff or --check")
-        files = list(project.files(paths, exclude))
+        files = list(source_files.files_of_projects(paths, exclude))
         _require_one(files, output)
         results = rewriting.restore_files(files, jobs)
         several = len(files) > 1

@@ -1,23 +1,26 @@
 """`mixpert rewrite`, `unrewrite` and `sites`: each file in memory, before and after."""
 
 import difflib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from mixpert_py import config
-from mixpert_py.errors import MixPertError, named
+from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.restore import restore
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments, notebook_file, pool, source_files
-from mixpert_py.sources.collector import collecting_seldom
+from mixpert_py.sources.pool import collecting_seldom
 from mixpert_py.sources.source_files import SourceFile
-from mixpert_py.sources.time_limit import time_limit
 
 # Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
 MAX_SECONDS = 20.0
@@ -159,3 +162,34 @@ def _restore_file(file: SourceFile) -> Rewritten:
             return restore_source(source, file, config.module_name(Path(file.path)))
     except MixPertError as error:
         return Rewritten(file, problem=str(error))
+
+
+class _Expired(BaseException):
+    """No error, so that nothing on the way takes it for one of its own."""
+
+
+def _expire(number: int, frame: FrameType | None) -> None:
+    raise _Expired
+
+
+@contextmanager
+def time_limit(seconds: float, path: str) -> Iterator[None]:
+    """Raise SourceError, naming `path`, when what runs under this takes longer.
+
+    Only the main thread of a process can be stopped, and only where Python has interval timers.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGPROF, _expire)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    except _Expired:
+        raise SourceError(f"{path}: takes more than {seconds:g} s; the file is skipped") from None
+    finally:
+        signal.signal(signal.SIGPROF, before)

@@ -21,7 +21,7 @@ from mixpert_py.execution.executor import Run
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.graph import graph, run_profile
 from mixpert_py.runtime.model import model_file
-from mixpert_py.sources import project, pyproject, source_files
+from mixpert_py.sources import project, source_files
 from mixpert_py.sources.notebook_cells import code_cells
 from mixpert_py.sources.notebook_file import rewrite_notebook
 from mixpert_py.tuner.report import record as report_record
@@ -109,8 +109,8 @@ CONFIGURATION = {
 
 
 def _read_configuration(path: Path, also: bool) -> None:
-    list(project.files([str(path.parent)], ()))
-    pyproject.workspace_limit(str(path.parent))
+    list(source_files.files_of_projects([str(path.parent)], ()))
+    project.workspace_limit(str(path.parent))
 
 
 def _model(rng: Random) -> bytes:
