@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mixpert_py import config
+from mixpert_py.decorator import rewritten_modules
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.launch import live_code
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, use
@@ -98,7 +98,7 @@ def check(
     except PlanError as error:
         raise PlanError(f"{name}: {error}") from None
     judge = Judge(limits, os.getcwd())
-    with live_code.rewritten({site.id.partition(":")[0] for site in loaded.site}):
+    with rewritten_modules({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
         native = limits.judged(_values(function, Context(trace=trace)))
         _require_numbers(native)
@@ -168,14 +168,14 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
     return values
 
 
-def _values(function: Callable[[], Any], force: Context) -> Values:
+def _values(function: Callable[[], Any], context: Context) -> Values:
     """What a call returns and observes, copied: the next call may write to the same arrays."""
     __tracebackhide__ = True
     earlier = observed()
     for name in earlier:
         observe(name, None)
     try:
-        with use(force):
+        with use(context):
             values = dict(_numbers("result", function()))
         for name, value in observed().items():
             values.update(_numbers(name, value))

@@ -102,15 +102,15 @@ def module_name(path: Path) -> str:
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:
-    """The module of a running notebook's site ids: that of its file. None where nobody tells it.
+    """The module of a running notebook's site ids: that of its file. None where it is not known.
 
-    names: the notebook's variables. VS Code sets one to the file; Jupyter's server tells the kernel
-    in its environment, where a renamed notebook has its old name until the kernel is restarted.
+    names: the notebook's variables. VS Code sets one to the file; Jupyter's server sets the
+    kernel's environment, where a renamed notebook has its old name until the kernel restarts.
     """
-    told = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
-    if not isinstance(told, str) or not told.endswith(".ipynb"):  # a console has a name as well
+    name = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
+    if not isinstance(name, str) or not name.endswith(".ipynb"):  # a console has a name as well
         return None
-    return module_name(Path(told))
+    return module_name(Path(name))
 
 
 def blas_threads(workers: int = 1) -> int:
@@ -141,7 +141,7 @@ def child_environment(threads: int | None = None, gpu: str | None = None) -> dic
 def let_idle_threads_sleep() -> None:
     """Let BLAS's threads leave the cores soon after a call; to be called before NumPy is imported.
 
-    Does nothing where the user has said how long they are to wait.
+    Does nothing where the user has set how long they wait.
     """
     for name, cycles in _IDLE_CYCLES.items():
         os.environ.setdefault(name, cycles)
@@ -173,12 +173,12 @@ def import_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KMP_")}
 
 
-def tell_children(file: str) -> None:
+def pass_to_children(file: str) -> None:
     """Let children of this process find a file that was written for them."""
     os.environ[_FROM_PARENT] = file
 
 
-def told_by_parent() -> str:
+def file_from_parent() -> str:
     """The file that the parent process wrote for this one."""
     return os.environ[_FROM_PARENT]
 

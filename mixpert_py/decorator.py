@@ -1,9 +1,15 @@
-"""`@accelerate`: the products of one function, rewritten in memory."""
+"""Functions with rewritten products: one under `@accelerate`, or for a while all of some modules.
+
+Both compile the rewritten file that a function stands in, and take the function's code from it.
+"""
 
 import functools
+import gc
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -12,7 +18,7 @@ import mixpert_py
 from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
-from mixpert_py.sources import in_memory
+from mixpert_py.sources import in_memory, source_files
 
 METHODS = (staticmethod, classmethod, MethodType)
 MISMATCH = "its source does not match the running code"
@@ -72,8 +78,8 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     module = _module(function, file)
     made = in_memory.rewritten(source, module, file, plan, scheme)
     original = _compiled(source, file)
-    code = twin(function.__code__, made.code if made else original)
-    if not _is_of(function, twin(function.__code__, original)):
+    code = _twin(function.__code__, made.code if made else original)
+    if not _is_of(function, _twin(function.__code__, original)):
         raise SourceError(MISMATCH)
     called = _names(code)
     names = [name for name in (made.names if made else ()) if name in called]
@@ -93,6 +99,51 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     copy.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(copy, function)
     return copy
+
+
+@contextmanager
+def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
+    """Rewrite, in place, every function that stands in a file of these modules.
+
+    modules: names as site ids begin with them; those that are not imported are passed over. The
+    functions stay the same objects, so that methods, closures and `from net import forward` run
+    the rewritten products, too. Schemes that `accelerate` or `install` wrote into them do not
+    count inside. Raises SourceError if a file cannot be rewritten.
+    """
+    files = _rewritten_files(modules)
+    before = [
+        (function, function.__code__)
+        for function in gc.get_objects()
+        if isinstance(function, FunctionType) and function.__code__.co_filename in files
+    ]
+    try:
+        for function, code in before:
+            with suppress(SourceError):  # made by a decorator's `exec`, or of an earlier source
+                made = _twin(code, files[code.co_filename])
+                # Its flags, too: types.coroutine sets some on a function that is there already.
+                function.__code__ = made.replace(co_flags=code.co_flags)
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
+    """The files of the modules that are imported, named as their code names them, rewritten."""
+    files = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        name = config.module_name(Path(file))
+        if name not in modules:
+            continue
+        made = in_memory.rewritten(source_files.read_whole(file), name, file)
+        if made is not None:
+            files[file] = made.code
+            # The rewritten code names the package as the added import line would have named it.
+            vars(module).update(dict.fromkeys(made.names, mixpert_py))
+    return files
 
 
 def _source(function: FunctionType) -> tuple[bytes, str]:
@@ -148,7 +199,7 @@ def _names(code: CodeType) -> set[str]:
     return {name for part in _codes(code) for name in part.co_names}
 
 
-def twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
+def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
     """The code in a rewritten file that stands where `wanted` stands in the original."""
     place = _place(wanted)
     for code in _codes(rewritten):

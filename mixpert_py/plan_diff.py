@@ -1,4 +1,4 @@
-"""What two plans decide differently, site by site."""
+"""The differences between two plans, site by site."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from mixpert_py.graph.graph import printable
 from mixpert_py.plan import Plan, Record, Site
 from mixpert_py.tuner.report.unit import error_text
 
-# What a plan reached and when: it differs from one tuning to the next, and decides nothing.
+# Errors that a plan reached, and its date: they differ between tunings, and decide nothing.
 MEASURED = {"achieved", "holdout", "date"}
 
 
@@ -84,17 +84,17 @@ def _site(site: Site) -> str:
 
 
 def _run(site: Site) -> str:
-    """What a site runs, and what was measured of it."""
-    said = [site.scheme]
+    """The scheme of a site, and the error and time that were measured."""
+    parts = [site.scheme]
     if site.block is not None:
-        said.append(f"block {site.block}")
+        parts.append(f"block {site.block}")
     if site.locked:
-        said.append("locked")
+        parts.append("locked")
     if site.error:
-        said.append(f"error {error_text(site.error)}")
+        parts.append(f"error {error_text(site.error)}")
     if site.ms:
-        said.append(f"{site.ms:g} ms")
-    return ", ".join(said)
+        parts.append(f"{site.ms:g} ms")
+    return ", ".join(parts)
 
 
 def _decided(site: Site) -> tuple[str, int | None, bool]:

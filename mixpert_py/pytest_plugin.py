@@ -52,7 +52,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if marker is None:
         return None
     problem = _problem(pyfuncitem, marker)
-    if problem:  # told here, so that no exception of ours stands beside it
+    if problem:  # reported here, so that no exception of ours stands beside it
         pytest.fail(problem, pytrace=False)
     return True
 

@@ -1,4 +1,4 @@
-"""TOML that people write, read within limits, and where in it what is wrong stands.
+"""TOML that people write, read within limits, and the lines of its keys for error messages.
 
 Neither the parser nor msgspec says the line of a key, and the parser's time grows with the square
 of the number of a key's parts.
@@ -116,7 +116,7 @@ def _require_64_bits(found: dict[str, Any]) -> None:
 def _places(text: str) -> Iterator[tuple[list[str], int]]:
     """The headers, keys and elements of inline lists of valid TOML: what they lead to, and lines.
 
-    What lies deeper inside a value is not told apart.
+    Deeper parts of a value are not distinguished.
     """
     table: list[str] = []
     lengths: dict[str, int] = {}  # of the arrays of tables so far

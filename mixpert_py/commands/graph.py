@@ -24,7 +24,7 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
 
     `-` reads a program from standard input.
     """
-    from mixpert_py.graph import formats, run_profile
+    from mixpert_py.graph import formats
     from mixpert_py.graph import graph as graph_of
     from mixpert_py.sources import source_files
 
@@ -36,7 +36,7 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
     if profile is not None:
-        graphs = run_profile.with_profile(graphs, profile)
+        graphs = graph_of.with_profile(graphs, profile)
     content = formats.rendered(graphs, form, output)
     if output is None or output == "-":
         click.echo(content, nl=False)

@@ -35,7 +35,7 @@ class _Console(Console):
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line on stderr while runs go on; yields what is to be told of each run before it starts."""
+    """A line on stderr while runs go on; yields the callback for a run that is about to start."""
     columns = (
         TextColumn("run {task.completed}: {task.description}"),
         BarColumn(24),  # pulses: how many runs the search will need is not known before
@@ -83,14 +83,14 @@ def _verdict(tuned: "TuningResult") -> str:
         error = f"errors at most {share_text(found.error)} of their budgets"
     if tuned.hold_out is not None:
         error = f"{error}, on the hold-out {error_text(tuned.hold_out)}"
-    said = f"Verified in fresh processes: {error}"
+    verdict = f"Verified in fresh processes: {error}"
     if tuned.predicted:
-        return f"{said}."
+        return f"{verdict}."
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
         return f"Verified in fresh processes: no faster ({times}); every product stays native."
-    return f"{said}, time in the lowered products {times}.{whole_program(found)}"
+    return f"{verdict}, time in the lowered products {times}.{whole_program(found)}"
 
 
 def whole_program(found: "Verification") -> str:

@@ -134,8 +134,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     namespace: dict[str, Any] = {}
     try:
         limit = config.workspace_limit(job.filename)
-        force = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
-        namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
+        context = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
+        namespace = launcher.execute(program, rewritten, context, insert_path=True).__dict__
     except SystemExit as stop:
         code = stop.code
         namespace = sys.modules["__main__"].__dict__

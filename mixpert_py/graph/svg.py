@@ -159,17 +159,17 @@ def _edge(graph: Graph, edge: Edge, placed: Layout, widths: Sequence[float], fil
         kinds.append("upward")
     if producer in cycle and cycle[producer] == cycle.get(consumer):
         kinds.append("cycle")
-    said = ""
+    note = ""
     if graph.seen is not None:
         kinds += ["unseen"] * (edge not in graph.seen)
-        said = "\nseen in the run" if edge in graph.seen else "\nnot seen in the run"
-        said += ", not in the source" * (edge in graph.extra)
+        note = "\nseen in the run" if edge in graph.seen else "\nnot seen in the run"
+        note += ", not in the source" * (edge in graph.extra)
     one, other = (f"{at + 1} {graph.operators[at].expression}" for at in edge)
     return (
         f'<path class="{" ".join(kinds)}" data-producer="{file}-{producer + 1}" '
         f'data-consumer="{file}-{consumer + 1}" '
         f'marker-end="url(#arrow{producer % len(LIGHT)})" d="{path}">'
-        f"<title>{_escaped(one)} → {_escaped(other)}{said}</title></path>"
+        f"<title>{_escaped(one)} → {_escaped(other)}{note}</title></path>"
     )
 
 

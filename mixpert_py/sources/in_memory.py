@@ -1,7 +1,7 @@
 """Source text to rewritten code, without a file: what `run`, the import hook, the decorator and
 the notebook have in common.
 
-Compiled is the rewritten syntax tree, whose nodes keep their places, so that tracebacks and
+The rewritten syntax tree is compiled, whose nodes keep their places, so that tracebacks and
 debuggers show the user's own lines.
 """
 
@@ -50,17 +50,19 @@ def rewritten(
     does not accept it.
     """
     place, state = _key(source, module, file, plan, scheme, fuse)
-    kept = CodeCache(config.cache_folder() / "code")
-    payload = kept.load(place, state)
+    cache = CodeCache(config.cache_folder() / "code")
+    payload = cache.load(place, state)
     if payload is None:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             payload = _payload(source, module, file, plan, scheme, fuse)
-        for one in said:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        for warning in caught:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
         # A cell or a line of a shell is not met again. What the compiler warned of in a script,
-        # `python` says in every run. And Python may be told to write no bytecode at all.
-        if not said and os.path.isfile(file) and not sys.dont_write_bytecode:
-            kept.keep(place, state, payload)
+        # `python` says in every run. And Python may be set to write no bytecode at all.
+        if not caught and os.path.isfile(file) and not sys.dont_write_bytecode:
+            cache.keep(place, state, payload)
     return InMemory(*marshal.loads(payload)) if payload else None
 
 

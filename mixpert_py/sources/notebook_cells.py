@@ -14,7 +14,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One JSON string: its span, quotes included, and what it says."""
+    """One JSON string: its span, quotes included, and its text."""
 
     start: int
     end: int
@@ -61,8 +61,8 @@ def code_cells(text: str) -> list[Cell]:
             continue
         opened, pieces = places.get(index, (None, []))
         source = cell.get("source", [])
-        said = [piece.text for piece in pieces]
-        if said != (source if isinstance(source, list) else [source]):
+        texts = [piece.text for piece in pieces]
+        if texts != (source if isinstance(source, list) else [source]):
             raise SourceError(f"not a notebook: the source of cell {len(cells) + 1} is no text")
         cells.append(Cell(len(cells) + 1, tuple(pieces), opened))
     return cells
@@ -159,9 +159,9 @@ def _between(text: str, cell: Cell) -> str:
     return "," + text[cell.opened : cell.pieces[0].start]
 
 
-def _string(said: str, text: str) -> str:
+def _string(content: str, text: str) -> str:
     """A string as this notebook writes them."""
-    return json.dumps(said, ensure_ascii=text.isascii())
+    return json.dumps(content, ensure_ascii=text.isascii())
 
 
 def _find(cell: Cell, change: Edit) -> tuple[int, int]:

@@ -32,7 +32,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Followed:
-    """How values flow between the products of a notebook, which are told as in `Changed`."""
+    """How values flow between a notebook's products; `sites` and `cells` are as in `Changed`."""
 
     sites: tuple[CallSite, ...]
     cells: tuple[int, ...]
@@ -152,11 +152,11 @@ class _Program:
         """`comments.require_known`, the line counted in its cell. added: as in `changed`."""
         wrong = comments.problem(source, module, fuse)
         if wrong is not None:
-            line, said = wrong
+            line, reason = wrong
             line -= 1 + added
             at = bisect_right(self.starts, line) - 1
             place = f"cell {self.cells[at].number}: line {line - self.starts[at] + 1}"
-            raise SourceError(f"{module}: {place}: {said}")
+            raise SourceError(f"{module}: {place}: {reason}")
 
     def import_line(self, first: int) -> int:
         """Where the import goes: before the cell of the first changed line, `__future__` first."""

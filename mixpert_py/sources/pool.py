@@ -82,7 +82,7 @@ def _try_alone(
 ) -> None:
     """Put results in the place of the first `jobs` futures that have none.
 
-    When one process dies the others are ended, and nobody is told which it was. Chunks are begun
+    When one process dies the others are ended, and it is not known which it was. Chunks are begun
     in order, so it had one of these, unless results were lost as well: then the next pool breaks
     like this one, with fewer chunks left.
     """

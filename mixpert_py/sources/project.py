@@ -38,7 +38,7 @@ def is_in(file: str, folder: str) -> bool:
 
 
 def workspace_limit(start: str) -> int | None:
-    """`[tool.mixpert] workspace_limit` of the project of a folder; None where nothing is said.
+    """`[tool.mixpert] workspace_limit` of the project of a folder; None where it is not set.
 
     Raises SourceError where pyproject.toml is wrong.
     """
@@ -64,7 +64,7 @@ def excluded(folder: str) -> list[str]:
 
 
 def table(path: Path) -> dict[str, Any]:
-    """What is ours in a project's file; nothing where there is no such file.
+    """The table `[tool.mixpert]` of a project's file; empty where there is no such file.
 
     Raises SourceError, in one line, where it is wrong.
     """

@@ -86,7 +86,7 @@ def rewrite_files(
     jobs: int = 1,
     fuse: bool = False,
 ) -> Iterator[Rewritten]:
-    """Rewrite each file in memory, in order. A file that cannot be is told by its `problem`.
+    """Rewrite each file in memory, in order. A file that cannot be has a `problem`.
 
     fuse: as in `pipeline.analyze`.
     """
@@ -141,8 +141,8 @@ def _each(
 
 
 def _lost(file: SourceFile) -> Rewritten:
-    said = "its process was killed, or ran out of memory; the file is skipped"
-    return Rewritten(file, problem=f"{file.path}: {said}")
+    reason = "its process was killed, or ran out of memory; the file is skipped"
+    return Rewritten(file, problem=f"{file.path}: {reason}")
 
 
 def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mixpert_py import files
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.passes.source import MAX_BYTES
 from mixpert_py.sources import project
 from mixpert_py.sources.project import SKIPPED_FOLDERS
@@ -58,13 +58,22 @@ def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[Sourc
 
 
 def read(path: str) -> bytes:
-    """A source file's bytes; of one that is too large, more than are accepted, and not all.
+    """A source file's bytes, and one byte more than is accepted of a file that is too large.
 
     Raises SourceError, in one line, if it cannot be read.
     """
+    return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+
+
+def read_whole(path: str | Path) -> bytes:
+    """All bytes of a file, however large. Raises SourceError, in one line, if it cannot be read."""
+    return _read(path, -1)
+
+
+def _read(path: str | Path, most: int) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read((MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+            return file.read(most)
     except OSError as error:
         raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
@@ -76,7 +85,7 @@ def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
     other names, or is no longer what was read.
     """
     target = os.path.realpath(file.path)
-    try:
+    with writing(file.path):
         if os.path.islink(file.path) and not _is_inside(target, file.root):
             raise SourceError(
                 f"{file.path}: a link that leads out of {file.root}; name the file that it leads to"
@@ -92,8 +101,6 @@ def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
             raise SourceError(f"{file.path}: changed while it was being rewritten; try again")
         if now != after:
             files.replace(Path(target), after)
-    except OSError as error:
-        raise SourceError(f"{file.path}: cannot write: {(error.strerror or '').lower()}") from None
 
 
 def _below(folder: str) -> Iterator[str]:

@@ -144,10 +144,10 @@ class Experiment:
             self.executor.use_gpu()
 
     def _run(self, request: _Request, reference: Values | None = None) -> Run:
-        """A run that was kept, or one that is made and kept. A judged one loses its values."""
+        """A run that was stored, or one that is made and stored. A judged one loses its values."""
         purpose, plan = request.purpose, request.plan
-        if (kept := self._trials.take(purpose, plan)) is not None:
-            return kept
+        if (stored := self._trials.take(purpose, plan)) is not None:
+            return stored
         self._on_run(purpose)
         try:
             run = self._execute(request)
@@ -171,7 +171,7 @@ class Experiment:
             limit = self._limit(is_profile=bool(request.levels))
             ended = self.executor.run(str(job_file), limit, warm=request.warm)
             result = folder.result(name, ended, limit)
-            if self._slowest:  # what the first run showed is not kept with each
+            if self._slowest:  # what the first run showed is not stored with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)

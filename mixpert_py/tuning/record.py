@@ -200,8 +200,7 @@ def reported_program(record: Record, plan: Plan, script: Path) -> ReportedProgra
 
     script: where the program is; it need not exist, nor be as it was.
     """
-    from mixpert_py.graph.graph import of_source
-    from mixpert_py.graph.run_profile import with_seen
+    from mixpert_py.graph.graph import of_source, with_seen
 
     notes = []
     if record.schemes != plan.schemes():

@@ -83,9 +83,9 @@ def bars(rows: Sequence[Row], how: Bars) -> Html:
         for number, part in enumerate(how.parts):
             share = row[part.key] / total
             width = share * (WIDTH - BAR_LEFT - 8)
-            said = el("title", f"{named(row, how.by)}: {part.heading} {share:.1%}")
+            tooltip = el("title", f"{named(row, how.by)}: {part.heading} {share:.1%}")
             box = el("rect", x=x, y=y, width=width, height=BAR, class_=_color(number + 1))
-            body.append(el("g", said, box))
+            body.append(el("g", tooltip, box))
             x += width
         y += BAR + GAP
     return el("svg", *body, class_="bars", viewBox=f"0 0 {WIDTH} {y}", role="img")
@@ -115,8 +115,10 @@ def _series(number: int, one: Series, across: LogScale, up: LogScale, how: Lines
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in one.places)
         parts.append(el("polyline", class_="series", points=path, stroke_dasharray=dash))
     for x, y in one.places:
-        told = (f"{c.heading} {tick_text(float(f'{v:.3g}'))}" for c, v in ((how.x, x), (how.y, y)))
-        title = el("title", f"{one.name}: {', '.join(told)}")
+        coordinates = (
+            f"{c.heading} {tick_text(float(f'{v:.3g}'))}" for c, v in ((how.x, x), (how.y, y))
+        )
+        title = el("title", f"{one.name}: {', '.join(coordinates)}")
         parts.append(el("circle", title, class_=dot, cx=across(x), cy=up(y), r=3.5))
     y = TOP + LINE * number
     if how.joined:

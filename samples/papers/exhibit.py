@@ -88,14 +88,14 @@ class Missing:
 class Exhibit:
     """One thing that a paper shows. id: as `--only` takes it; of: table and figures of the paper.
 
-    said: what is compared here, and what the measure is. gpu: whether it is a matter of speed, or
+    lead: what is compared here, and what the measure is. gpu: whether it is a matter of speed, or
     of the chip, which only a GPU can answer. headline: the rows in a few words.
     """
 
     id: str
     of: str
     title: str
-    said: str
+    lead: str
     columns: tuple[Column, ...]
     measure: Callable[[Place], Found | Missing]
     picture: Lines | Bars | Fragments | None = None

@@ -100,12 +100,12 @@ def overhead(place: Place) -> Found:
 
 def packed(rows: Sequence[Row]) -> str:
     n = max(row["n"] for row in rows)
-    said = [
+    parts = [
         f"{row['name']} {row['packing'] / row['seconds']:.0%}"
         for row in rows
         if row["n"] == n and row["name"] != "mixpert-I"
     ]
-    return f"packing takes {', '.join(said)} of a product at N = {n}"
+    return f"packing takes {', '.join(parts)} of a product at N = {n}"
 
 
 EXHIBITS = (

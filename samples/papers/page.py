@@ -90,7 +90,7 @@ def _exhibit(exhibit: Exhibit, found: Record | None) -> Html:
     return el(
         "article",
         title,
-        el("p", exhibit.said, class_="lead"),
+        el("p", exhibit.lead, class_="lead"),
         _published(exhibit.published),
         *_measured(exhibit, found),
         id=exhibit.id,

@@ -106,9 +106,9 @@ class Place:
             if "failed" in row:
                 raise MixPertError(f"{row['name']} at {m} × {k} × {n}: {row['failed']}")
             parts = {part: row.get(part, {}).get("median") for part in ("packing", "gemm")}
-            told = {key: row[key] for key in ("name", "m", "k", "n", "tflops")}
+            shared = {key: row[key] for key in ("name", "m", "k", "n", "tflops")}
             seconds, times = row["seconds"]["median"], row["speedup"]["median"]
-            rows.append({**told, "seconds": seconds, "times": times, **parts})
+            rows.append({**shared, "seconds": seconds, "times": times, **parts})
         return [row for row in rows if row["name"] in names]
 
 

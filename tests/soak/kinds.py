@@ -19,7 +19,7 @@ from mixpert_py import plan as plan_file
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution.executor import Run
 from mixpert_py.execution.worker import Result, SiteResult
-from mixpert_py.graph import graph, run_profile
+from mixpert_py.graph import graph
 from mixpert_py.runtime.model import model_file
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.notebook_cells import code_cells
@@ -162,7 +162,7 @@ def _profile() -> list[dict[str, Any]]:
 
 
 def _read_profile(path: Path, also: bool) -> None:
-    run_profile.with_profile([_graph()], str(path))
+    graph.with_profile([_graph()], str(path))
 
 
 RECORD = f"""

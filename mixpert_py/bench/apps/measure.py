@@ -31,7 +31,7 @@ class Mode:
     """A way to run the program. around: a context that holds during the run, such as TF32."""
 
     name: str
-    force: Context
+    context: Context
     around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -149,7 +149,7 @@ def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
                 continue
             try:
                 with mode.around():
-                    values, one = runs.once(mode.force)
+                    values, one = runs.once(mode.context)
                 if turn:
                     taken.append(one)
                 else:
@@ -168,5 +168,5 @@ def _judged(runs: Runs, mode: Mode, values: Values) -> Record:
     record = {"error": runs.error(values), "figure": runs.figure(values)}
     del values
     with mode.around():
-        sites = runs.traced(replace(mode.force, trace=Trace()))[2]
+        sites = runs.traced(replace(mode.context, trace=Trace()))[2]
     return {**record, "sites": site_records(sites)}
