@@ -62,7 +62,7 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a function gave under a plan: the error of the value `worst`, and its limit."""
+    """A function's result under a plan: the error of the value `worst`, and its limit."""
 
     plan: str
     error: float
@@ -76,7 +76,7 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """Of one that is over its budget: what is, by how much, and the way out."""
+        """A sentence on a value that is over its budget: by how much, and the way out."""
         return (
             f"{self.worst}: {self.criterion} error {error_text(self.error)} under {self.plan}, "
             f"over the budget of {self.budget:g}; tune again, or allow more"
@@ -89,7 +89,7 @@ def check(
     budget: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
 ) -> Check:
-    """What `assert_within_budget` judges; raises what it raises, but AssertionError."""
+    """The check that `assert_within_budget` makes. Raises as that does, except AssertionError."""
     __tracebackhide__ = True
     name = "the plan" if isinstance(plan, Plan) else os.fspath(plan)
     loaded = plan if isinstance(plan, Plan) else config.load_plan(Path(plan))
@@ -154,7 +154,7 @@ def limits_of(
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
-    """The values under a plan, which decided something."""
+    """The values under a plan. Raises ProgramError where the plan decided nothing."""
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
     backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
@@ -169,7 +169,7 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
 
 
 def _values(function: Callable[[], Any], context: Context) -> Values:
-    """What a call returns and observes, copied: the next call may write to the same arrays."""
+    """The values that a call returns and observes, copied: the next call may overwrite them."""
     __tracebackhide__ = True
     earlier = observed()
     for name in earlier:

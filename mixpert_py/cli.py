@@ -66,7 +66,7 @@ def main(command: click.Command | None = None, name: str = "mixpert") -> None:
 
 
 def _description(error: OSError) -> str:
-    """What went wrong, and with which file."""
+    """Describe an OS error in words, with the file that it is about."""
     what = error.strerror or str(error)
     if isinstance(error.filename, str):
         return f"{error.filename}: {what}"

@@ -1,6 +1,7 @@
-"""Where a plan comes from. Only this file and the command line read the environment.
+"""The settings of a process, and the plan that it runs under.
 
-Order: an argument, then MIXPERT_PLAN, then `<module>.mixpert.toml` beside the running file.
+Only this file and the command line read the environment. A plan comes from an argument, else from
+MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 """
 
 import os
@@ -61,7 +62,7 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
 
 
 def plan_beside(script: str | os.PathLike[str]) -> Path:
-    """Where the plan of a script is kept: `mlp.mixpert.toml` beside `mlp.py`.
+    """The path of a script's plan file: `mlp.mixpert.toml` beside `mlp.py`.
 
     The name is the first part of its site ids: a program knows no more of itself when it runs.
     """
@@ -148,7 +149,7 @@ def let_idle_threads_sleep() -> None:
 
 
 def gpu_names(count: int) -> tuple[str, ...]:
-    """What CUDA calls the GPUs that this process sees; count: how many it sees."""
+    """The names that CUDA has for the GPUs that this process sees. count: their number."""
     named = [name.strip() for name in os.environ.get(_GPUS, "").split(",") if name.strip()]
     return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
@@ -227,5 +228,5 @@ def _running_file() -> str | None:
 
 
 def _folder(program: str | None) -> Path:
-    """Where a file is; without one the current folder, which may have been removed."""
+    """The folder of a file; without a file the current folder, which may have been removed."""
     return Path(program).parent if program else Path()

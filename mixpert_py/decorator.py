@@ -209,8 +209,8 @@ def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
 
 
 def _place(code: CodeType) -> tuple[object, ...]:
-    """What rewriting leaves alone, and no other function of a file has: two lambdas may share a
-    line, and one may end where the other does."""
+    """Properties of a function's code that rewriting keeps, and that tell it from all others of
+    its file: two lambdas may share a line, and one may end where the other does."""
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     spans = [
         ((line, column), (last_line, last_column))

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Provenance(Record, frozen=True):
-    """Where a plan comes from: enough to see that it is stale."""
+    """The origin of a plan: enough to see that it is stale."""
 
     source: str = ""
     sha256: str = ""

@@ -39,13 +39,13 @@ class Difference:
         return bool(self.added or self.gone or self.changed or self.criterion or self.provenance)
 
     def record(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The differences as plain data for JSON."""
         entry: dict[str, Any] = msgspec.to_builtins(self)
         entry["changed"] = [{"old": old, "new": new} for old, new in entry["changed"]]
         return entry
 
     def lines(self) -> Iterator[str]:
-        """For people: two lines for a site, one for everything else."""
+        """The differences as text: two lines for a site, one for everything else."""
         for old, new in self.changed:
             yield f"~ {_site(new)}"
             yield f"    {_run(old)} → {_run(new)}"

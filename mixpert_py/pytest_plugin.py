@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Refuse what the marker can do nothing for: it would pass unseen."""
+    """Fail a marked test that is no plain function: the marker would have no effect on it."""
     if item.get_closest_marker(MARKER) is None:
         return
     from unittest import TestCase
@@ -58,7 +58,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
-    """Why a marked test fails, apart from what it raises itself; "" if it does not."""
+    """The reason why a marked test fails, apart from what it raises itself; "" if it passes."""
     try:
         plan, budget, criterion = mixpert_budget(*marker.args, **marker.kwargs)
     except TypeError as error:
@@ -82,5 +82,5 @@ def mixpert_budget(
     error: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
 ) -> tuple[Any, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
-    """What stands in a marker. Raises TypeError, as Python words it, for what it does not take."""
+    """The arguments of a marker. Raises Python's own TypeError for others than these."""
     return plan, error, criterion

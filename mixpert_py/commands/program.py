@@ -1,4 +1,4 @@
-"""What commands have in common: their options as one record, and where a program's words begin."""
+"""The common parts of commands: options as one record, and where a program's words begin."""
 
 import functools
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class ProgramCommand(click.Command):
         return super().parse_args(ctx, [*ours, "--", *program] if program else ours)
 
     def _count_ours(self, ctx: click.Context, args: list[str]) -> int:
-        """How many of the first words are options of ours and their values."""
+        """The number of words at the beginning that are options of ours and their values."""
         flags = {
             name: isinstance(param, click.Option) and (param.is_flag or param.count)
             for param in self.get_params(ctx)

@@ -37,7 +37,7 @@ class Parcel(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How a job ended, and the content of the files in its folder then."""
+    """The end of a job, and the content of the files in its folder then."""
 
     code: int | None
     tail: str

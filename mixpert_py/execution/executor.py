@@ -109,7 +109,7 @@ class RunFolder:
 
 
 class WarmStart(Enum):
-    """How a job gets a process whose imports are made: FORKED from one, or REUSED after others.
+    """The kind of process whose imports are made: FORKED from one, or REUSED after other jobs.
 
     A process that has begun CUDA cannot be forked; a fork of one that has not would
     begin CUDA and load every kernel each time.
@@ -123,7 +123,7 @@ class JobRunner(Protocol):
     """Runs jobs, for instance in processes whose imports are made."""
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        """How the job ended. None: its process was lost on the way, and the job with it."""
+        """Run a job; returns its end, or None where its process was lost, and the job with it."""
 
 
 StartRunner = Callable[[Sequence[str], Mapping[str, str]], JobRunner]

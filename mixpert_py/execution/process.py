@@ -49,7 +49,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended.
+    """The end of a process.
 
     code: its exit code, negative for a signal, None where it ran out of time. tail: the last 64 KiB
     that it wrote to stdout and stderr.

@@ -97,7 +97,9 @@ def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, 
 
 
 def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
-    """The same of any code. elsewhere: the file of the sites that no place is known of."""
+    """One record for each call site in a trace, longest first.
+
+    elsewhere: the file of the sites whose place is not known."""
     made = []
     for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
         path, place = places.get(site, (elsewhere, None))
@@ -140,7 +142,7 @@ def _places(program: Program, hook: ImportHook) -> Places:
 
 
 def json_place(path: str | None) -> Path | None:
-    """Where the profile goes, whatever the program does to the current folder.
+    """The absolute path of the profile: the program may change the current folder.
 
     Raises SourceError, before anything is run, if it cannot be written there.
     """

@@ -148,7 +148,7 @@ def _imported_names(tree: ast.AST) -> Iterator[str]:
 def _key(
     source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
 ) -> tuple[bytes, bytes]:
-    """What is compiled and under what plan; and from what, and by whom."""
+    """The cache key of a file's code, from its place and plan; and the state of its source."""
     sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
     # Under `-X no_debug_ranges` code has no columns.
     *_, column = next(iter(compile("0", "", "eval").co_positions()))

@@ -78,7 +78,7 @@ def _is_python(metadata: object) -> bool:
 
 
 def _sources(text: str) -> dict[int, tuple[int | None, list[Piece]]]:
-    """For each cell its source: where a list opens, and the strings of it."""
+    """Cell → the offset behind its source's bracket, if that is a list, and the strings in it."""
     found: dict[int, tuple[int | None, list[Piece]]] = {}
     for path, match in _values(text):
         match path:
@@ -125,7 +125,9 @@ def _values(text: str) -> Iterator[tuple[tuple[str | int, ...], re.Match[str]]]:
 
 
 def json_edits(text: str, cell: Cell, changes: Iterable[Edit]) -> list[Edit]:
-    """The same changes in the JSON text. Raises SourceError where they would touch more than that.
+    """Edits of the JSON text that make these changes of a cell's text.
+
+    Raises SourceError where they would touch more than that.
 
     A line that comes or goes between two strings of a list is a string of its own.
     """
@@ -153,7 +155,7 @@ def json_edits(text: str, cell: Cell, changes: Iterable[Edit]) -> list[Edit]:
 
 
 def _between(text: str, cell: Cell) -> str:
-    """What stands between two strings of the cell's list."""
+    """The JSON text between two strings of the cell's list."""
     if len(cell.pieces) > 1:
         return text[cell.pieces[0].end : cell.pieces[1].start]
     return "," + text[cell.opened : cell.pieces[0].start]

@@ -159,7 +159,7 @@ class _Program:
             raise SourceError(f"{module}: {place}: {reason}")
 
     def import_line(self, first: int) -> int:
-        """Where the import goes: before the cell of the first changed line, `__future__` first."""
+        """The line for the import: before the cell's first changed line, behind `__future__`."""
         index = bisect_right(self.starts, first) - 1
         tree = ast.parse(self.codes[index])
         future = [

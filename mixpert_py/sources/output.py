@@ -42,7 +42,7 @@ class Outcome:
     problem: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
+        """The outcome as plain data for JSON."""
         return {
             "path": self.result.path,
             "output": self.output,

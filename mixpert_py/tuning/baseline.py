@@ -224,8 +224,10 @@ class DeviceCost:
 
     @classmethod
     def of(cls, name: str) -> "DeviceCost":
-        """For a device by its name, or words of it. Raises DeviceError where it has no model, or
-        no kernels."""
+        """The cost on a device, found by its name or words of it.
+
+        Raises DeviceError where the device has no model, or no kernels.
+        """
         from mixpert_py.runtime.model import known_devices, prediction
         from mixpert_py.runtime.model.kernel_times import KernelTimes
 
@@ -234,8 +236,10 @@ class DeviceCost:
         return cls(times.model.device, times)
 
     def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
-        """Operands lie on the device. Where a scheme would be no faster, its products are native
-        there, as `runtime.select` chooses them."""
+        """Seconds of a site's calls, whose operands lie on the device.
+
+        Where a scheme would be no faster, its products are native, as `runtime.select` chooses.
+        """
         wide = is_wide(*trace.dtypes)
         # Both operands of a complex result are assumed to be complex.
         products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)

@@ -183,7 +183,7 @@ def _hold_out(
     on_run: Callable[[str], None],
     trials: Trials,
 ) -> HoldOut | None:
-    """The same program with the hold-out's arguments, where there are such."""
+    """The program with the hold-out's arguments; None where the options have none."""
     if options.hold_out is None:
         return None
     program = experiment.program
@@ -221,7 +221,7 @@ def require_gpu_for_ladder(options: TuningOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Where the runs of a tuning are made.
+    """The processes, BLAS threads and GPUs, or the cluster, for the runs of a tuning.
 
     runs: at a time. threads: of BLAS in every run. gpus: one for each run; none: all see all.
     cluster: runs the trials instead.

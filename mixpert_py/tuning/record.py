@@ -1,4 +1,4 @@
-"""What a tuning leaves: the entries of its plan file, and the record that its report is made of.
+"""The results of a tuning: the entries of its plan file, and the record for its report.
 
 The record is kept as JSON in the trials file; `mixpert report` shows it with the program as it is
 today (`reported_program`).

@@ -30,7 +30,7 @@ from mixpert_py.tuning.verify import PAIRS, Verification, summary, verify
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What a tuning ended with.
+    """The result of a tuning.
 
     limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
     that they are for. reverted: the search found a plan, but in fresh processes that was no faster,

@@ -143,7 +143,7 @@ class HoldOut:
 
 @dataclass(frozen=True, slots=True)
 class PlanVerdict:
-    """What fresh processes showed of a plan file.
+    """The result of running a program under a plan file in fresh processes.
 
     problem: why there is no verification: the program fails under the plan, or has none of the
     plan's products. stale: sites of the plan that the program lacks; silent: those that it has and

@@ -92,7 +92,7 @@ def bars(rows: Sequence[Row], how: Bars) -> Html:
 
 
 def named(row: Row, by: Sequence[str]) -> str:
-    """What a row is called: sizes as such, all else as it is."""
+    """The name of a row: sizes as such, all else as it is."""
     return ", ".join(f"N = {row[key]}" if key == "n" else str(row[key]) for key in by)
 
 

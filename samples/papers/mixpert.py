@@ -55,7 +55,7 @@ def levels(place: Place) -> Found:
 
 
 def search(place: Place) -> Found | Missing:
-    """What every search saves where all plans have been run, and in how many runs."""
+    """The saving of every search where all plans have been run, and its number of runs."""
     found = saved("search")
     if found is None:
         return Missing("`python -m tests.measure.search --save` makes these rows")
@@ -89,7 +89,7 @@ def searched(rows: Sequence[Row]) -> str:
 
 
 def overhead(place: Place) -> Found:
-    """Where the time of a product goes: packing, the kernel, and what is beside both."""
+    """The parts of a product's time: packing, the kernel, and the rest."""
     rows = []
     for n in SQUARES:
         for row in place.speeds(("mixpert-IV", "mixpert-I", "int8x6"), n, n, n):

@@ -1,4 +1,4 @@
-"""Where exhibits are measured: on this GPU, or on the reference backend, which has errors only."""
+"""The places where exhibits are measured: this GPU, or the reference backend for errors only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class Place:
         return max(SMALLEST, n // SHRINK) if self.small else n
 
     def sizes(self, many: Iterable[int]) -> list[int]:
-        """The same of several; those that become equal count once."""
+        """The sizes of a run, each once where several become equal."""
         return list(dict.fromkeys(map(self.size, many)))
 
     def uniform(self, limits: tuple[float, float], m: int, k: int, n: int) -> tuple[Array, Array]:

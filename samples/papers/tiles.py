@@ -1,4 +1,4 @@
-"""What the choice of a tile gains, and the stages of its ring in shared memory."""
+"""The gain of choosing a tile, and of the stages of its ring in shared memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -37,7 +37,9 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Where programs run. xp: whose arrays; backend: None for a GPU, or "reference"."""
+    """The arrays and the clock of a measurement.
+
+    xp: the module of the arrays. backend: None for a GPU, or "reference"."""
 
     xp: ModuleType
     timer: Timer
