@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ NARROW = {"float32", "float16", "complex64"}
 
 PlanOrPath = str | os.PathLike[str] | Plan
 Values = dict[str, npt.NDArray[Any]]
+Given = TypeVar("Given", float, str)
 
 
 def assert_within_budget(
@@ -116,11 +117,11 @@ def check(
     return Check(name, errors[worst], worst, limit.budget, limit.metric)
 
 
-def _by_name(given: Any) -> dict[str | None, Any]:
+def _by_name(given: Given | Mapping[str, Given] | None) -> dict[str | None, Given]:
     """Return budgets or criteria by name, as `options.limits_from` takes them; None: of all."""
     if given is None:
         return {}
-    return dict(given) if isinstance(given, Mapping) else {None: given}
+    return dict(given.items()) if isinstance(given, Mapping) else {None: given}
 
 
 def limits_of(
@@ -185,7 +186,7 @@ def _values(function: Callable[[], Any], context: Context) -> Values:
             observe(name, value)
 
 
-def _numbers(name: str, value: Any) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _numbers(name: str, value: object) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """The numbers in a value, under the names that Python would reach them by."""
     if isinstance(value, Mapping):
         for key, part in value.items():

@@ -70,7 +70,7 @@ def accelerate(
     return decorate if function is None else decorate(function, stacklevel=3)
 
 
-def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> FunctionType:
+def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> FunctionType:
     """The function with rewritten code and the same globals, closure and defaults."""
     if not isinstance(function, FunctionType):
         raise SourceError("it is not a Python function")

@@ -17,10 +17,14 @@ import inspect
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+if TYPE_CHECKING:
+    from mixpert_py.plan import Plan
+
+PlanOrPath: TypeAlias = "str | os.PathLike[str] | Plan"
 MARKER = "mixpert_budget"
 USAGE = f"{MARKER}(plan, error=None, criterion=None)"
 
@@ -78,9 +82,9 @@ def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
 
 
 def mixpert_budget(
-    plan: Any,
+    plan: PlanOrPath,
     error: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
-) -> tuple[Any, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
+) -> tuple[PlanOrPath, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
     """The arguments of a marker. Raises Python's own TypeError for others than these."""
     return plan, error, criterion

@@ -11,6 +11,7 @@ import tarfile
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,9 @@ from mixpert_py.interrupts import held
 PATIENCE = 10.0  # seconds for its scheduler to answer
 MOST_BYTES = 32 << 20  # of the working folder, which is sent to it
 WORK = "work"  # the folder that the program runs in, within the job's
+
+
+Versions = dict[str, str]
 
 
 class Parcel(NamedTuple):
@@ -133,7 +137,7 @@ class DaskCluster:
                     )
 
 
-def _versions_or_error(run: Any) -> Any:
+def _versions_or_error(run: Callable[[Callable[[], Versions]], Versions]) -> Versions | Exception:
     try:
         return run(versions)
     except Exception as error:  # most likely of unpickling, where mixpert_py is missing
@@ -175,7 +179,7 @@ class Released:
         return task is None or task.state == "cancelled"
 
 
-def versions() -> dict[str, str]:
+def versions() -> Versions:
     """The versions that must be the same on both sides: code is sent as Python compiled it."""
     return {
         "mixpert-py": __version__,

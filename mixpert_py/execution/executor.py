@@ -7,7 +7,6 @@ left (`Run`).
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from math import nan
 from pathlib import Path
 from queue import PriorityQueue
@@ -108,17 +107,6 @@ class RunFolder:
         }
 
 
-class WarmStart(Enum):
-    """The kind of process whose imports are made: FORKED from one, or REUSED after other jobs.
-
-    A process that has begun CUDA cannot be forked; a fork of one that has not would
-    begin CUDA and load every kernel each time.
-    """
-
-    FORKED = "forked"
-    REUSED = "reused"
-
-
 class JobRunner(Protocol):
     """Runs jobs, for instance in processes whose imports are made."""
 
@@ -127,10 +115,6 @@ class JobRunner(Protocol):
 
 
 StartRunner = Callable[[Sequence[str], Mapping[str, str]], JobRunner]
-RUNNERS: dict[WarmStart, StartRunner] = {
-    WarmStart.FORKED: ForkServer,
-    WarmStart.REUSED: ReusedProcess,
-}
 
 
 class _Slot:
@@ -159,8 +143,8 @@ class Executor:
     the names in CUDA_VISIBLE_DEVICES; none: every job sees all. cluster: takes the jobs that may be
     warm instead, from as many threads as call.
 
-    warm_start: how such jobs get their process; None: each gets a new one. modules: imported there.
-    Both are read when the first such job comes.
+    warm_start: what runs such jobs, `ForkServer` or `ReusedProcess`; None: each gets a new process.
+    modules: imported there. Both are read when the first such job comes.
     """
 
     def __init__(
@@ -171,7 +155,7 @@ class Executor:
         cluster: JobRunner | None = None,
     ) -> None:
         self._cluster = cluster
-        self.warm_start: WarmStart | None = WarmStart.FORKED if fork_server.AVAILABLE else None
+        self.warm_start: StartRunner | None = ForkServer if fork_server.AVAILABLE else None
         self.modules: tuple[str, ...] = ()
         # By number, so that jobs that run alone all get the first slot.
         self._free: PriorityQueue[tuple[int, _Slot]] = PriorityQueue()
@@ -180,9 +164,13 @@ class Executor:
             self._free.put((number, _Slot(config.child_environment(threads, gpu))))
 
     def use_gpu(self) -> None:
-        """Reuse processes for jobs that begin CUDA, where processes may be warm at all."""
-        if self.warm_start is WarmStart.FORKED:
-            self.warm_start = WarmStart.REUSED
+        """Reuse processes for jobs that begin CUDA, where processes may be warm at all.
+
+        A process that has begun CUDA cannot be forked; a fork of one that has not would begin CUDA
+        and load every kernel each time.
+        """
+        if self.warm_start is ForkServer:
+            self.warm_start = ReusedProcess
 
     def run(self, job_file: str, limit: float | None, *, warm: bool) -> process.Ended:
         """Run a job, in a new process unless it may be a warm one."""
@@ -192,9 +180,9 @@ class Executor:
             number, slot = self._free.get()
         try:
             if warm and self.warm_start is not None:
-                start = RUNNERS[self.warm_start]
-                if (found := slot.run_warm(start, self.modules, job_file, limit)) is not None:
-                    return found
+                ended = slot.run_warm(self.warm_start, self.modules, job_file, limit)
+                if ended is not None:
+                    return ended
                 self.warm_start = None
             return slot.run_new(job_file, limit)
         finally:

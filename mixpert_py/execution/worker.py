@@ -247,7 +247,7 @@ def _floats(source: Mapping[str, Any]) -> dict[str, Array]:
     return {name: array for name, array in found.items() if array is not None}
 
 
-def _numeric(value: Any, kinds: str) -> Array | None:
+def _numeric(value: object, kinds: str) -> Array | None:
     """A value as an array, if it has one of these dtype kinds."""
     if value is None or isinstance(value, (str, bytes, type)) or callable(value):
         return None

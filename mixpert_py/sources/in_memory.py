@@ -16,7 +16,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mixpert_py import __version__, config
 from mixpert_py.errors import SourceError
@@ -107,7 +107,7 @@ def _root(node: ast.expr) -> str:
     return node.id
 
 
-def _wanted(site: Any, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
+def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
     """Scheme and block length of a call site, whose scheme may stand in the source already."""
     entry = plan.find(site) if plan and isinstance(site, str) else None
     if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):

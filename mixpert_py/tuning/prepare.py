@@ -1,6 +1,6 @@
 """From a program to a search: native runs, profile, ladder, and where its runs are made."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from mixpert_py.execution.executor import Executor
 from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
-from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
@@ -46,23 +45,17 @@ UNSOUND = (
 class Prepared:
     """A program that is ready for the search, and the facts that its plan file is made with.
 
-    sites: the call sites of the program by id. existing: an earlier plan, where there is one;
-    earlier: its entries for these sites, by the ids of today. runs: that may be made at a time;
-    threads: of BLAS in each.
+    other_entries: the entries of an earlier plan that stay in the plan file as they are.
     """
 
-    program: Program
     options: TuningOptions
-    sites: Mapping[str, CallSite]
-    existing: Plan | None
-    earlier: Mapping[str, Site]
     experiment: Experiment
     baseline: Baseline
     clock: Clock
     problem: Problem
     hold_out: HoldOut | None
-    runs: int
-    threads: int
+    other_entries: tuple[Site, ...]
+    resources: "Resources"
 
     def measure(self, plan: Mapping[str, str]) -> Measurement:
         """One trial, with the times that the search goes by."""
@@ -83,9 +76,8 @@ def prepare(
 
     existing: an earlier plan, whose locked sites keep their schemes. on_run: called with the
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
-    device, else INT8 products where their backend emulates, else times are measured. trials: keeps
-    the runs, and gives back those of a resumed tuning; the caller ends them once the plan is
-    written.
+    device, else INT8 products where their backend emulates, else times are measured. trials: stores
+    the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
@@ -136,30 +128,24 @@ def prepare(
     )
     if not operators:
         return None
+    start = {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators}
     problem = Problem(
         operators,
         flow.edges | profiled_edges(baseline.profile),
         Ladder(rungs_for(options, experiment.on_gpu)),
         options.limits.budget,
         clock.noise,
-        {
-            operator.id: locked[operator.id].scheme if operator.id in locked else "native"
-            for operator in operators
-        },
+        start,
     )
     return Prepared(
-        program,
         options,
-        sites,
-        existing,
-        earlier,
         experiment,
         baseline,
         clock,
         problem,
         _hold_out(experiment, options, flow, on_run, trials),
-        resources.runs,
-        resources.threads,
+        _other_entries(existing, earlier, sites),
+        resources,
     )
 
 
@@ -167,6 +153,20 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
     """The entries of an earlier plan for these call sites, by the sites' ids of today."""
     found = {site: existing.find(site) for site in sites} if existing else {}
     return {site: entry for site, entry in found.items() if entry is not None}
+
+
+def _other_entries(
+    existing: Plan | None, earlier: Mapping[str, Site], sites: Collection[str]
+) -> tuple[Site, ...]:
+    """Entries of an earlier plan that are not this program's to replace: those of other modules,
+    and locked ones whose site is gone. earlier: the entries for these sites."""
+    modules = {site.partition(":")[0] for site in sites}
+    known = {entry.id for entry in earlier.values()} | set(sites)
+    return tuple(
+        entry
+        for entry in (existing.site if existing else ())
+        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
+    )
 
 
 def _cost(options: TuningOptions) -> Cost | None:

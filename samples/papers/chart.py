@@ -96,7 +96,7 @@ def named(row: Row, by: Sequence[str]) -> str:
     return ", ".join(f"N = {row[key]}" if key == "n" else str(row[key]) for key in by)
 
 
-def _number(value: Any, factor: float) -> float | None:
+def _number(value: object, factor: float) -> float | None:
     """A positive finite number, or None."""
     if not isinstance(value, (int, float)) or not isfinite(value) or value <= 0:
         return None

@@ -172,5 +172,5 @@ def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Html:
     return el("table", el("thead", el("tr", *heads)), el("tbody", *lines))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float))

@@ -32,7 +32,7 @@ class Timer(Protocol):
 class DeviceTimer:
     """Times calls on CuPy's current device and stream; a call may wait for the device."""
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: ModuleType) -> None:
         self._event = cupy.cuda.Event
         self._elapsed = cupy.cuda.get_elapsed_time
         self._stream = cupy.cuda.get_current_stream()

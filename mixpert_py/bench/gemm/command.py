@@ -12,7 +12,7 @@ class Shape(click.ParamType[tuple[int, int, int]]):
     name = "shape"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int, int]:
         try:
             sizes = [int(part) for part in str(value).split("x")]
