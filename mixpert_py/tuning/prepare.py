@@ -12,6 +12,7 @@ from mixpert_py.execution.executor import Executor
 from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
+from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Plan, Site
@@ -107,36 +108,16 @@ def prepare(
     def levels() -> list[str]:
         """The lower schemes of the ladder, known once the native runs have shown where they ran."""
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
-        rungs = rungs_for(options, experiment.on_gpu)
-        return [name for rung in rungs for name in rung if name != "native"]
+        return _lower_schemes(rungs_for(options, experiment.on_gpu))
 
     baseline = establish(experiment, levels, options.reference)
     if baseline is None:
         return None
     clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
-    operators = tuple(
-        profiled_operator(
-            sites[site],
-            trace,
-            clock,
-            levels(),
-            locked=site in locked,
-            sensitivity=options.limits.scale,
-        )
-        for site, trace in baseline.profile.items()
-        if site in sites
-    )
-    if not operators:
+    rungs = rungs_for(options, experiment.on_gpu)
+    problem = _problem(options, baseline, clock, rungs, sites, locked, flow)
+    if problem is None:
         return None
-    start = {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators}
-    problem = Problem(
-        operators,
-        flow.edges | profiled_edges(baseline.profile),
-        Ladder(rungs_for(options, experiment.on_gpu)),
-        options.limits.budget,
-        clock.noise,
-        start,
-    )
     return Prepared(
         options,
         experiment,
@@ -147,6 +128,45 @@ def prepare(
         _other_entries(existing, earlier, sites),
         resources,
     )
+
+
+def _problem(
+    options: TuningOptions,
+    baseline: Baseline,
+    clock: Clock,
+    rungs: tuple[Rung, ...],
+    sites: Mapping[str, CallSite],
+    locked: Mapping[str, Site],
+    flow: Dependencies,
+) -> Problem | None:
+    """The problem that a search solves; None where no call site of the program was called."""
+    operators = tuple(
+        profiled_operator(
+            sites[site],
+            trace,
+            clock,
+            _lower_schemes(rungs),
+            locked=site in locked,
+            sensitivity=options.limits.scale,
+        )
+        for site, trace in baseline.profile.items()
+        if site in sites
+    )
+    if not operators:
+        return None
+    return Problem(
+        operators,
+        flow.edges | profiled_edges(baseline.profile),
+        Ladder(rungs),
+        options.limits.budget,
+        clock.noise,
+        {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators},
+    )
+
+
+def _lower_schemes(rungs: tuple[Rung, ...]) -> list[str]:
+    """The schemes of a ladder below the native product."""
+    return [name for rung in rungs for name in rung if name != "native"]
 
 
 def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
