@@ -224,7 +224,7 @@ def _tune(options: Options, settings: "TuningOptions", path: Path, trials: "Tria
     program = launcher.script(options.script, options.arguments)
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
-    with interrupts.held() as interrupt:
+    with interrupts.deferred_signals() as interrupt:
         with tables.progress(options.as_json) as show:
 
             def on_run(purpose: str) -> None:

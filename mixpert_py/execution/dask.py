@@ -21,7 +21,7 @@ from mixpert_py import __version__, config
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution import process, work_folder
 from mixpert_py.files import temporary_folder
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 
 PATIENCE = 10.0  # seconds for its scheduler to answer
 MOST_BYTES = 32 << 20  # of the working folder, which is sent to it
@@ -108,7 +108,7 @@ class DaskCluster:
         ended = threading.Event()
         task.add_done_callback(lambda _: ended.set())
         try:
-            with held() as interrupt, interrupt.let_through():
+            with deferred_signals() as interrupt, interrupt.let_through():
                 while stop is None or not stop.is_set():
                     if ended.wait(process.POLL):
                         answer: Answer = task.result()

@@ -21,7 +21,7 @@ from mixpert_py.execution import fork_server, process
 from mixpert_py.execution.fork_server import ForkServer
 from mixpert_py.execution.reused_process import ReusedProcess
 from mixpert_py.execution.worker import Job, Result
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 from mixpert_py.tuner.records import Measurement
 
 Values = Mapping[str, np.ndarray[Any, Any]]
@@ -176,7 +176,7 @@ class Executor:
         """Run a job, in a new process unless it may be a warm one."""
         if warm and self._cluster is not None and (ended := self._cluster.run(job_file, limit)):
             return ended
-        with held() as interrupt, interrupt.let_through():
+        with deferred_signals() as interrupt, interrupt.let_through():
             number, slot = self._free.get()
         try:
             if warm and self.warm_start is not None:

@@ -47,7 +47,7 @@ def criteria(
     hold_out: Mapping[str, float] | None = None,
 ) -> list[Criterion]:
     """An entry for every value that is judged. hold_out: errors there, where there is one."""
-    held = hold_out or {}
+    there = hold_out or {}
     return [
         Criterion(
             name,
@@ -55,7 +55,7 @@ def criteria(
             limits.of(name).budget,
             _comparable(error),
             reference,
-            _comparable(held[name]) if name in held else None,
+            _comparable(there[name]) if name in there else None,
         )
         for name, error in errors.items()
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from mixpert_py.execution import process
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Plan
 from mixpert_py.tuner.records import (
     SMALLEST_GAIN,
@@ -156,7 +156,7 @@ class Speculation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with held() as interrupt:  # a second Ctrl-C must not leave processes behind
+        with deferred_signals() as interrupt:  # a second Ctrl-C must not leave processes behind
             self._stop.set()
             with self._changed:
                 self._changed.notify_all()
@@ -176,7 +176,7 @@ class Speculation:
             return self._measure(plan)
         self._let_begin(1)
         try:
-            with held() as interrupt, interrupt.let_through():
+            with deferred_signals() as interrupt, interrupt.let_through():
                 return found.result()
         finally:
             self._let_begin(-1)

@@ -21,7 +21,7 @@ from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, platform
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
 from mixpert_py.execution import process
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 
 NAME = "apps.json"
 REHEARSED = 6  # applications at a time: of 12, all that is on the device has room there
@@ -104,7 +104,7 @@ def _rehearse(apps: Sequence[App], options: Options, end: float) -> None:
             if "failed" in record:
                 click.echo(f"{app.name}, rehearsed: {record['failed']}", err=True)
 
-    with held() as interrupt, ThreadPoolExecutor(REHEARSED) as pool:
+    with deferred_signals() as interrupt, ThreadPoolExecutor(REHEARSED) as pool:
         begun = [pool.submit(rehearsed, first, app) for first, app in enumerate(apps)]
         try:
             with interrupt.let_through():
