@@ -19,6 +19,7 @@ from mixpert_py.commands.program import (
 from mixpert_py.errors import PlanError
 
 if TYPE_CHECKING:
+    from mixpert_py.launch.launcher import Program
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -164,13 +165,15 @@ def tune(options: Options) -> int:
     .trials.db file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
     from mixpert_py import config
+    from mixpert_py.launch import launcher
     from mixpert_py.tuning.trials import Trials, beside
 
     require_script("tune", options.script)
     settings = _settings(options)
+    program = launcher.script(options.script, options.arguments)
     path = Path(options.output) if options.output else config.plan_beside(options.script)
     trials = Trials(beside(path), options.resume, _say)
-    return _tune(options, settings, path, trials)
+    return _tune(program, settings, path, trials, options.as_json)
 
 
 def _settings(options: Options) -> "TuningOptions":
@@ -209,23 +212,23 @@ def _settings(options: Options) -> "TuningOptions":
     )
 
 
-def _tune(options: Options, settings: "TuningOptions", path: Path, trials: "Trials") -> int:
+def _tune(
+    program: "Program", settings: "TuningOptions", path: Path, trials: "Trials", as_json: bool
+) -> int:
     """Tune, write the plan file and print the result; returns the exit code.
 
     Ctrl-C is let through within a run only: what comes of it is written to the end.
     """
     from mixpert_py import config, interrupts
     from mixpert_py.commands import tables
-    from mixpert_py.launch import launcher
     from mixpert_py.tuning import record
     from mixpert_py.tuning.prepare import prepare
     from mixpert_py.tuning.search import tune_program
 
-    program = launcher.script(options.script, options.arguments)
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
-        with tables.progress(options.as_json) as show:
+        with tables.progress(as_json) as show:
 
             def on_run(purpose: str) -> None:
                 interrupt.check()
@@ -238,15 +241,15 @@ def _tune(options: Options, settings: "TuningOptions", path: Path, trials: "Tria
                 return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
-            message = f"{options.script}: no matrix product to tune; no plan was written"
+            message = f"{program.argv[0]}: no matrix product to tune; no plan was written"
             click.echo(message, err=True)
-            if options.as_json:
+            if as_json:
                 click.echo("null")
             return 0
         entry = record.record(result, str(path))
         unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
     try:
-        if options.as_json:
+        if as_json:
             click.echo(json.dumps(entry, indent=2))
         else:
             tables.print_tuned(result)
