@@ -67,8 +67,8 @@ class Options:
         return found
 
 
-def _of_files(command: Callable[[Options], int]) -> Callable[..., int]:
-    """Declare the options of a command that turns files into files, and give it the record."""
+def _of_files(command: Callable[..., int]) -> Callable[..., int]:
+    """Declare the options of a command that turns files into files."""
     options = (
         click.argument("paths", nargs=-1, required=True, metavar="PATH…|-"),
         click.option("-o", "--output", metavar="OUT", help="Write here (one PATH only)."),
@@ -85,19 +85,19 @@ def _of_files(command: Callable[[Options], int]) -> Callable[..., int]:
         ),
         click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON."),
     )
-    made = as_record(Options)(command)
     for option in reversed(options):
-        made = option(made)
-    return made
+        command = option(command)
+    return command
 
 
 @click.command()
+@_of_files
 @click.option(
     "--plan", "plan_path", metavar="PLAN", help="Write the plan's schemes into the calls."
 )
 @click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
-@_of_files
+@as_record(Options)
 def rewrite(options: Options) -> int:
     """Replace matrix products by calls into MixPert-Py.
 
@@ -124,6 +124,7 @@ def rewrite(options: Options) -> int:
 
 @click.command()
 @_of_files
+@as_record(Options)
 def unrewrite(options: Options) -> int:
     """Put the products back, byte for byte as they were.
 
