@@ -1,7 +1,7 @@
 """Runs the jobs of one program in forked, reused or new processes.
 
 A run is a folder with the job (`RunFolder`), a process that executes it (`Executor`), and what it
-left (`Run`).
+left (`ProgramRun`).
 """
 
 import json
@@ -28,7 +28,7 @@ Values = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """One successful run.
 
     values: compared with those of other runs; none once the run was judged. Then `errors` are

@@ -9,7 +9,7 @@ import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
-from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime.dtypes import is_wide, real_products
@@ -34,7 +34,7 @@ class Baseline:
     reference: the values with every product in float64, or those of the first native run.
     """
 
-    natives: tuple[Run, ...]
+    natives: tuple[ProgramRun, ...]
     reference: Values
     profile: dict[str, SiteResult]
 
@@ -62,7 +62,7 @@ def establish(
     return Baseline(natives, values, profile.result.sites)
 
 
-def _require_numbers(name: str, run: Run) -> None:
+def _require_numbers(name: str, run: ProgramRun) -> None:
     """Raise ProgramError where there is nothing that an error could be measured by."""
     if not run.values:
         raise ProgramError(
@@ -77,7 +77,7 @@ def _require_numbers(name: str, run: Run) -> None:
             )
 
 
-def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
+def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> None:
     """Raise BudgetError, naming the value, where two native runs differ by too much.
 
     ProgramError where that cannot be decided: a criterion of the user's gives no number.
@@ -105,7 +105,7 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
         )
 
 
-def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
+def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> Values:
     """The values that errors are measured against: the native run's own if reference is NATIVE.
 
     Else those with every product in float64, for which another run is made if some are narrower.

@@ -12,7 +12,7 @@ from math import isnan, nan
 from statistics import median
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
-from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
@@ -71,7 +71,7 @@ def verify(
 
 def _run_in_turn(
     experiment: Experiment, reference: Values, plan: Mapping[str, str], pairs: int
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[ProgramRun], list[ProgramRun]]:
     """Native and planned runs, judged. Raises ProgramError or ShapeError if one fails."""
     natives, planned = [], []
     for _ in range(pairs):
@@ -86,14 +86,14 @@ def _lowered_by(plan: Mapping[str, str]) -> list[str]:
 
 
 def summary(
-    natives: Sequence[Run], planned: Sequence[Run], lowered: Sequence[str] = ()
+    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str] = ()
 ) -> Verification:
     """The verification of runs that were made; the planned ones are judged."""
 
-    def time_in(runs: Sequence[Run]) -> float:
+    def time_in(runs: Sequence[ProgramRun]) -> float:
         return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
 
-    def spread(runs: Sequence[Run]) -> float:
+    def spread(runs: Sequence[ProgramRun]) -> float:
         seconds = [run.seconds for run in runs]
         return max(seconds) - min(seconds)
 

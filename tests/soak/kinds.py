@@ -17,7 +17,7 @@ import numpy as np
 from mixpert_py import config
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import ProgramError
-from mixpert_py.execution.executor import Run
+from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.graph import graph
 from mixpert_py.runtime.model import model_file
@@ -216,9 +216,9 @@ def _store() -> bytes:
         trials = Trials(path)
         trials.begin({})
         values = {"y": np.arange(6.0).reshape(2, 3), "z": np.ones(1, np.float32)}
-        trials.keep("native run", {}, Run(Result(1.5, {ID: SITE}, {}, []), values))
+        trials.store("native run", {}, ProgramRun(Result(1.5, {ID: SITE}, {}, []), values))
         result = Result(1.5, {ID: SITE}, {}, [])
-        trials.keep(TRIAL, {ID: "int8x3"}, Run(result, {}, 1e-7, "y", {"y": 1e-7}))
+        trials.store(TRIAL, {ID: "int8x3"}, ProgramRun(result, {}, 1e-7, "y", {"y": 1e-7}))
         trials.end(json.loads(RECORD), finished=False)
         return path.read_bytes()
 
@@ -263,7 +263,7 @@ def _read_store(path: Path, also: bool) -> None:
         trials.take("native run", {})
         trials.take(TRIAL, {ID: "int8x3"})
     if also:
-        trials.keep("native run", {}, Run(Result(1.5, {ID: SITE}, {}, []), {}))
+        trials.store("native run", {}, ProgramRun(Result(1.5, {ID: SITE}, {}, []), {}))
     plan = path.with_name(path.name.replace(".trials.db", ".toml"))
     assert beside(plan) == path
     if wrong := [line for line in said if not line.isprintable()]:
