@@ -207,7 +207,7 @@ def workspace_limit(program: str | None) -> int | None:
 def look_up_plans() -> None:
     """Let the runtime find plans by itself, as a rewritten program needs it.
 
-    Does nothing in a process where somebody has decided already what is in force.
+    Does nothing in a process whose default context has been set already.
     """
     from mixpert_py.runtime import context as contexts
 

@@ -46,7 +46,7 @@ def accelerate(
     """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
 
     scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
-    product in neither runs under what is in force when it is called. What the function calls is
+    product in neither runs under the context of its call. What the function calls is
     left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
@@ -177,7 +177,8 @@ def _compiled(source: bytes, file: str) -> CodeType:
 def _is_of(function: FunctionType, code: CodeType) -> bool:
     """Whether a function runs this code of its source, which may have been edited since.
 
-    One that was rewritten, by this package or for pytest's assertions, is taken to: nobody can say.
+    A function that was rewritten already, by this package or for pytest's assertions, cannot be
+    compared, and is taken to.
     """
     names = _names(function.__code__)
     ours = any(function.__globals__.get(name) is mixpert_py for name in names)

@@ -54,7 +54,7 @@ def examine() -> list[Finding]:
     return [*findings, *_what_runs(gpu)]
 
 
-EDGES = range(128, 8192, 128)  # of the products that are asked after
+EDGES = range(128, 8192, 128)  # sizes at which `faithful` is compared with native
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:

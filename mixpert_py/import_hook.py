@@ -1,8 +1,8 @@
 """`install`: modules rewritten in memory as they are imported.
 
-The hook asks the finders behind it for a module, and gives what they found a loader with rewritten
-code. Whatever it does not rewrite keeps its own loader, so that it is imported, cached and reported
-as if the hook were not there.
+The hook calls the finders behind it for a module, and gives the spec that they find a loader with
+rewritten code. What it does not rewrite keeps its own loader, so that it is imported, cached and
+reported as if the hook were not there.
 """
 
 import os
@@ -40,7 +40,7 @@ def install(
     """Rewrite the modules of these packages, and of all below them, when they are imported.
 
     packages: names such as "net" or "net.layers". plan: a Plan or a plan file, which comes before
-    `scheme`; a product in neither runs under what is in force when it is called. The call-site ids
+    `scheme`; a product in neither runs under the context of its call. The call-site ids
     are those of `mixpert rewrite`. Warns, once, of modules that are imported already: those stay as
     they are. What else was left alone, and why, is in `left` of the hook that is returned; end it
     with `uninstall`, or use it in a `with` statement: what was rewritten by then stays rewritten.

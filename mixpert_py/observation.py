@@ -1,4 +1,4 @@
-"""Values that a program shows to whoever runs it: what a tuner compares."""
+"""Values that a program observes, by which a tuner judges its runs."""
 
 from copy import deepcopy
 

@@ -215,7 +215,7 @@ def _imported() -> tuple[str, ...]:
 def _values(
     job: Job, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, Array], list[str]]:
-    """The values that the program is judged by, and the names of those asked for and missing.
+    """The values that the program is judged by, and the names of requested ones that are missing.
 
     These are what it observed and what the user named, results of the sinks included; else the
     module's variables that hold floats; else the last results of the sinks.

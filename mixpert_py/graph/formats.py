@@ -165,7 +165,7 @@ def _bar(share: float) -> str:
 
 
 def _numbers(positions: Sequence[int]) -> str:
-    """Sorted positions as the numbers that the table counts by: `1, 2, 4–6`."""
+    """Sorted positions as the table's numbers, from 1: `1, 2, 4–6`."""
     runs: list[list[int]] = []
     for at in positions:
         if runs and at == runs[-1][-1] + 1:

@@ -58,7 +58,7 @@ class Graph:
     a value computed from the result of operators[p] can reach an operand of operators[s].
 
     seen: those that a run has shown, as a result was an operand itself; None without a profile.
-    extra: those of them that nobody can know from the source.
+    extra: those of them that the source does not show.
     """
 
     path: str

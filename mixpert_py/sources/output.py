@@ -106,7 +106,7 @@ def _left_alone(count: int, task: Task) -> str:
 
 
 def deliver(result: Rewritten, task: Task) -> Outcome:
-    """Show or write one file. Where nothing changed, nothing is written but an output asked for."""
+    """Show or write one file. A file that did not change is written to an explicit output only."""
     if result.problem:
         return Outcome(result, problem=result.problem)
     if task.output == "-":

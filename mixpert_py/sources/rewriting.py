@@ -107,7 +107,7 @@ def rewrite_source(
     fuse: bool = False,
 ) -> Rewritten:
     """Rewrite a source text. Raises SourceError if it does not parse, or for a comment that
-    asks for what there is not.
+    names an unknown scheme or is not known.
     """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):

@@ -121,8 +121,8 @@ def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> 
 class Clock:
     """Puts the times that a search goes by into measurements: measured or predicted ones.
 
-    On a machine without tensor cores the time of an emulated product means nothing. There the
-    number of slice products that a tensor core would make counts, or the time on a certain device.
+    On a machine without tensor cores the time of an emulated product means nothing. It is replaced
+    by the number of slice products that a tensor core would make, or by the time on a device.
 
     natives: the native runs. sites: their traces. cost: predicts a site's time; None: times are as
     measured. native: the native runs as one. noise: site → the smallest gain that counts.

@@ -1,7 +1,7 @@
 """Whether a plan holds: fresh processes run the program natively and under the plan, in turn.
 
-`verify` follows a search, `HoldOut` asks for other arguments during one, and `check_plan` is the
-command `mixpert verify`, for a plan file and a program as it is today.
+`verify` follows a search, `HoldOut` runs the program with other arguments during one, and
+`check_plan` is the command `mixpert verify`, for a plan file and a program as it is today.
 """
 
 import shlex
