@@ -28,11 +28,11 @@ Shapes = Annotated[
 SiteId = Annotated[str, msgspec.Meta(pattern=SITE_ID)]
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the plan file: immutable, and strict about its keys."""
 
 
-class Provenance(Record, frozen=True):
+class Provenance(PlanTable, frozen=True):
     """The origin of a plan: enough to see that it is stale."""
 
     source: str = ""
@@ -45,7 +45,7 @@ class Provenance(Record, frozen=True):
     date: str = ""
 
 
-class Criterion(Record, frozen=True):
+class Criterion(PlanTable, frozen=True):
     """One observed value, how its error is measured, what is allowed and what was reached."""
 
     name: str
@@ -56,7 +56,7 @@ class Criterion(Record, frozen=True):
     holdout: NonNegative | None = None
 
 
-class Site(Record, frozen=True):
+class Site(PlanTable, frozen=True):
     """One call site and its scheme; the rest is what was measured when the plan was made."""
 
     id: SiteId
@@ -71,7 +71,7 @@ class Site(Record, frozen=True):
     ms: NonNegative | None = None
 
 
-class Plan(Record, frozen=True):
+class Plan(PlanTable, frozen=True):
     """Call sites and their schemes. `schema` is the version of the file format."""
 
     schema: int = SCHEMA

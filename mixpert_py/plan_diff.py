@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mixpert_py.graph.graph import printable
-from mixpert_py.plan import Plan, Record, Site
+from mixpert_py.plan import Plan, PlanTable, Site
 from mixpert_py.tuner.report.unit import error_text
 
 # Errors that a plan reached, and its date: they differ between tunings, and decide nothing.
@@ -101,7 +101,7 @@ def _decided(site: Site) -> tuple[str, int | None, bool]:
     return site.scheme, site.block, site.locked
 
 
-def _flat(entry: Record, prefix: str = "") -> list[tuple[str, str]]:
+def _flat(entry: PlanTable, prefix: str = "") -> list[tuple[str, str]]:
     """Keys and values of a table, and of the tables in it, without what was measured."""
     found = []
     for key, value in msgspec.structs.asdict(entry).items():

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Output = TypeVar("Output")
 
 # Items that a process is handed together: few, so that all processes end at about the same time.
 MOST_AT_ONCE = 8
@@ -20,11 +20,11 @@ OBJECTS = 200_000
 
 
 def each(
-    one: Callable[[Item], Result],
+    one: Callable[[Item], Output],
     items: Sequence[Item],
     jobs: int,
-    lost: Callable[[Item], Result],
-) -> Generator[Result, None, None]:
+    lost: Callable[[Item], Output],
+) -> Generator[Output, None, None]:
     """one(item) for every item, in order, from `jobs` processes.
 
     one: what a process can import. lost: the result, made here, for an item whose process died
@@ -54,31 +54,31 @@ def _started(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, initializer=collect_seldom)
 
 
-def _make(one: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def _make(one: Callable[[Item], Output], items: Sequence[Item]) -> list[Output]:
     return [one(item) for item in items]
 
 
 def _submitted(
-    pool: ProcessPoolExecutor, work: Callable[[Item], Result], item: Item
-) -> Future[Result]:
+    pool: ProcessPoolExecutor, work: Callable[[Item], Output], item: Item
+) -> Future[Output]:
     try:
         return pool.submit(work, item)
     except BrokenProcessPool as error:  # a process died while work was still being handed out
-        future = Future[Result]()
+        future = Future[Output]()
         future.set_exception(error)
         return future
 
 
-def _is_broken(future: Future[Result]) -> bool:
+def _is_broken(future: Future[Output]) -> bool:
     """Waits for it."""
     return isinstance(future.exception(), BrokenProcessPool)
 
 
 def _try_alone(
-    running: deque[tuple[Sequence[Item], Future[list[Result]]]],
+    running: deque[tuple[Sequence[Item], Future[list[Output]]]],
     jobs: int,
-    one: Callable[[Item], Result],
-    lost: Callable[[Item], Result],
+    one: Callable[[Item], Output],
+    lost: Callable[[Item], Output],
 ) -> None:
     """Put results in the place of the first `jobs` futures that have none.
 
@@ -89,12 +89,12 @@ def _try_alone(
     broken = [i for i, (_, future) in enumerate(running) if _is_broken(future)]
     for i in broken[:jobs]:
         chunk, _ = running[i]
-        made = Future[list[Result]]()
+        made = Future[list[Output]]()
         made.set_result([_alone(one, item, lost) for item in chunk])
         running[i] = chunk, made
 
 
-def _alone(one: Callable[[Item], Result], item: Item, lost: Callable[[Item], Result]) -> Result:
+def _alone(one: Callable[[Item], Output], item: Item, lost: Callable[[Item], Output]) -> Output:
     with _started(1) as pool:
         try:
             return pool.submit(one, item).result()
