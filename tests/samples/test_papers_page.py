@@ -115,7 +115,7 @@ def test_it_loads_nothing(record: dict[str, Any]) -> None:
 
 
 def exhibit(**changes: Any) -> Exhibit:
-    given = {"id": "one", "of": "fig. 1", "title": "T", "said": "S", "columns": (X, Y)}
+    given = {"id": "one", "of": "fig. 1", "title": "T", "lead": "S", "columns": (X, Y)}
     return Exhibit(**{**given, "measure": lambda place: Found([]), **changes})
 
 
