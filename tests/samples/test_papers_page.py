@@ -147,6 +147,23 @@ def test_a_table() -> None:
     assert '<td>j</td><td class="right">–</td>' in text
 
 
+@pytest.mark.parametrize(
+    "hostile", ["</script><script>alert(1)</script>", "\"'><img src=x>", "&lt;", "\u202e"]
+)
+def test_texts_cannot_break_out(hostile: str) -> None:
+    rows = [{"name": hostile, "x": 1.0, "y": 2.0}]
+    text = shown(
+        {"where": hostile, "note": hostile, "rows": rows},
+        title=hostile,
+        columns=(Column("name", hostile),),
+        picture=Lines(X, Y),
+        published=(Published(hostile, hostile, hostile),),
+    )
+    assert "<svg" in text
+    assert hostile not in text
+    assert hostile not in chart.bars(rows, Bars((X, Y), ("name",)))
+
+
 def test_lines_are_where_their_numbers_are() -> None:
     rows = [
         *({"name": "a", "x": x, "y": y} for x, y in ((1, 1), (10, 10), (100, 100))),
