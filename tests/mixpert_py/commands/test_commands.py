@@ -117,6 +117,19 @@ def test_tune_and_verify_take_a_script(
     assert said.one_clear_line().startswith(f"mixpert: {words[0]} takes a script, not {option} ")
 
 
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("tune", "--error", "1", "--", "no.py"), "no.py"),
+        (("verify", "--", "no.toml", "s"), "no.toml"),
+    ],
+)
+def test_two_dashes_end_the_options(mixpert: Mixpert, words: tuple[str, ...], missing: str) -> None:
+    said = mixpert(*words)
+    assert said.code == 2
+    assert said.one_clear_line().startswith(f"mixpert: {missing}: ")
+
+
 LEAVES_NO_PLACE = """\
 import os, numpy as np
 x = np.eye(8) @ np.eye(8)
