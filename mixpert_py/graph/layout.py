@@ -10,9 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mixpert_py.graph.graph import Edge
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 BOX_HEIGHT = 46.0
 LAYER_GAP = 60.0
@@ -91,17 +94,14 @@ def layout(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
     )
 
 
-def _downward(count: int, edges: Iterable[Edge]) -> Any:
-    """The directed graph with the edges inside a cycle turned into source order: no cycle is left.
-
-    It is a networkx.DiGraph of the boxes 0 … count − 1.
-    """
+def _downward(count: int, edges: Iterable[Edge]) -> "DiGraph[int]":
+    """The graph with edges inside a cycle turned into source order, so that no cycle is left."""
     import networkx
 
-    whole: Any = networkx.DiGraph(edges)
+    whole: DiGraph[int] = networkx.DiGraph(edges)
     whole.add_nodes_from(range(count))
     cycle = networkx.condensation(whole).graph["mapping"]
-    downward: Any = networkx.DiGraph()
+    downward: DiGraph[int] = networkx.DiGraph()
     downward.add_nodes_from(range(count))
     downward.add_edges_from(
         (min(e), max(e)) if cycle[e[0]] == cycle[e[1]] else e for e in whole.edges
@@ -109,7 +109,7 @@ def _downward(count: int, edges: Iterable[Edge]) -> Any:
     return downward
 
 
-def _layers(downward: Any) -> list[int]:
+def _layers(downward: "DiGraph[int]") -> list[int]:
     """The longest path from above to each box, or the next layer with room for it."""
     import networkx
 
