@@ -55,7 +55,7 @@ def levels(place: Place) -> Found:
 
 
 def search(place: Place) -> Found | Missing:
-    """The saving of every search where all plans have been run, and its number of runs."""
+    """What every search saves where all plans have been run, and in how many runs."""
     found = saved("search")
     if found is None:
         return Missing("`python -m tests.measure.search --save` makes these rows")
