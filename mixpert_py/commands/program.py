@@ -8,16 +8,16 @@ import click
 
 from mixpert_py.errors import SourceError
 
-Options = TypeVar("Options")
+Record = TypeVar("Record")
 Code = TypeVar("Code")
 
 
 def as_record(
-    record: Callable[..., Options],
-) -> Callable[[Callable[[Options], Code]], Callable[..., Code]]:
+    record: Callable[..., Record],
+) -> Callable[[Callable[[Record], Code]], Callable[..., Code]]:
     """Give a command its options as one record, whose fields have the options' names."""
 
-    def decorate(command: Callable[[Options], Code]) -> Callable[..., Code]:
+    def decorate(command: Callable[[Record], Code]) -> Callable[..., Code]:
         @functools.wraps(command)
         def call(**options: object) -> Code:
             return command(record(**options))

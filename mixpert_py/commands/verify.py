@@ -130,20 +130,17 @@ def _headline(found: "PlanVerdict") -> str:
 
 
 def _details(found: "PlanVerdict") -> list[str]:
-    lines = [] if found.options.limits.only else _values(found)
+    from mixpert_py.commands.tables import value_line
+
+    lines: list[str] = []
+    if not found.options.limits.only:  # they have limits of their own
+        lines = [f"  {value_line(value)}" for value in found.values]
     lines += [f"  {site}: not in the program any more" for site in found.stale]
     lines += [f"  {site}: never ran" for site in found.silent]
     for site, reasons in found.fallbacks.items():
         why = ", ".join(f"{reason} ({calls}×)" for reason, calls in reasons.items())
         lines.append(f"  {site}: not as planned: {why}")
     return [*lines, *_times(found)]
-
-
-def _values(found: "PlanVerdict") -> list[str]:
-    """A line for every value, where they have limits of their own."""
-    from mixpert_py.commands.tables import value_line
-
-    return [f"  {value_line(value)}" for value in found.values]
 
 
 def _times(found: "PlanVerdict") -> list[str]:
