@@ -19,52 +19,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mixpert_py.budget import assert_within_budget
-    from mixpert_py.config import load_plan
-    from mixpert_py.decorator import accelerate
-    from mixpert_py.import_hook import install
-    from mixpert_py.observation import observe
-    from mixpert_py.runtime.api import dot, dot_method, matmul
-    from mixpert_py.runtime.context import on_gpu, precision
-    from mixpert_py.runtime.packed_array import pack
-    from mixpert_py.runtime.products.blas import blas_gemm
-    from mixpert_py.runtime.products.einsum import einsum
-    from mixpert_py.runtime.products.fused import fused
-    from mixpert_py.runtime.products.in_place import imatmul, target
-    from mixpert_py.runtime.products.inner import inner
-    from mixpert_py.runtime.products.multi_dot import multi_dot
-    from mixpert_py.runtime.products.tensordot import tensordot
-    from mixpert_py.runtime.products.tensors import torch_matmul
-    from mixpert_py.runtime.products.xp import xp_product
-    from mixpert_py.runtime.schemes import schemes
+    from mixpert_py.budget import assert_within_budget as assert_within_budget
+    from mixpert_py.config import load_plan as load_plan
+    from mixpert_py.decorator import accelerate as accelerate
+    from mixpert_py.import_hook import install as install
+    from mixpert_py.observation import observe as observe
+    from mixpert_py.runtime.api import dot as dot
+    from mixpert_py.runtime.api import dot_method as dot_method
+    from mixpert_py.runtime.api import matmul as matmul
+    from mixpert_py.runtime.context import on_gpu as on_gpu
+    from mixpert_py.runtime.context import precision as precision
+    from mixpert_py.runtime.packed_array import pack as pack
+    from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
+    from mixpert_py.runtime.products.einsum import einsum as einsum
+    from mixpert_py.runtime.products.fused import fused as fused
+    from mixpert_py.runtime.products.in_place import imatmul as imatmul
+    from mixpert_py.runtime.products.in_place import target as target
+    from mixpert_py.runtime.products.inner import inner as inner
+    from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
+    from mixpert_py.runtime.products.tensordot import tensordot as tensordot
+    from mixpert_py.runtime.products.tensors import torch_matmul as torch_matmul
+    from mixpert_py.runtime.products.xp import xp_product as xp_product
+    from mixpert_py.runtime.schemes import schemes as schemes
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "accelerate",
-    "assert_within_budget",
-    "blas_gemm",
-    "dot",
-    "dot_method",
-    "einsum",
-    "fused",
-    "imatmul",
-    "inner",
-    "install",
-    "load_plan",
-    "matmul",
-    "multi_dot",
-    "observe",
-    "on_gpu",
-    "pack",
-    "precision",
-    "schemes",
-    "target",
-    "tensordot",
-    "torch_matmul",
-    "xp_product",
-]
-
+# Every public name and the module that defines it; type checkers read the imports above.
 _HOMES = {
     "accelerate": "mixpert_py.decorator",
     "assert_within_budget": "mixpert_py.budget",
@@ -76,7 +56,6 @@ _HOMES = {
     "imatmul": "mixpert_py.runtime.products.in_place",
     "inner": "mixpert_py.runtime.products.inner",
     "install": "mixpert_py.import_hook",
-    "load_ipython_extension": "mixpert_py.notebook",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.api",
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
@@ -89,15 +68,21 @@ _HOMES = {
     "tensordot": "mixpert_py.runtime.products.tensordot",
     "torch_matmul": "mixpert_py.runtime.products.tensors",
     "xp_product": "mixpert_py.runtime.products.xp",
-    "unload_ipython_extension": "mixpert_py.notebook",
 }
+# `%load_ext mixpert_py` looks for these.
+_EXTENSION = dict.fromkeys(
+    ("load_ipython_extension", "unload_ipython_extension"), "mixpert_py.notebook"
+)
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    home = _HOMES.get(name) or _EXTENSION.get(name)
+    if home is None:
         raise AttributeError(f"module 'mixpert_py' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    if _HOMES[name].startswith("mixpert_py.runtime"):
+    value = getattr(import_module(home), name)
+    if home.startswith("mixpert_py.runtime"):
         # The runtime knows no files and no environment; plans are found by the face.
         import_module("mixpert_py.config").look_up_plans()
     globals()[name] = value  # the next look-up does not come here

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mixpert_py import config
+from mixpert_py.decorator import rewritten_modules
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
-from mixpert_py.launch import live_code
 from mixpert_py.observation import observe, observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, use
@@ -27,6 +27,7 @@ NARROW = {"float32", "float16", "complex64"}
 
 PlanOrPath = str | os.PathLike[str] | Plan
 Values = dict[str, npt.NDArray[Any]]
+Given = TypeVar("Given", float, str)
 
 
 def assert_within_budget(
@@ -62,7 +63,7 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a function gave under a plan: the error of the value `worst`, and its limit."""
+    """A function's result under a plan: the error of the value `worst`, and its limit."""
 
     plan: str
     error: float
@@ -76,7 +77,7 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """Of one that is over its budget: what is, by how much, and the way out."""
+        """A sentence on a value that is over its budget: by how much, and the way out."""
         return (
             f"{self.worst}: {self.criterion} error {error_text(self.error)} under {self.plan}, "
             f"over the budget of {self.budget:g}; tune again, or allow more"
@@ -89,7 +90,7 @@ def check(
     budget: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
 ) -> Check:
-    """What `assert_within_budget` judges; raises what it raises, but AssertionError."""
+    """The check that `assert_within_budget` makes. Raises as that does, except AssertionError."""
     __tracebackhide__ = True
     name = "the plan" if isinstance(plan, Plan) else os.fspath(plan)
     loaded = plan if isinstance(plan, Plan) else config.load_plan(Path(plan))
@@ -98,7 +99,7 @@ def check(
     except PlanError as error:
         raise PlanError(f"{name}: {error}") from None
     judge = Judge(limits, os.getcwd())
-    with live_code.rewritten({site.id.partition(":")[0] for site in loaded.site}):
+    with rewritten_modules({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
         native = limits.judged(_values(function, Context(trace=trace)))
         _require_numbers(native)
@@ -116,11 +117,11 @@ def check(
     return Check(name, errors[worst], worst, limit.budget, limit.metric)
 
 
-def _by_name(given: Any) -> dict[str | None, Any]:
+def _by_name(given: Given | Mapping[str, Given] | None) -> dict[str | None, Given]:
     """Return budgets or criteria by name, as `options.limits_from` takes them; None: of all."""
     if given is None:
         return {}
-    return dict(given) if isinstance(given, Mapping) else {None: given}
+    return dict(given.items()) if isinstance(given, Mapping) else {None: given}
 
 
 def limits_of(
@@ -154,7 +155,7 @@ def limits_of(
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
-    """The values under a plan, which decided something."""
+    """The values under a plan. Raises ProgramError where the plan decided nothing."""
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
     backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
@@ -168,14 +169,14 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
     return values
 
 
-def _values(function: Callable[[], Any], force: Context) -> Values:
-    """What a call returns and observes, copied: the next call may write to the same arrays."""
+def _values(function: Callable[[], Any], context: Context) -> Values:
+    """The values that a call returns and observes, copied: the next call may overwrite them."""
     __tracebackhide__ = True
     earlier = observed()
     for name in earlier:
         observe(name, None)
     try:
-        with use(force):
+        with use(context):
             values = dict(_numbers("result", function()))
         for name, value in observed().items():
             values.update(_numbers(name, value))
@@ -185,7 +186,7 @@ def _values(function: Callable[[], Any], force: Context) -> Values:
             observe(name, value)
 
 
-def _numbers(name: str, value: Any) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _numbers(name: str, value: object) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """The numbers in a value, under the names that Python would reach them by."""
     if isinstance(value, Mapping):
         for key, part in value.items():

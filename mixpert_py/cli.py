@@ -53,20 +53,20 @@ def main(command: click.Command | None = None, name: str = "mixpert") -> None:
         code = 0  # the reader has seen enough
         _drop_output()
     except OSError as error:
-        click.echo(f"mixpert: {_said(error)}", err=True)
+        click.echo(f"mixpert: {_description(error)}", err=True)
         code = 2
         _drop_output()
     except Exception as error:
         if os.environ.get("MIXPERT_DEBUG"):
             raise
-        said = f"mixpert: internal error: {type(error).__name__}: {error}"
-        click.echo(f"{said.splitlines()[0]} (MIXPERT_DEBUG=1 shows where)", err=True)
+        message = f"mixpert: internal error: {type(error).__name__}: {error}"
+        click.echo(f"{message.splitlines()[0]} (MIXPERT_DEBUG=1 shows where)", err=True)
         code = 2
     sys.exit(code)
 
 
-def _said(error: OSError) -> str:
-    """What went wrong, and with which file."""
+def _description(error: OSError) -> str:
+    """Describe an OS error in words, with the file that it is about."""
     what = error.strerror or str(error)
     if isinstance(error.filename, str):
         return f"{error.filename}: {what}"

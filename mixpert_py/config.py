@@ -1,6 +1,7 @@
-"""Where a plan comes from. Only this file and the command line read the environment.
+"""The settings of a process, and the plan that it runs under.
 
-Order: an argument, then MIXPERT_PLAN, then `<module>.mixpert.toml` beside the running file.
+Only this file and the command line read the environment. A plan comes from an argument, else from
+MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 """
 
 import os
@@ -61,7 +62,7 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
 
 
 def plan_beside(script: str | os.PathLike[str]) -> Path:
-    """Where the plan of a script is kept: `mlp.mixpert.toml` beside `mlp.py`.
+    """The path of a script's plan file: `mlp.mixpert.toml` beside `mlp.py`.
 
     The name is the first part of its site ids: a program knows no more of itself when it runs.
     """
@@ -102,15 +103,15 @@ def module_name(path: Path) -> str:
 
 
 def notebook_module(names: Mapping[str, object]) -> str | None:
-    """The module of a running notebook's site ids: that of its file. None where nobody tells it.
+    """The module of a running notebook's site ids: that of its file. None where it is not known.
 
-    names: the notebook's variables. VS Code sets one to the file; Jupyter's server tells the kernel
-    in its environment, where a renamed notebook has its old name until the kernel is restarted.
+    names: the notebook's variables. VS Code sets one to the file; Jupyter's server sets the
+    kernel's environment, where a renamed notebook has its old name until the kernel restarts.
     """
-    told = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
-    if not isinstance(told, str) or not told.endswith(".ipynb"):  # a console has a name as well
+    name = names.get("__vsc_ipynb_file__") or os.environ.get("JPY_SESSION_NAME", "")
+    if not isinstance(name, str) or not name.endswith(".ipynb"):  # a console has a name as well
         return None
-    return module_name(Path(told))
+    return module_name(Path(name))
 
 
 def blas_threads(workers: int = 1) -> int:
@@ -141,14 +142,14 @@ def child_environment(threads: int | None = None, gpu: str | None = None) -> dic
 def let_idle_threads_sleep() -> None:
     """Let BLAS's threads leave the cores soon after a call; to be called before NumPy is imported.
 
-    Does nothing where the user has said how long they are to wait.
+    Does nothing where the user has set how long they wait.
     """
     for name, cycles in _IDLE_CYCLES.items():
         os.environ.setdefault(name, cycles)
 
 
 def gpu_names(count: int) -> tuple[str, ...]:
-    """What CUDA calls the GPUs that this process sees; count: how many it sees."""
+    """The names that CUDA has for the GPUs that this process sees. count: their number."""
     named = [name.strip() for name in os.environ.get(_GPUS, "").split(",") if name.strip()]
     return tuple(named[:count]) if len(named) >= count else tuple(map(str, range(count)))
 
@@ -173,12 +174,12 @@ def import_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KMP_")}
 
 
-def tell_children(file: str) -> None:
+def pass_to_children(file: str) -> None:
     """Let children of this process find a file that was written for them."""
     os.environ[_FROM_PARENT] = file
 
 
-def told_by_parent() -> str:
+def file_from_parent() -> str:
     """The file that the parent process wrote for this one."""
     return os.environ[_FROM_PARENT]
 
@@ -190,12 +191,12 @@ def workspace_limit(program: str | None) -> int | None:
     program: its file; None: it has none, and belongs to the current folder. Raises PlanError for
     anything but a number, SourceError where pyproject.toml is wrong.
     """
-    from mixpert_py.sources import pyproject
+    from mixpert_py.sources import project
 
     named = os.environ.get("MIXPERT_WORKSPACE_LIMIT")
     if named is None:
         try:
-            return pyproject.workspace_limit(str(_folder(program)))
+            return project.workspace_limit(str(_folder(program)))
         except FileNotFoundError:  # the current folder was removed
             return None
     if not named.isdecimal():
@@ -206,7 +207,7 @@ def workspace_limit(program: str | None) -> int | None:
 def look_up_plans() -> None:
     """Let the runtime find plans by itself, as a rewritten program needs it.
 
-    Does nothing in a process where somebody has decided already what is in force.
+    Does nothing in a process whose default context has been set already.
     """
     from mixpert_py.runtime import context as contexts
 
@@ -227,5 +228,5 @@ def _running_file() -> str | None:
 
 
 def _folder(program: str | None) -> Path:
-    """Where a file is; without one the current folder, which may have been removed."""
+    """The folder of a file; without a file the current folder, which may have been removed."""
     return Path(program).parent if program else Path()

@@ -1,9 +1,15 @@
-"""`@accelerate`: the products of one function, rewritten in memory."""
+"""Functions with rewritten products: one under `@accelerate`, or for a while all of some modules.
+
+Both compile the rewritten file that a function stands in, and take the function's code from it.
+"""
 
 import functools
+import gc
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -12,7 +18,7 @@ import mixpert_py
 from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
-from mixpert_py.sources import in_memory
+from mixpert_py.sources import in_memory, source_files
 
 METHODS = (staticmethod, classmethod, MethodType)
 MISMATCH = "its source does not match the running code"
@@ -40,7 +46,7 @@ def accelerate(
     """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
 
     scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
-    product in neither runs under what is in force when it is called. What the function calls is
+    product in neither runs under the context of its call. What the function calls is
     left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
@@ -64,7 +70,7 @@ def accelerate(
     return decorate if function is None else decorate(function, stacklevel=3)
 
 
-def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> FunctionType:
+def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> FunctionType:
     """The function with rewritten code and the same globals, closure and defaults."""
     if not isinstance(function, FunctionType):
         raise SourceError("it is not a Python function")
@@ -72,8 +78,8 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     module = _module(function, file)
     made = in_memory.rewritten(source, module, file, plan, scheme)
     original = _compiled(source, file)
-    code = twin(function.__code__, made.code if made else original)
-    if not _is_of(function, twin(function.__code__, original)):
+    code = _twin(function.__code__, made.code if made else original)
+    if not _is_of(function, _twin(function.__code__, original)):
         raise SourceError(MISMATCH)
     called = _names(code)
     names = [name for name in (made.names if made else ()) if name in called]
@@ -93,6 +99,51 @@ def _rewritten(function: Any, plan: Plan | None, scheme: str | None) -> Function
     copy.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(copy, function)
     return copy
+
+
+@contextmanager
+def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
+    """Rewrite, in place, every function that stands in a file of these modules.
+
+    modules: names as site ids begin with them; those that are not imported are passed over. The
+    functions stay the same objects, so that methods, closures and `from net import forward` run
+    the rewritten products, too. Schemes that `accelerate` or `install` wrote into them do not
+    count inside. Raises SourceError if a file cannot be rewritten.
+    """
+    files = _rewritten_files(modules)
+    before = [
+        (function, function.__code__)
+        for function in gc.get_objects()
+        if isinstance(function, FunctionType) and function.__code__.co_filename in files
+    ]
+    try:
+        for function, code in before:
+            with suppress(SourceError):  # made by a decorator's `exec`, or of an earlier source
+                made = _twin(code, files[code.co_filename])
+                # Its flags, too: types.coroutine sets some on a function that is there already.
+                function.__code__ = made.replace(co_flags=code.co_flags)
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:
+    """The files of the modules that are imported, named as their code names them, rewritten."""
+    files = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        name = config.module_name(Path(file))
+        if name not in modules:
+            continue
+        made = in_memory.rewritten(source_files.read_whole(file), name, file)
+        if made is not None:
+            files[file] = made.code
+            # The rewritten code names the package as the added import line would have named it.
+            vars(module).update(dict.fromkeys(made.names, mixpert_py))
+    return files
 
 
 def _source(function: FunctionType) -> tuple[bytes, str]:
@@ -126,7 +177,8 @@ def _compiled(source: bytes, file: str) -> CodeType:
 def _is_of(function: FunctionType, code: CodeType) -> bool:
     """Whether a function runs this code of its source, which may have been edited since.
 
-    One that was rewritten, by this package or for pytest's assertions, is taken to: nobody can say.
+    A function that was rewritten already, by this package or for pytest's assertions, cannot be
+    compared, and is taken to.
     """
     names = _names(function.__code__)
     ours = any(function.__globals__.get(name) is mixpert_py for name in names)
@@ -148,7 +200,7 @@ def _names(code: CodeType) -> set[str]:
     return {name for part in _codes(code) for name in part.co_names}
 
 
-def twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
+def _twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
     """The code in a rewritten file that stands where `wanted` stands in the original."""
     place = _place(wanted)
     for code in _codes(rewritten):
@@ -158,8 +210,8 @@ def twin(wanted: CodeType, rewritten: CodeType) -> CodeType:
 
 
 def _place(code: CodeType) -> tuple[object, ...]:
-    """What rewriting leaves alone, and no other function of a file has: two lambdas may share a
-    line, and one may end where the other does."""
+    """Properties of a function's code that rewriting keeps, and that tell it from all others of
+    its file: two lambdas may share a line, and one may end where the other does."""
     arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     spans = [
         ((line, column), (last_line, last_column))

@@ -1,4 +1,4 @@
-"""What is here, what would run, and what is missing."""
+"""An examination of this machine: its packages, its GPU, and what would run where."""
 
 import datetime
 import platform
@@ -23,7 +23,7 @@ OPTIONAL = {"scikit-learn": "the samples on real data (pip install 'mixpert-py[s
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the examination: what, what was found, whether that is as it should be."""
+    """One line of the examination: its subject, what was found, and whether that is fine."""
 
     what: str
     found: str
@@ -54,7 +54,7 @@ def examine() -> list[Finding]:
     return [*findings, *_what_runs(gpu)]
 
 
-EDGES = range(128, 8192, 128)  # of the products that are asked after
+EDGES = range(128, 8192, 128)  # sizes at which `faithful` is compared with native
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:

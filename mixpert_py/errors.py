@@ -39,22 +39,31 @@ class BudgetError(MixPertError):
 
 
 def one_line(text: object) -> str:
-    """What a file holds, or a library says of it, in a line that a terminal can show."""
-    said = short(str(text))
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+    """A text from a file or a library as one line that a terminal can show."""
+    line = short(str(text))
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def short(text: str) -> str:
-    """A text of a file's, for a message: what is in it may be of any length."""
+    """The text, cut to LONGEST characters for a message."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 @contextmanager
 def named(path: str, module: str) -> Iterator[None]:
-    """Let what is said of a module's source name the file instead: `mlp.py: line 3: …`."""
+    """Let a SourceError about a module name its file instead: `mlp.py: line 3: …`."""
     try:
         yield
     except SourceError as error:
         raise SourceError(f"{path}: {str(error).removeprefix(f'{module}: ')}") from None
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Let the failure to write a file be a SourceError that names it, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None

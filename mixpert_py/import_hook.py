@@ -1,8 +1,8 @@
 """`install`: modules rewritten in memory as they are imported.
 
-The hook asks the finders behind it for a module, and gives what they found a loader with rewritten
-code. Whatever it does not rewrite keeps its own loader, so that it is imported, cached and reported
-as if the hook were not there.
+The hook calls the finders behind it for a module, and gives the spec that they find a loader with
+rewritten code. What it does not rewrite keeps its own loader, so that it is imported, cached and
+reported as if the hook were not there.
 """
 
 import os
@@ -40,7 +40,7 @@ def install(
     """Rewrite the modules of these packages, and of all below them, when they are imported.
 
     packages: names such as "net" or "net.layers". plan: a Plan or a plan file, which comes before
-    `scheme`; a product in neither runs under what is in force when it is called. The call-site ids
+    `scheme`; a product in neither runs under the context of its call. The call-site ids
     are those of `mixpert rewrite`. Warns, once, of modules that are imported already: those stay as
     they are. What else was left alone, and why, is in `left` of the hook that is returned; end it
     with `uninstall`, or use it in a `with` statement: what was rewritten by then stays rewritten.
@@ -48,7 +48,7 @@ def install(
     """
     names = (packages,) if isinstance(packages, str) else tuple(packages)
     hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
-    hook.look_around()
+    hook.check_modules()
     hook.install()
     return hook
 
@@ -105,8 +105,8 @@ class ImportHook:
     ) -> None:
         self.uninstall()
 
-    def look_around(self) -> None:
-        """Find what comes too late, with a warning, and packages that are not there."""
+    def check_modules(self) -> None:
+        """Note modules that are imported already, with a warning, and packages not found."""
         late = sorted(name for name in list(sys.modules) if self._is_named(name))
         for name in late:
             self.left[name] = "imported before the hook was installed"
@@ -127,7 +127,7 @@ class ImportHook:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, with rewritten code if the module is one of ours."""
+        """The spec that the other finders find; it has rewritten code for a module of ours."""
         if not self._is_named(name) and (self.folder is None or _is_own(name)):
             return None
         if getattr(self._here, "rewriting", False):
@@ -196,7 +196,7 @@ def _is_own(name: str) -> bool:
 def _found_by_others(
     hook: ImportHook, name: str, path: Sequence[str] | None, target: ModuleType | None
 ) -> ModuleSpec | None:
-    """What the finders behind a hook find; of several hooks for a module, the first has it."""
+    """The spec from the finders behind a hook; of several hooks for a module, the first has it."""
     finders: list[Any] = list(sys.meta_path)
     behind = finders[finders.index(hook) + 1 :] if hook in finders else finders
     for finder in behind:

@@ -1,4 +1,4 @@
-"""Ctrl-C, and the signals that end a job, held back where they would leave something half done."""
+"""Ctrl-C, and the signals that end a job, deferred where they would leave something half done."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ SIGNALS = [
 
 
 class Interrupt:
-    """Whether a signal was held back."""
+    """Whether a signal came while signals are deferred."""
 
     def __init__(self) -> None:
         self._came = False
@@ -42,10 +42,10 @@ class Interrupt:
 
 
 @contextmanager
-def held() -> Iterator[Interrupt]:
-    """Hold the signals back until whoever asked for this checks.
+def deferred_signals() -> Iterator[Interrupt]:
+    """Defer the signals until the caller checks for them.
 
-    Those that are ignored stay ignored. Only the main thread gets signals, and may hold them.
+    Those that are ignored stay ignored. Only the main thread gets signals, and may defer them.
     """
     interrupt = Interrupt()
     before = {}

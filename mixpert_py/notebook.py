@@ -3,7 +3,7 @@
 A cell is rewritten as IPython would have compiled it: its own transformer has turned magics and
 `!` lines into Python by then, and tracebacks show the lines of the cell.
 
-Where the front end tells the notebook's file, a product has the site id that `mixpert rewrite`
+Where the front end gives the notebook's file, a product has the site id that `mixpert rewrite`
 gives it in that file, so that they share a plan. Two things differ, as a cell is seen without the
 others: `#n` of the id counts equal products within the cell, not within the notebook; and names
 that another cell imported are not known, so that some of its products (`np.dot`) may be left alone.
@@ -109,8 +109,8 @@ class MixPertMagics(Magics):
             tree = in_memory.rewritten_tree(source, module, name, plan, scheme)
             self.places |= {site.id: (name, site) for site in analyze(source, module)}
         except SourceError as error:
-            said = str(error).removeprefix(f"{module}: ")
-            warnings.warn(f"mixpert: {said}: the cell runs as it is", stacklevel=5)
+            message = str(error).removeprefix(f"{module}: ")
+            warnings.warn(f"mixpert: {message}: the cell runs as it is", stacklevel=5)
         return tree
 
     def _run(
@@ -121,9 +121,9 @@ class MixPertMagics(Magics):
         shell = self.shell
         config.look_up_plans()
         outer = contexts.current()
-        force = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
+        inner = replace(outer, backend=backend or outer.backend, trace=trace or outer.trace)
         try:
-            with contexts.use(force) if backend or trace else nullcontext():
+            with contexts.use(inner) if backend or trace else nullcontext():
                 exec(code, shell.user_global_ns, shell.user_ns)
                 return last and eval(last, shell.user_global_ns, shell.user_ns)
         except BaseException as error:
@@ -143,10 +143,10 @@ class MixPertMagics(Magics):
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%load_ext mixpert_py` calls."""
+    """Register the magic: `%load_ext mixpert_py` calls this."""
     shell.register_magics(MixPertMagics)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """What `%unload_ext mixpert_py` calls."""
+    """Remove the magic: `%unload_ext mixpert_py` calls this."""
     shell.magics_manager.magics["cell"].pop(NAME, None)

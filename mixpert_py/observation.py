@@ -1,12 +1,11 @@
-"""Values that a program shows to whoever runs it: what a tuner compares."""
+"""Values that a program observes, by which a tuner judges its runs."""
 
 from copy import deepcopy
-from typing import Any
 
-_observed: dict[str, Any] = {}
+_observed: dict[str, object] = {}
 
 
-def observe(name: str, value: Any) -> None:
+def observe(name: str, value: object) -> None:
     """Mark a value that the program is judged by: an array, or anything numpy.asarray takes.
 
     A later value of the same name replaces the earlier one. The value is copied, so that what the
@@ -23,6 +22,6 @@ def forget() -> None:
     _observed.clear()
 
 
-def observed() -> dict[str, Any]:
+def observed() -> dict[str, object]:
     """Name → value of everything observed so far in this process."""
     return dict(_observed)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -11,6 +11,10 @@ from mixpert_py import files
 from mixpert_py.errors import PlanError, short
 from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, line_of, shown
 from mixpert_py.toml_lines import tables as tables_of
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import AoT, Table
 
 SCHEMA = 1
 SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+#[0-9]+\Z"
@@ -24,12 +28,12 @@ Shapes = Annotated[
 SiteId = Annotated[str, msgspec.Meta(pattern=SITE_ID)]
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of the plan file: immutable, and strict about its keys."""
 
 
-class Provenance(Record, frozen=True):
-    """Where a plan comes from: enough to see that it is stale."""
+class Provenance(PlanTable, frozen=True):
+    """The origin of a plan: enough to see that it is stale."""
 
     source: str = ""
     sha256: str = ""
@@ -41,7 +45,7 @@ class Provenance(Record, frozen=True):
     date: str = ""
 
 
-class Criterion(Record, frozen=True):
+class Criterion(PlanTable, frozen=True):
     """One observed value, how its error is measured, what is allowed and what was reached."""
 
     name: str
@@ -52,7 +56,7 @@ class Criterion(Record, frozen=True):
     holdout: NonNegative | None = None
 
 
-class Site(Record, frozen=True):
+class Site(PlanTable, frozen=True):
     """One call site and its scheme; the rest is what was measured when the plan was made."""
 
     id: SiteId
@@ -67,7 +71,7 @@ class Site(Record, frozen=True):
     ms: NonNegative | None = None
 
 
-class Plan(Record, frozen=True):
+class Plan(PlanTable, frozen=True):
     """Call sites and their schemes. `schema` is the version of the file format."""
 
     schema: int = SCHEMA
@@ -142,7 +146,7 @@ def dumps(plan: Plan, previous: str = "") -> str:
     import tomlkit  # not above: every program under a plan reads it, few write one
 
     newline = "\r\n" if "\r\n" in previous else "\n"
-    document: Any = tomlkit.parse(previous.replace("\r\n", "\n"))
+    document = tomlkit.parse(previous.replace("\r\n", "\n"))
     tables = msgspec.to_builtins(plan)
     document["schema"] = plan.schema
     provenance = tables.get("provenance", {})
@@ -187,7 +191,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         raise PlanError(f"{path}: {error}") from None
 
 
-def _updated(table: Any, row: dict[str, Any]) -> Any:
+def _updated(table: object, row: dict[str, Any]) -> "Table":
     """A table in place, so that a person's comments stay; a new one if it is no plain table."""
     import tomlkit
     from tomlkit.items import Table
@@ -204,7 +208,7 @@ def _updated(table: Any, row: dict[str, Any]) -> Any:
     return table
 
 
-def _put(document: Any, name: str, item: Any) -> None:
+def _put(document: "TOMLDocument", name: str, item: "Table | AoT") -> None:
     """Make an item that is not yet in its place the document's last, if there is anything in it."""
     if document.get(name) is item:
         return

@@ -1,4 +1,4 @@
-"""What two plans decide differently, site by site."""
+"""The differences between two plans, site by site."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from mixpert_py.graph.graph import printable
-from mixpert_py.plan import Plan, Record, Site
+from mixpert_py.plan import Plan, PlanTable, Site
 from mixpert_py.tuner.report.unit import error_text
 
-# What a plan reached and when: it differs from one tuning to the next, and decides nothing.
+# Errors that a plan reached, and its date: they differ between tunings, and decide nothing.
 MEASURED = {"achieved", "holdout", "date"}
 
 
@@ -39,13 +39,13 @@ class Difference:
         return bool(self.added or self.gone or self.changed or self.criterion or self.provenance)
 
     def record(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The differences as plain data for JSON."""
         entry: dict[str, Any] = msgspec.to_builtins(self)
         entry["changed"] = [{"old": old, "new": new} for old, new in entry["changed"]]
         return entry
 
     def lines(self) -> Iterator[str]:
-        """For people: two lines for a site, one for everything else."""
+        """The differences as text: two lines for a site, one for everything else."""
         for old, new in self.changed:
             yield f"~ {_site(new)}"
             yield f"    {_run(old)} → {_run(new)}"
@@ -84,24 +84,24 @@ def _site(site: Site) -> str:
 
 
 def _run(site: Site) -> str:
-    """What a site runs, and what was measured of it."""
-    said = [site.scheme]
+    """The scheme of a site, and the error and time that were measured."""
+    parts = [site.scheme]
     if site.block is not None:
-        said.append(f"block {site.block}")
+        parts.append(f"block {site.block}")
     if site.locked:
-        said.append("locked")
+        parts.append("locked")
     if site.error:
-        said.append(f"error {error_text(site.error)}")
+        parts.append(f"error {error_text(site.error)}")
     if site.ms:
-        said.append(f"{site.ms:g} ms")
-    return ", ".join(said)
+        parts.append(f"{site.ms:g} ms")
+    return ", ".join(parts)
 
 
 def _decided(site: Site) -> tuple[str, int | None, bool]:
     return site.scheme, site.block, site.locked
 
 
-def _flat(entry: Record, prefix: str = "") -> list[tuple[str, str]]:
+def _flat(entry: PlanTable, prefix: str = "") -> list[tuple[str, str]]:
     """Keys and values of a table, and of the tables in it, without what was measured."""
     found = []
     for key, value in msgspec.structs.asdict(entry).items():

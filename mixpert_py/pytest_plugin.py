@@ -17,10 +17,14 @@ import inspect
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+if TYPE_CHECKING:
+    from mixpert_py.plan import Plan
+
+PlanOrPath: TypeAlias = "str | os.PathLike[str] | Plan"
 MARKER = "mixpert_budget"
 USAGE = f"{MARKER}(plan, error=None, criterion=None)"
 
@@ -32,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Refuse what the marker can do nothing for: it would pass unseen."""
+    """Fail a marked test that is no plain function: the marker would have no effect on it."""
     if item.get_closest_marker(MARKER) is None:
         return
     from unittest import TestCase
@@ -52,13 +56,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if marker is None:
         return None
     problem = _problem(pyfuncitem, marker)
-    if problem:  # told here, so that no exception of ours stands beside it
+    if problem:  # reported here, so that no exception of ours stands beside it
         pytest.fail(problem, pytrace=False)
     return True
 
 
 def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
-    """Why a marked test fails, apart from what it raises itself; "" if it does not."""
+    """The reason why a marked test fails, apart from what it raises itself; "" if it passes."""
     try:
         plan, budget, criterion = mixpert_budget(*marker.args, **marker.kwargs)
     except TypeError as error:
@@ -78,9 +82,9 @@ def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
 
 
 def mixpert_budget(
-    plan: Any,
+    plan: PlanOrPath,
     error: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
-) -> tuple[Any, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
-    """What stands in a marker. Raises TypeError, as Python words it, for what it does not take."""
+) -> tuple[PlanOrPath, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
+    """The arguments of a marker. Raises Python's own TypeError for others than these."""
     return plan, error, criterion

@@ -1,4 +1,4 @@
-"""TOML that people write, read within limits, and where in it what is wrong stands.
+"""TOML that people write, read within limits, and the lines of its keys for error messages.
 
 Neither the parser nor msgspec says the line of a key, and the parser's time grows with the square
 of the number of a key's parts.
@@ -45,7 +45,7 @@ def decoded(raw: bytes) -> str:
 
 
 def tables(text: str) -> dict[str, Any]:
-    """What a TOML text says.
+    """The tables of a TOML text.
 
     Raises ValueError, in words that follow the file's name, where it is none, is larger than
     MAX_BYTES or MOST_LINES, is nested too deeply, or has an integer that does not fit 64 bits.
@@ -77,7 +77,7 @@ def line_of(text: str, keys: list[str]) -> int:
 
 
 def explained(message: str, tables: dict[str, Any]) -> tuple[list[str], str]:
-    """The keys that lead to what msgspec refuses in these tables, and why it does, by its message.
+    """The keys of the value that msgspec refuses, and the reason, from msgspec's message.
 
     Mappings in them have strings as values.
     """
@@ -114,9 +114,9 @@ def _require_64_bits(found: dict[str, Any]) -> None:
 
 
 def _places(text: str) -> Iterator[tuple[list[str], int]]:
-    """The headers, keys and elements of inline lists of valid TOML: what they lead to, and lines.
+    """The path and the line of each header, key and element of an inline list in valid TOML.
 
-    What lies deeper inside a value is not told apart.
+    Deeper parts of a value are not distinguished.
     """
     table: list[str] = []
     lengths: dict[str, int] = {}  # of the arrays of tables so far
@@ -147,7 +147,7 @@ def _places(text: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _header(text: str, lengths: dict[str, int]) -> list[str]:
-    """What `[a.b]` or `[[a]]` leads to; through an array of tables, to the last so far.
+    """The keys of a header `[a.b]` or `[[a]]`; an array of tables stands for its last table so far.
 
     A plan has such arrays only at the top.
     """

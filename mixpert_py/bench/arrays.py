@@ -1,13 +1,16 @@
 """Functions for NumPy's and CuPy's arrays alike: namespaces, random numbers, exact casts."""
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 Array = Any  # numpy.ndarray or cupy.ndarray
+Shape = int | Sequence[int]
 
 MASK = (1 << 64) - 1
 TYPES = {"float32": "float", "float64": "double"}
@@ -25,28 +28,28 @@ class Numbers:
         self.xp = xp
         self._state = _mixed((seed + 1) * GOLDEN & MASK)
 
-    def random(self, shape: Any) -> Array:
+    def random(self, shape: Shape) -> Array:
         """Uniform in [0, 1), float64."""
         return (self._bits(shape) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def uniform(self, low: float, high: float, shape: Any = ()) -> Array:
+    def uniform(self, low: float, high: float, shape: Shape = ()) -> Array:
         """Uniform in [low, high), float64."""
         return low + (high - low) * self.random(shape)
 
-    def standard_normal(self, shape: Any) -> Array:
+    def standard_normal(self, shape: Shape) -> Array:
         """Normal, float64 (Box and Muller's method)."""
         radius = self.xp.sqrt(-2.0 * self.xp.log1p(-self.random(shape)))
         return radius * self.xp.cos(2 * math.pi * self.random(shape))
 
-    def integers(self, low: int, high: int, shape: Any = ()) -> Array:
+    def integers(self, low: int, high: int, shape: Shape = ()) -> Array:
         """Integers in [low, high), int64."""
         return low + self.xp.floor((high - low) * self.random(shape)).astype(np.int64)
 
-    def choice(self, values: Any, shape: Any) -> Array:
+    def choice(self, values: Sequence[float], shape: Shape) -> Array:
         """Elements of a sequence, each as likely as the others."""
         return self.xp.asarray(values)[self.integers(0, len(values), shape)]
 
-    def _bits(self, shape: Any) -> Array:
+    def _bits(self, shape: Shape) -> Array:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         count = math.prod(shape)
         word = self.xp.arange(1, count + 1, dtype=np.uint64)
@@ -66,7 +69,7 @@ def _mixed(word: int) -> int:
     return word ^ word >> 31
 
 
-def namespace(source: Any) -> ModuleType:
+def namespace(source: object) -> ModuleType:
     """The module, numpy or cupy, whose arrays a source of random numbers makes."""
     return getattr(source, "xp", np)
 
@@ -101,7 +104,7 @@ def wide(x: Array) -> Array:
     return _cast("float32 x", "float64 y", "cvt.f64.f32", "=d", "f")(x)
 
 
-def narrow(x: Array, dtype: Any) -> Array:
+def narrow(x: Array, dtype: npt.DTypeLike) -> Array:
     """Float64 values rounded to float32 or float64, to nearest even, subnormals kept."""
     if isinstance(x, (np.ndarray, np.generic)) or dtype != np.float32:
         with np.errstate(over="ignore"):

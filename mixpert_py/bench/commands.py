@@ -8,7 +8,7 @@ import click
 
 from mixpert_py.bench.apps.command import bench_apps
 from mixpert_py.bench.gemm.command import bench_gemm
-from mixpert_py.commands.program import TuningCommand
+from mixpert_py.commands.program import ScriptCommand
 
 
 @click.group()
@@ -32,7 +32,7 @@ def bench_dispatch(save: bool) -> None:
     click.echo(dispatch.table(finished))
 
 
-@bench.command("program", cls=TuningCommand)
+@bench.command("program", cls=ScriptCommand)
 @click.option("--plan", "plan_path", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
 @click.option("--rounds", default=7, show_default=True)
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")

@@ -256,12 +256,12 @@ def blocks(rng: Source, m: int, k: int, n: int) -> tuple[Array, Array]:
 
 
 def _masked(
-    rng: Source, m: int, k: int, n: int, kept: Callable[[Array, Array], Array]
+    rng: Source, m: int, k: int, n: int, mask: Callable[[Array, Array], Array]
 ) -> tuple[Array, Array]:
-    """Normal numbers at the places (i, j) that are kept, zeros elsewhere."""
+    """Normal numbers at the places (i, j) of a mask, zeros elsewhere."""
     i, p, j = (namespace(rng).arange(length) for length in (m, k, n))
     a, b = normal(rng, m, k, n)
-    return a * kept(i[:, None], p), b * kept(p[:, None], j)
+    return a * mask(i[:, None], p), b * mask(p[:, None], j)
 
 
 FAMILIES: dict[str, Family] = {

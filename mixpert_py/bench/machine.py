@@ -1,7 +1,9 @@
 """The facts about the machine that a benchmark ran on, and the folder of kept results."""
 
 import json
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mixpert_py.errors import DeviceError
@@ -10,19 +12,17 @@ from mixpert_py.machine import machine as machine
 RESULTS = Path(__file__).parent / "results"
 
 
-def gpu() -> Any:
+def gpu() -> ModuleType:
     """The module `cupy`. Raises DeviceError where there is no GPU that the schemes run on."""
     from mixpert_py.runtime.gpu.device import Absent, find
 
     found = find()
     if isinstance(found, Absent):
         raise DeviceError(f"this benchmark runs on a GPU: {found.sentence}")
-    import cupy
-
-    return cupy
+    return import_module("cupy")
 
 
-def device(cupy: Any) -> dict[str, Any]:
+def device(cupy: ModuleType) -> dict[str, Any]:
     """The facts about the current GPU that a time depends on; `machine` has those of the host."""
     from cupy_backends.cuda.libs import cublas
 

@@ -18,9 +18,9 @@ def measure(program: Program, plan: Plan, rounds: int = 7) -> dict[str, Any]:
     rewritten = launcher.compiled(program)
     ours = sys.modules["__main__"]
 
-    def run(force: Context) -> None:
+    def run(context: Context) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
-            launcher.execute(program, rewritten, force)
+            launcher.execute(program, rewritten, context)
         # The program's arrays go now, or the next run would need new memory beside them.
         sys.modules["__main__"] = ours
         gc.collect()

@@ -24,19 +24,19 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
 
     `-` reads a program from standard input.
     """
-    from mixpert_py.graph import formats, run_profile
+    from mixpert_py.graph import formats
     from mixpert_py.graph import graph as graph_of
-    from mixpert_py.sources import project
+    from mixpert_py.sources import source_files
 
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = graph_of.of_files(f.path for f in project.files(paths, ()))
+        graphs = graph_of.of_files(f.path for f in source_files.files_of_projects(paths, ()))
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)
     if profile is not None:
-        graphs = run_profile.with_profile(graphs, profile)
+        graphs = graph_of.with_profile(graphs, profile)
     content = formats.rendered(graphs, form, output)
     if output is None or output == "-":
         click.echo(content, nl=False)

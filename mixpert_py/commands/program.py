@@ -1,31 +1,59 @@
-"""Commands that end in a program: where our options end and the program's begin."""
+"""The common parts of commands: options as one record, and where a program's words begin."""
+
+import functools
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
 from mixpert_py.errors import SourceError
 
+Record = TypeVar("Record")
+Code = TypeVar("Code")
+
+
+def as_record(
+    record: Callable[..., Record],
+) -> Callable[[Callable[[Record], Code]], Callable[..., Code]]:
+    """Give a command its options as one record, whose fields have the options' names."""
+
+    def decorate(command: Callable[[Record], Code]) -> Callable[..., Code]:
+        @functools.wraps(command)
+        def call(**options: object) -> Code:
+            return command(record(**options))
+
+        return call
+
+    return decorate
+
 
 class ProgramCommand(click.Command):
     """A command whose last words are a program and its arguments, which are not ours to read.
 
-    Our options come before the program; `-m` and `-c` end them, as they end Python's.
+    Our options come before the program; `-m` and `-c` end them, as they end Python's. words: the
+    number of words right behind each of which our options may stand as well. `--` ends them.
     """
 
-    after_script = False
+    words = 0
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        count = self._ours(ctx, args)
-        ours, program = args[:count], args[count:]
-        if program[:1] == ["--"]:
-            program = program[1:]
-        elif self.after_script and program:
-            end = 1 + self._ours(ctx, program[1:])
-            ours += program[1:end]
-            program = [program[0], *program[end + (program[end : end + 1] == ["--"]) :]]
+        ours: list[str] = []
+        words: list[str] = []
+        for left in range(self.words, -1, -1):
+            count = self._count_ours(ctx, args)
+            ours += args[:count]
+            args = args[count:]
+            if args[:1] == ["--"]:
+                args = args[1:]
+                break
+            if left:
+                words += args[:1]
+                args = args[1:]
+        program = [*words, *args]
         return super().parse_args(ctx, [*ours, "--", *program] if program else ours)
 
-    def _ours(self, ctx: click.Context, args: list[str]) -> int:
-        """How many of the first words are options of ours and their values."""
+    def _count_ours(self, ctx: click.Context, args: list[str]) -> int:
+        """The number of words at the beginning that are options of ours and their values."""
         flags = {
             name: isinstance(param, click.Option) and (param.is_flag or param.count)
             for param in self.get_params(ctx)
@@ -42,10 +70,16 @@ class ProgramCommand(click.Command):
         return min(index, len(args))
 
 
-class TuningCommand(ProgramCommand):
-    """The same, and our options may also stand right behind the script."""
+class ScriptCommand(ProgramCommand):
+    """A command whose options may also stand right behind SCRIPT."""
 
-    after_script = True
+    words = 1
+
+
+class PlanCommand(ProgramCommand):
+    """A command whose options may also stand before SCRIPT, which follows PLAN, and behind it."""
+
+    words = 2
 
 
 def require_script(command: str, word: str) -> None:
@@ -53,3 +87,9 @@ def require_script(command: str, word: str) -> None:
     wanted = {"-m": "-m MODULE; give the path of the module's file", "-c": "-c CODE"}
     if word in wanted:
         raise SourceError(f"{command} takes a script, not {wanted[word]}")
+
+
+def require_seconds(limit: float | None) -> None:
+    """Raise UsageError for a --time-limit that is no positive number of seconds."""
+    if limit is not None and not limit > 0:
+        raise click.UsageError(f"--time-limit is a number of seconds, not {limit}")

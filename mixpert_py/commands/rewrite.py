@@ -3,19 +3,72 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from mixpert_py.commands.program import as_record
+
 if TYPE_CHECKING:
-    from mixpert_py.sources.carrying_out import Task
+    from mixpert_py.sources.output import Task
     from mixpert_py.sources.rewriting import Rewritten
     from mixpert_py.sources.source_files import SourceFile
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of both commands, and of `rewrite` alone those from `plan_path` on."""
+
+    paths: tuple[str, ...]
+    output: str | None
+    write: bool
+    diff: bool
+    check: bool
+    exclude: tuple[str, ...]
+    jobs: int
+    as_json: bool
+    plan_path: str | None = None
+    scheme: str | None = None
+    fuse: bool = False
+
+    @property
+    def is_standard_input(self) -> bool:
+        """Whether the program is read from standard input."""
+        return self.paths == ("-",)
+
+    @property
+    def preview(self) -> str | None:
+        """The way in which results are shown and not written."""
+        return "diff" if self.diff else "check" if self.check else None
+
+    @property
+    def target(self) -> str | None:
+        """The file that the one result goes to; "-" for standard output."""
+        if self.is_standard_input and not self.preview:
+            return self.output or "-"
+        return self.output
+
+    def require_one_way(self) -> None:
+        """Raise UsageError where results would go to several places, or to one that is none."""
+        if self.write + (self.preview is not None) + (self.output is not None) > 1:
+            raise click.UsageError("give one of -o, -w, and --diff or --check")
+        if self.is_standard_input and self.write:
+            raise click.UsageError("standard input cannot be written back to; give -o or nothing")
+
+    def files(self) -> "list[SourceFile]":
+        """The files that the paths name. Raises UsageError where -o would take several."""
+        from mixpert_py.sources import source_files
+
+        found = list(source_files.files_of_projects(self.paths, self.exclude))
+        if self.output is not None and len(found) != 1:
+            raise click.UsageError(f"-o takes one file, and {len(found)} were given")
+        return found
+
+
 def _of_files(command: Callable[..., int]) -> Callable[..., int]:
-    """The options of a command that turns files into files."""
+    """Declare the options of a command that turns files into files."""
     options = (
         click.argument("paths", nargs=-1, required=True, metavar="PATH…|-"),
         click.option("-o", "--output", metavar="OUT", help="Write here (one PATH only)."),
@@ -44,130 +97,102 @@ def _of_files(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
-def rewrite(
-    paths: tuple[str, ...],
-    output: str | None,
-    write: bool,
-    diff: bool,
-    check: bool,
-    plan_path: str | None,
-    scheme: str | None,
-    fuse: bool,
-    exclude: tuple[str, ...],
-    jobs: int,
-    as_json: bool,
-) -> int:
+@as_record(Options)
+def rewrite(options: Options) -> int:
     """Replace matrix products by calls into MixPert-Py.
 
     Without -o or -w the result goes to script_mixpert.py beside the script. `-` reads a program
     from standard input and writes to standard output.
     """
     from mixpert_py import config
-    from mixpert_py.sources import project, rewriting
-    from mixpert_py.sources.carrying_out import Task
+    from mixpert_py.sources import rewriting
 
-    shown = _shown(output, write, diff, check)
-    several = False
+    options.require_one_way()
+    scheme, fuse = options.scheme, options.fuse
     config.check_scheme(scheme)
-    plan = config.load_plan(plan_path) if plan_path else None
-    if paths == ("-",):
-        source, file = _standard_input(write)
-        results = iter([rewriting.rewrite_source(source, file, "stdin", plan, scheme, fuse)])
-        output = output or (None if shown else "-")
-    else:
-        files = list(project.files(paths, exclude))
-        _require_one(files, output)
-        if not (write or shown) and any(os.path.isdir(path) for path in paths):
-            raise click.UsageError("a folder needs -w, --diff or --check")
-        results = rewriting.rewrite_files(files, plan, scheme, jobs, fuse)
-        several = len(files) > 1
-    nothing = "no matrix product to rewrite"
-    task = Task("rewrite", "rewritten", nothing, shown, output, write, several)
-    return _finish(results, task, check=check, as_json=as_json)
+    plan = config.load_plan(options.plan_path) if options.plan_path else None
+    if options.is_standard_input:
+        source, file = _standard_input()
+        result = rewriting.rewrite_source(source, file, "stdin", plan, scheme, fuse)
+        return _finish([result], _task("rewrite", options, 1), options)
+    files = options.files()
+    if not (options.write or options.preview) and any(map(os.path.isdir, options.paths)):
+        raise click.UsageError("a folder needs -w, --diff or --check")
+    results = rewriting.rewrite_files(files, plan, scheme, options.jobs, fuse)
+    return _finish(results, _task("rewrite", options, len(files)), options)
 
 
 @click.command()
 @_of_files
-def unrewrite(
-    paths: tuple[str, ...],
-    output: str | None,
-    write: bool,
-    diff: bool,
-    check: bool,
-    exclude: tuple[str, ...],
-    jobs: int,
-    as_json: bool,
-) -> int:
+@as_record(Options)
+def unrewrite(options: Options) -> int:
     """Put the products back, byte for byte as they were.
 
     A call that was changed since stays, is named, and makes the exit code 1. `-` reads a program
     from standard input and writes to standard output.
     """
-    from mixpert_py.sources import project, rewriting
-    from mixpert_py.sources.carrying_out import Task
+    from mixpert_py.sources import rewriting
 
-    shown = _shown(output, write, diff, check)
-    several = False
-    if paths == ("-",):
-        source, file = _standard_input(write)
-        results = iter([rewriting.restore_source(source, file, "stdin")])
-        output = output or (None if shown else "-")
-    else:
-        if not (write or shown or output):
-            raise click.UsageError("give -w, -o OUT, --diff or --check")
-        files = list(project.files(paths, exclude))
-        _require_one(files, output)
-        results = rewriting.restore_files(files, jobs)
-        several = len(files) > 1
-    nothing = "no runtime call to restore"
-    task = Task("unrewrite", "restored", nothing, shown, output, write, several, names_left=True)
-    return _finish(results, task, check=check, as_json=as_json)
+    options.require_one_way()
+    if options.is_standard_input:
+        source, file = _standard_input()
+        result = rewriting.restore_source(source, file, "stdin")
+        return _finish([result], _task("unrewrite", options, 1), options)
+    if not (options.write or options.preview or options.output):
+        raise click.UsageError("give -w, -o OUT, --diff or --check")
+    files = options.files()
+    results = rewriting.restore_files(files, options.jobs)
+    return _finish(results, _task("unrewrite", options, len(files)), options)
 
 
-def _shown(output: str | None, write: bool, diff: bool, check: bool) -> str | None:
-    shown = "diff" if diff else "check" if check else None
-    if sum((write, shown is not None, output is not None)) > 1:
-        raise click.UsageError("give one of -o, -w, and --diff or --check")
-    return shown
-
-
-def _standard_input(write: bool) -> tuple[bytes, "SourceFile"]:
+def _standard_input() -> "tuple[bytes, SourceFile]":
     from mixpert_py.sources.source_files import SourceFile
 
-    if write:
-        raise click.UsageError("standard input cannot be written back to; give -o or nothing")
     return sys.stdin.buffer.read(), SourceFile("-", ".")
 
 
-def _require_one(files: "Sequence[SourceFile]", output: str | None) -> None:
-    if output is not None and len(files) != 1:
-        raise click.UsageError(f"-o takes one file, and {len(files)} were given")
+def _task(command: str, options: Options, count: int) -> "Task":
+    """The task of a command on so many files."""
+    from mixpert_py.sources.output import Task
+
+    restores = command == "unrewrite"
+    return Task(
+        command=command,
+        participle="restored" if restores else "rewritten",
+        nothing="no runtime call to restore" if restores else "no matrix product to rewrite",
+        preview=options.preview,
+        output=options.target,
+        in_place=options.write,
+        has_summary=count > 1,
+        names_left=restores,
+    )
 
 
-def _finish(results: "Iterable[Rewritten]", task: "Task", *, check: bool, as_json: bool) -> int:
+def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> int:
     """Show or write the files, each as it comes; returns the exit code."""
-    from mixpert_py.sources.carrying_out import Tally, carry_out
+    from mixpert_py.sources.output import Tally, deliver
 
     tally = Tally()
     records = []
     for result in results:
-        done = carry_out(result, task)
-        tally.count(done)
-        if done.problem:
-            click.echo(f"mixpert: {done.problem}", err=True)
-        elif not as_json:
-            sys.stdout.buffer.write(done.said)
+        outcome = deliver(result, task)
+        tally.count(outcome)
+        if outcome.problem:
+            click.echo(f"mixpert: {outcome.problem}", err=True)
+        elif not options.as_json:
+            sys.stdout.buffer.write(outcome.message)
         for site in result.records() if task.names_left else ():
             if not site["rewritten"]:
-                said = f"{site['path']}: line {site['line']}: not restored: {site['reason']}"
-                click.echo(f"mixpert: {said}", err=True)
-        if as_json:
-            records.append(done.record())
-    if as_json:
+                place = f"{site['path']}: line {site['line']}"
+                click.echo(f"mixpert: {place}: not restored: {site['reason']}", err=True)
+        if options.as_json:
+            records.append(outcome.record())
+    if options.as_json:
         click.echo(json.dumps(records, indent=2))
-    elif task.several:
+    elif task.has_summary:
         # A patch on standard output is to hold nothing else.
-        click.echo(tally.line(task), err=task.shown == "diff")
+        click.echo(tally.line(task), err=task.preview == "diff")
     if tally.skipped:
         return 2
-    return int((check and tally.changed > 0) or (task.names_left and tally.left > 0))
+    would_change = options.check and tally.changed > 0
+    return int(would_change or (task.names_left and tally.left > 0))

@@ -2,10 +2,49 @@
 
 import os
 import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import ProgramCommand
+from mixpert_py.commands.program import ProgramCommand, as_record
+
+if TYPE_CHECKING:
+    from mixpert_py.launch.launcher import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `mixpert run`, and the words that follow them."""
+
+    plan_path: str | None
+    scheme: str | None
+    backend: str | None
+    fuse: bool
+    profile: bool
+    strict: bool
+    json_path: str | None
+    module: str | None
+    code: str | None
+    arguments: tuple[str, ...]
+
+    @property
+    def script(self) -> str | None:
+        """The file that is run; None: it is a module or a text, or missing."""
+        is_script = self.module is None and self.code is None and bool(self.arguments)
+        return self.arguments[0] if is_script else None
+
+    def program(self) -> "Program":
+        """The program that is named. Raises UsageError where none is."""
+        from mixpert_py.launch import launcher
+
+        if self.module is not None:
+            return launcher.module(self.module, self.arguments)
+        if self.code is not None:
+            return launcher.code(self.code, self.arguments)
+        if self.script is not None:
+            return launcher.script(self.script, self.arguments[1:])
+        raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
 
 
 @click.command(cls=ProgramCommand)
@@ -19,18 +58,8 @@ from mixpert_py.commands.program import ProgramCommand
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT ARGS…")
-def run(
-    plan_path: str | None,
-    scheme: str | None,
-    backend: str | None,
-    fuse: bool,
-    profile: bool,
-    strict: bool,
-    json_path: str | None,
-    module: str | None,
-    code: str | None,
-    arguments: tuple[str, ...],
-) -> int:
+@as_record(Options)
+def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""
     from mixpert_py import config
 
@@ -38,46 +67,40 @@ def run(
     from mixpert_py.launch import launcher, running
     from mixpert_py.runtime.tracing.trace import Trace
 
-    if module is not None and code is not None:
+    if options.module is not None and options.code is not None:
         raise click.UsageError("give one of -m and -c")
-    is_script = module is None and code is None and bool(arguments)
     # Before the program is looked up: `-m package.module` imports the package for that.
-    hook = running.project_hook(arguments[0] if is_script else None, fuse)
-    if module is not None:
-        program = launcher.module(module, arguments)
-    elif code is not None:
-        program = launcher.code(code, arguments)
-    elif arguments:
-        program = launcher.script(arguments[0], arguments[1:])
-    else:
-        raise click.UsageError("give a SCRIPT, -m MODULE or -c CODE")
-    plan = config.plan_for(program.filename if program.is_file else None, plan_path)
-    trace = Trace(()) if profile or json_path else Trace() if strict else None
-    json_file = running.json_place(json_path)  # the program may change the folder
+    hook = running.project_hook(options.script, options.fuse)
+    program = options.program()
+    plan = config.plan_for(program.filename if program.is_file else None, options.plan_path)
+    trace = Trace(()) if options.profile or options.json_path else None
+    if trace is None and options.strict:
+        trace = Trace()
+    json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
-    asked = running.asked_for(plan if plan_path else None, scheme)
-    if asked and backend is None:
-        _tell_of_no_device(asked)
+    named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
+    if named and options.backend is None:
+        _warn_without_device(named)
     path = list(sys.path)
-    exit_code = running.run(program, hook, plan, scheme, trace, backend)
+    exit_code = running.run(program, hook, plan, options.scheme, trace, options.backend)
     if trace is None or os.getpid() != process:  # a child that the program forked says nothing
         return exit_code
     with launcher.looking_in(path):
         records = running.profile(program, hook, trace)
-        if profile:
+        if options.profile:
             from mixpert_py.commands import tables
 
             tables.print_profile(records)
         if json_file:
             running.write_json(records, json_file)
-        fallbacks = running.fallback_lines(program, records) if strict else []
+        fallbacks = running.fallback_lines(program, records) if options.strict else []
         for line in fallbacks:
             click.echo(f"mixpert: {line}", err=True)
     return exit_code or int(bool(fallbacks))
 
 
-def _tell_of_no_device(schemes: list[str]) -> None:
-    """On stderr, where what was asked for by name cannot run: the program's output says nothing."""
+def _warn_without_device(schemes: list[str]) -> None:
+    """Say on stderr that schemes which were named cannot run here: the output would not show it."""
     from mixpert_py.runtime.gpu import device
 
     found = device.find()

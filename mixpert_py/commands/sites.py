@@ -15,9 +15,9 @@ def sites(
     paths: tuple[str, ...], exclude: tuple[str, ...], jobs: int, fuse: bool, as_json: bool
 ) -> int:
     """List the products found, and those left alone, with reasons."""
-    from mixpert_py.sources import project, rewriting
+    from mixpert_py.sources import rewriting, source_files
 
-    files = list(project.files(paths, exclude))
+    files = list(source_files.files_of_projects(paths, exclude))
     records = []
     problems = 0
     for result in rewriting.rewrite_files(files, jobs=jobs, fuse=fuse):

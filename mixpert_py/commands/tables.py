@@ -1,4 +1,4 @@
-"""What the commands print for people: tables on stdout, progress on stderr."""
+"""Output of the commands for people: tables on stdout, progress on stderr."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ class _Console(Console):
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line on stderr while runs go on; yields what is to be told of each run before it starts."""
+    """A line on stderr while runs go on; yields the callback for a run that is about to start."""
     columns = (
         TextColumn("run {task.completed}: {task.description}"),
         BarColumn(24),  # pulses: how many runs the search will need is not known before
@@ -54,7 +54,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
 
 
 def print_tuned(tuned: "TuningResult") -> None:
-    """What `mixpert tune` found: headline, table, verification."""
+    """Print the result of `mixpert tune`: headline, table, verification."""
     console = _Console()
     outcome, found = tuned.outcome, tuned.verification
     if not tuned.predicted:
@@ -83,18 +83,18 @@ def _verdict(tuned: "TuningResult") -> str:
         error = f"errors at most {share_text(found.error)} of their budgets"
     if tuned.hold_out is not None:
         error = f"{error}, on the hold-out {error_text(tuned.hold_out)}"
-    said = f"Verified in fresh processes: {error}"
+    verdict = f"Verified in fresh processes: {error}"
     if tuned.predicted:
-        return f"{said}."
+        return f"{verdict}."
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
         return f"Verified in fresh processes: no faster ({times}); every product stays native."
-    return f"{said}, time in the lowered products {times}.{whole_program(found)}"
+    return f"{verdict}, time in the lowered products {times}.{whole_program(found)}"
 
 
 def whole_program(found: "Verification") -> str:
-    """What its time says otherwise than that of its lowered products; empty: nothing."""
+    """A note where the whole program's time does not show the gain of its products; else empty."""
     gain = found.native_seconds - found.seconds
     if abs(gain) <= found.spread:
         vary = clock_unit((found.spread,)).quantity(found.spread)
@@ -113,7 +113,7 @@ def value_line(value: Criterion) -> str:
 
 
 def print_sites(records: Records) -> None:
-    """The list of `mixpert sites`."""
+    """Print the list of `mixpert sites`."""
     table = _table("place", "expression", "kind", "", right=())
     for record in records:
         table.add_row(
@@ -130,7 +130,7 @@ def print_sites(records: Records) -> None:
 
 
 def print_tiles(found: Mapping[str, Any]) -> None:
-    """What `mixpert tiles` explains; see `tiles_command.explained`."""
+    """Print the table of `mixpert tiles`; see `tiles.explained`."""
     rows = found["tiles"]
     unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
     reasons = (name.replace(" ", "\n", 1) for name in rows[0]["goes by"])
@@ -177,7 +177,7 @@ def _waves(row: Mapping[str, Any]) -> str:
 
 
 def print_profile(records: Records, file: TextIO | None = None, *, has_files: bool = True) -> None:
-    """The table of `mixpert run --profile`, on stderr: stdout is the program's.
+    """Print the table of `mixpert run --profile`, on stderr: stdout is the program's.
 
     file: where it is printed instead. has_files: where the products are of several files, lines
     come with their file's name; cells of a notebook have none.
@@ -251,7 +251,7 @@ def _outliers(share: float) -> str:
 
 
 def print_plan(plan: Plan) -> None:
-    """A plan as a table."""
+    """Print a plan as a table."""
     console = _Console()
     for criterion in plan.criterion:
         console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
@@ -276,7 +276,7 @@ def _milliseconds(measured: float | None) -> str:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """The examination of `mixpert doctor`."""
+    """Print the examination of `mixpert doctor`."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for finding in findings:
         mark = Text("") if finding.fine else Text("missing", style="bold")

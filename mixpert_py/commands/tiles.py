@@ -1,17 +1,35 @@
 """The command that explains how a product is cut into tiles: `mixpert tiles`."""
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from mixpert_py.commands.program import as_record
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
     from mixpert_py.runtime.model.tile_choice import ModelName
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `mixpert tiles`: the product, its scheme, and how a tile is chosen for it."""
+
+    scheme: str
+    device: str | None
+    model: "ModelName"
+    batch: int
+    wide: bool
+    as_json: bool
+    m: int
+    k: int
+    n: int
+
+
 @click.command()
-@click.option("--scheme", "name", default="int8x6", show_default=True, metavar="NAME")
+@click.option("--scheme", default="int8x6", show_default=True, metavar="NAME")
 @click.option("--device", metavar="NAME", help="Default: the GPU that is here, else an H200.")
 @click.option(
     "--model",
@@ -26,17 +44,8 @@ if TYPE_CHECKING:
 @click.argument("m", type=click.IntRange(1))
 @click.argument("k", type=click.IntRange(1))
 @click.argument("n", type=click.IntRange(1))
-def tiles(
-    name: str,
-    device: str | None,
-    model: "ModelName",
-    batch: int,
-    wide: bool,
-    as_json: bool,
-    m: int,
-    k: int,
-    n: int,
-) -> None:
+@as_record(Options)
+def tiles(options: Options) -> None:
     """Predict a product: every tile that fits, and the one to take.
 
     C (M × N) of A (M × K) times B (K × N). Times are those of the device's model, which `mixpert
@@ -45,24 +54,15 @@ def tiles(
     """
     from mixpert_py.commands import tables
 
-    found = explained(_times(device), name, m, k, n, batch, wide, model)
-    if as_json:
+    found = explained(_times(options.device), options)
+    if options.as_json:
         click.echo(json.dumps(found, indent=2))
     else:
         tables.print_tiles(found)
 
 
-def explained(
-    times: "KernelTimes",
-    name: str,
-    m: int,
-    k: int,
-    n: int,
-    batch: int,
-    wide: bool,
-    model: "ModelName" = "ours",
-) -> dict[str, Any]:
-    """What the command prints. Times in seconds.
+def explained(times: "KernelTimes", product: Options) -> dict[str, Any]:
+    """The record that the command prints; times are in seconds.
 
     Raises PlanError for an unknown scheme, DeviceError for a device without kernels.
     """
@@ -71,13 +71,14 @@ def explained(
     from mixpert_py.runtime.model.tile import candidates, cut
     from mixpert_py.runtime.schemes import emulation_of, get
 
-    if get(name).kind != "emulation" and name != "faithful":
-        raise PlanError(f"scheme {name!r} is no emulation: it has no kernel of ours")
-    scheme = emulation_of(name)
+    if get(product.scheme).kind != "emulation" and product.scheme != "faithful":
+        raise PlanError(f"scheme {product.scheme!r} is no emulation: it has no kernel of ours")
+    m, k, n, batch, wide = product.m, product.k, product.n, product.batch, product.wide
+    scheme = emulation_of(product.scheme)
     whole = prediction.product(times, scheme, m, k, n, batch, wide=wide)
     depth = prediction.depth_of(scheme, k)
     wanted = tile_choice.Wanted(scheme, m, n, batch, depth, wide)
-    best = tile_choice.choose(model, times, wanted)
+    best = tile_choice.choose(product.model, times, wanted)
     kernel = times.seconds(scheme, best, m, n, batch, depth)
     native = prediction.native(times, m, k, n, batch, wide=wide)
     rows = []
@@ -95,7 +96,7 @@ def explained(
                 "parts of the last": shares.split,
                 "seconds": times.seconds(scheme, tile, m, n, batch, depth),
                 "measured": times.is_measured(scheme, tile),
-                "goes by": dict(tile_choice.figures(model, times, wanted, tile)),
+                "goes by": dict(tile_choice.figures(product.model, times, wanted, tile)),
                 "chosen": tile == best,
             }
         )
@@ -104,7 +105,7 @@ def explained(
         "origin": times.model.origin,
         "date": str(times.model.date),
         "scheme": scheme.name,
-        "model": model,
+        "model": product.model,
         "m": m,
         "k": k,
         "n": n,

@@ -3,12 +3,26 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import TuningCommand, require_script
+from mixpert_py.commands.program import (
+    ScriptCommand,
+    as_record,
+    require_script,
+    require_seconds,
+)
 from mixpert_py.errors import PlanError
+
+if TYPE_CHECKING:
+    from mixpert_py.launch.launcher import Program
+    from mixpert_py.tuning.options import TuningOptions
+    from mixpert_py.tuning.search import TuningResult
+    from mixpert_py.tuning.trials import Trials
 
 SEARCHES = (
     "predictive",
@@ -19,7 +33,42 @@ SEARCHES = (
 LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
-@click.command(cls=TuningCommand)
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `mixpert tune` as they were typed, and the program."""
+
+    budgets: tuple[str, ...]
+    criteria: tuple[str, ...]
+    compare: tuple[str, ...]
+    reference: str
+    backend: str | None
+    ladder: str
+    device: str | None
+    time_limit: float | None
+    workers: str
+    dask: str | None
+    search: str
+    hold_out: str | None
+    hold_out_budgets: tuple[str, ...]
+    output: str | None
+    resume: bool
+    as_json: bool
+    script: str
+    arguments: tuple[str, ...]
+
+    def require_consistent(self) -> None:
+        """Raise UsageError for a value that is none, and for options that exclude one another."""
+        if self.hold_out_budgets and self.hold_out is None:
+            raise click.UsageError("--hold-out-error is for --hold-out")
+        require_seconds(self.time_limit)
+        workers = self.workers
+        if workers != "gpus" and not (workers.isdecimal() and int(workers)):
+            raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
+        if self.dask is not None and workers != "1":
+            raise click.UsageError("give one of --workers and --dask")
+
+
+@click.command(cls=ScriptCommand)
 @click.option(
     "--error",
     "budgets",
@@ -107,92 +156,78 @@ LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all 
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
-def tune(
-    budgets: tuple[str, ...],
-    criteria: tuple[str, ...],
-    compare: tuple[str, ...],
-    reference: str,
-    backend: str | None,
-    ladder: str,
-    device: str | None,
-    time_limit: float | None,
-    workers: str,
-    dask: str | None,
-    search: str,
-    hold_out: str | None,
-    hold_out_budgets: tuple[str, ...],
-    output: str | None,
-    resume: bool,
-    as_json: bool,
-    script: str,
-    arguments: tuple[str, ...],
-) -> int:
+@as_record(Options)
+def tune(options: Options) -> int:
     """Find the fastest plan whose error stays within a budget.
 
     It is written as a file. Every run of SCRIPT is a process of its own. The options may also stand
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
     .trials.db file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config, interrupts
-    from mixpert_py import plan as plan_file
-    from mixpert_py.commands import tables
+    from mixpert_py import config
     from mixpert_py.launch import launcher
-    from mixpert_py.runtime.context import emulates, require_backend
-    from mixpert_py.tuning import record
-    from mixpert_py.tuning.options import (
-        TuningOptions,
-        limits_from,
-        parse_budgets,
-        parse_named,
-    )
-    from mixpert_py.tuning.prepare import prepare
-    from mixpert_py.tuning.search import tune_program
     from mixpert_py.tuning.trials import Trials, beside
 
-    require_script("tune", script)
-    metrics = parse_named("--criterion", criteria)
-    allowed = limits_from(parse_budgets("--error", budgets), metrics)
-    there = parse_budgets("--hold-out-error", hold_out_budgets)
-    if there and hold_out is None:
-        raise click.UsageError("--hold-out-error is for --hold-out")
-    if time_limit is not None and not time_limit > 0:
-        raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
-    if workers != "gpus" and not (workers.isdecimal() and int(workers)):
-        raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
-    if dask is not None and workers != "1":
-        raise click.UsageError("give one of --workers and --dask")
-    if device is not None:
+    require_script("tune", options.script)
+    settings = _settings(options)
+    program = launcher.script(options.script, options.arguments)
+    path = Path(options.output) if options.output else config.plan_beside(options.script)
+    trials = Trials(beside(path), options.resume, _say)
+    return _tune(program, settings, path, trials, options.as_json)
+
+
+def _settings(options: Options) -> "TuningOptions":
+    """The options as the tuning takes them. Raises MixPertError for one that it cannot take."""
+    from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.tuning.options import TuningOptions, limits_from, parse_budgets, parse_named
+
+    metrics = parse_named("--criterion", options.criteria)
+    limits = limits_from(parse_budgets("--error", options.budgets), metrics)
+    there = parse_budgets("--hold-out-error", options.hold_out_budgets)
+    options.require_consistent()
+    backend = options.backend
+    if options.device is not None:
         backend = backend or "reference"
         if not emulates(backend):
             raise click.UsageError(f"--device predicts times; --backend {backend} measures them")
     require_backend(backend)
-    program = launcher.script(script, arguments)
-    path = Path(output) if output else config.plan_beside(script)
-    config.require_plan_place(path)
-    existing = config.load_plan(path) if path.exists() else None
-    command = shlex.join(["mixpert", *sys.argv[1:]])
     try:
-        other = None if hold_out is None else tuple(shlex.split(hold_out))
+        hold_out = None if options.hold_out is None else tuple(shlex.split(options.hold_out))
     except ValueError as error:
         raise click.UsageError(f"--hold-out: {error}") from None
-    options = TuningOptions(
-        allowed,
-        compare,
+    return TuningOptions(
+        limits,
+        options.compare,
         backend,
-        time_limit,
-        search,
-        command,
-        hold_out=other,
+        options.time_limit,
+        options.search,
+        command=shlex.join(["mixpert", *sys.argv[1:]]),
+        hold_out=hold_out,
         hold_out_limits=limits_from(there, metrics) if there else None,
-        reference=reference,
-        ladder=ladder,
-        workers=None if workers == "gpus" else int(workers),
-        device=device,
-        dask=dask,
+        reference=options.reference,
+        ladder=options.ladder,
+        workers=None if options.workers == "gpus" else int(options.workers),
+        device=options.device,
+        dask=options.dask,
     )
-    trials = Trials(beside(path), resume, lambda line: click.echo(f"mixpert: {line}", err=True))
-    # Ctrl-C is let through within a run only: what comes of it is written to the end.
-    with interrupts.held() as interrupt:
+
+
+def _tune(
+    program: "Program", settings: "TuningOptions", path: Path, trials: "Trials", as_json: bool
+) -> int:
+    """Tune, write the plan file and print the result; returns the exit code.
+
+    Ctrl-C is let through within a run only: what comes of it is written to the end.
+    """
+    from mixpert_py import config, interrupts
+    from mixpert_py.commands import tables
+    from mixpert_py.tuning import record
+    from mixpert_py.tuning.prepare import prepare
+    from mixpert_py.tuning.search import tune_program
+
+    config.require_plan_place(path)
+    existing = config.load_plan(path) if path.exists() else None
+    with interrupts.deferred_signals() as interrupt:
         with tables.progress(as_json) as show:
 
             def on_run(purpose: str) -> None:
@@ -200,40 +235,56 @@ def tune(
                 show(purpose)
 
             try:
-                prepared = prepare(program, options, existing, on_run, trials=trials)
+                prepared = prepare(program, settings, existing, on_run, trials=trials)
                 result = None if prepared is None else tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
-                return _interrupted(trials.has_runs)
+                return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
-            click.echo(f"{script}: no matrix product to tune; no plan was written", err=True)
+            message = f"{program.argv[0]}: no matrix product to tune; no plan was written"
+            click.echo(message, err=True)
             if as_json:
                 click.echo("null")
             return 0
         entry = record.record(result, str(path))
-        unsaved = None
-        if result.worth_writing:
-            try:
-                plan_file.save(result.plan, path)
-            except PlanError as error:
-                # The tuning is not ended: --resume takes its runs, and writes the plan.
-                unsaved = record.save_elsewhere(result.plan, error)
-            else:
-                trials.end(entry, finished=not result.outcome.interrupted)
-    written = result.worth_writing and unsaved is None
+        unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
     try:
         if as_json:
             click.echo(json.dumps(entry, indent=2))
         else:
             tables.print_tuned(result)
+            written = result.worth_writing and unsaved is None
             click.echo(f"plan written to {path}" if written else "no plan was written")
     finally:
-        if unsaved is not None:  # said where the output cannot be written, either
+        if unsaved is not None:  # raised where the output cannot be written, either
             raise unsaved
-    return _interrupted(trials.has_runs) if result.outcome.interrupted else 0
+    return _interrupted(trials) if result.outcome.interrupted else 0
 
 
-def _interrupted(has_runs: bool) -> int:
-    way_on = "; --resume goes on from here" if has_runs else ""
-    click.echo(f"mixpert: interrupted{way_on}", err=True)
+def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:
+    """Write the plan file if the plan is worth it, then call `end`.
+
+    If it cannot be written, it is printed on stderr: hours of runs must not be lost with it. The
+    error is returned, and the tuning not ended: --resume takes its runs, and writes the plan.
+    """
+    from mixpert_py import plan as plan_file
+
+    if result.worth_writing:
+        try:
+            plan_file.save(result.plan, path)
+        except PlanError as error:
+            # Without the comments of the old plan, which may be what could not be read.
+            text = plan_file.dumps(result.plan).encode(errors="backslashreplace").decode()
+            click.echo(text, err=True)
+            return PlanError(f"{error}; the plan that was found is printed above")
+        end()
+    return None
+
+
+def _say(line: str) -> None:
+    click.echo(f"mixpert: {line}", err=True)
+
+
+def _interrupted(trials: "Trials") -> int:
+    _say(f"interrupted{'; --resume goes on from here' if trials.has_runs else ''}")
     return 130

@@ -1,35 +1,36 @@
 """The command that says whether a plan still holds: `mixpert verify`."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixpert_py.commands.program import ProgramCommand, require_script
+from mixpert_py.commands.program import PlanCommand, as_record, require_script, require_seconds
 
 if TYPE_CHECKING:
+    from mixpert_py.plan import Plan
+    from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.verify import PlanVerdict
 
 
-class _VerifyCommand(ProgramCommand):
-    """Our options may stand before PLAN, before SCRIPT and right behind it."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `mixpert verify` as they were typed, the plan file and the program."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours: list[str] = []
-        words: list[str] = []
-        rest = args
-        for _ in ("PLAN", "SCRIPT"):
-            count = self._ours(ctx, rest)
-            ours += rest[:count]
-            words += rest[count : count + 1]
-            rest = rest[count + 1 :]
-        count = self._ours(ctx, rest)
-        words += rest[count:][rest[count : count + 1] == ["--"] :]
-        return super().parse_args(ctx, [*ours, *rest[:count], "--", *words])
+    budgets: tuple[str, ...]
+    criteria: tuple[str, ...]
+    compare: tuple[str, ...]
+    reference: str | None
+    backend: str | None
+    time_limit: float | None
+    as_json: bool
+    plan: str
+    script: str
+    arguments: tuple[str, ...]
 
 
-@click.command(cls=_VerifyCommand)
+@click.command(cls=PlanCommand)
 @click.option(
     "--error",
     "budgets",
@@ -62,58 +63,55 @@ class _VerifyCommand(ProgramCommand):
 @click.argument("plan", metavar="PLAN")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
-def verify(
-    budgets: tuple[str, ...],
-    criteria: tuple[str, ...],
-    compare: tuple[str, ...],
-    reference: str | None,
-    backend: str | None,
-    time_limit: float | None,
-    as_json: bool,
-    plan: str,
-    script: str,
-    arguments: tuple[str, ...],
-) -> int:
+@as_record(Options)
+def verify(options: Options) -> int:
     """Measure again whether a plan holds: exit 0 if so, else 1.
 
     SCRIPT runs natively and under the plan, in fresh processes. A plan holds if every error is
     within its budget and every call site of the plan is still there; whether it is still faster is
-    said, too. The options may also stand right behind SCRIPT; what follows them, or `--`, is the
+    printed, too. The options may also stand right behind SCRIPT; what follows them, or `--`, is the
     program's.
     """
     from mixpert_py import config
-    from mixpert_py.budget import limits_of
     from mixpert_py.commands import tables
-    from mixpert_py.errors import PlanError
     from mixpert_py.launch import launcher
-    from mixpert_py.runtime.context import emulates, require_backend
-    from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
     from mixpert_py.tuning.verify import check_plan
 
-    require_script("verify", script)
-    if time_limit is not None and not time_limit > 0:
-        raise click.UsageError(f"--time-limit is a number of seconds, not {time_limit}")
-    given = parse_budgets("--error", budgets), parse_named("--criterion", criteria)
-    loaded = config.load_plan(plan)
+    require_script("verify", options.script)
+    require_seconds(options.time_limit)
+    plan = config.load_plan(options.plan)
+    settings = _settings(options, plan)
+    program = launcher.script(options.script, options.arguments)
+    with tables.progress(options.as_json) as show:
+        found = check_plan(program, plan, settings, show)
+    if options.as_json:
+        click.echo(json.dumps(_record(found), indent=2))
+    else:
+        click.echo("\n".join([f"{options.plan}: {_headline(found)}", *_details(found)]))
+    return 0 if found.holds else 1
+
+
+def _settings(options: Options, plan: "Plan") -> "TuningOptions":
+    """The options as the verification takes them; those that were left out are the plan's own."""
+    from mixpert_py.budget import limits_of
+    from mixpert_py.errors import PlanError
+    from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
+
+    budgets = parse_budgets("--error", options.budgets)
+    metrics = parse_named("--criterion", options.criteria)
     try:
-        allowed = limits_of(loaded, *given, named=not compare)
+        limits = limits_of(plan, budgets, metrics, named=not options.compare)
     except PlanError as error:
-        raise PlanError(f"{plan}: {error} (--error BUDGET)") from None
-    made_by = loaded.provenance.backend
+        raise PlanError(f"{options.plan}: {error} (--error BUDGET)") from None
+    backend, made_by = options.backend, plan.provenance.backend
     if backend is None and (made_by == "cuda" or emulates(made_by)):
         backend = made_by
     require_backend(backend)
-    program = launcher.script(script, arguments)
+    reference = options.reference
     if reference is None:
-        reference = loaded.criterion[0].reference if loaded.criterion else "float64"
-    options = TuningOptions(allowed, compare, backend, time_limit, reference=reference)
-    with tables.progress(as_json) as show:
-        found = check_plan(program, loaded, options, show)
-    if as_json:
-        click.echo(json.dumps(_record(found), indent=2))
-    else:
-        click.echo("\n".join([f"{plan}: {_headline(found)}", *_details(found)]))
-    return 0 if found.holds else 1
+        reference = plan.criterion[0].reference if plan.criterion else "float64"
+    return TuningOptions(limits, options.compare, backend, options.time_limit, reference=reference)
 
 
 def _headline(found: "PlanVerdict") -> str:
@@ -132,20 +130,17 @@ def _headline(found: "PlanVerdict") -> str:
 
 
 def _details(found: "PlanVerdict") -> list[str]:
-    lines = [] if found.options.limits.only else _values(found)
+    from mixpert_py.commands.tables import value_line
+
+    lines: list[str] = []
+    if not found.options.limits.only:  # they have limits of their own
+        lines = [f"  {value_line(value)}" for value in found.values]
     lines += [f"  {site}: not in the program any more" for site in found.stale]
     lines += [f"  {site}: never ran" for site in found.silent]
     for site, reasons in found.fallbacks.items():
         why = ", ".join(f"{reason} ({calls}×)" for reason, calls in reasons.items())
         lines.append(f"  {site}: not as planned: {why}")
     return [*lines, *_times(found)]
-
-
-def _values(found: "PlanVerdict") -> list[str]:
-    """A line for every value, where they have limits of their own."""
-    from mixpert_py.commands.tables import value_line
-
-    return [f"  {value_line(value)}" for value in found.values]
 
 
 def _times(found: "PlanVerdict") -> list[str]:

@@ -11,6 +11,7 @@ import tarfile
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +21,14 @@ from mixpert_py import __version__, config
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution import process, work_folder
 from mixpert_py.files import temporary_folder
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 
 PATIENCE = 10.0  # seconds for its scheduler to answer
 MOST_BYTES = 32 << 20  # of the working folder, which is sent to it
 WORK = "work"  # the folder that the program runs in, within the job's
+
+
+Versions = dict[str, str]
 
 
 class Parcel(NamedTuple):
@@ -37,7 +41,7 @@ class Parcel(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """How a job ended, and the content of the files in its folder then."""
+    """The end of a job, and the content of the files in its folder then."""
 
     code: int | None
     tail: str
@@ -104,7 +108,7 @@ class DaskCluster:
         ended = threading.Event()
         task.add_done_callback(lambda _: ended.set())
         try:
-            with held() as interrupt, interrupt.let_through():
+            with deferred_signals() as interrupt, interrupt.let_through():
                 while stop is None or not stop.is_set():
                     if ended.wait(process.POLL):
                         answer: Answer = task.result()
@@ -133,7 +137,7 @@ class DaskCluster:
                     )
 
 
-def _versions_or_error(run: Any) -> Any:
+def _versions_or_error(run: Callable[[Callable[[], Versions]], Versions]) -> Versions | Exception:
     try:
         return run(versions)
     except Exception as error:  # most likely of unpickling, where mixpert_py is missing
@@ -175,7 +179,7 @@ class Released:
         return task is None or task.state == "cancelled"
 
 
-def versions() -> dict[str, str]:
+def versions() -> Versions:
     """The versions that must be the same on both sides: code is sent as Python compiled it."""
     return {
         "mixpert-py": __version__,

@@ -1,13 +1,12 @@
 """Runs the jobs of one program in forked, reused or new processes.
 
 A run is a folder with the job (`RunFolder`), a process that executes it (`Executor`), and what it
-left (`Run`).
+left (`ProgramRun`).
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from math import nan
 from pathlib import Path
 from queue import PriorityQueue
@@ -22,14 +21,14 @@ from mixpert_py.execution import fork_server, process
 from mixpert_py.execution.fork_server import ForkServer
 from mixpert_py.execution.reused_process import ReusedProcess
 from mixpert_py.execution.worker import Job, Result
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 from mixpert_py.tuner.records import Measurement
 
 Values = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """One successful run.
 
     values: compared with those of other runs; none once the run was judged. Then `errors` are
@@ -108,29 +107,14 @@ class RunFolder:
         }
 
 
-class WarmStart(Enum):
-    """How a job gets a process whose imports are made: FORKED from one, or REUSED after others.
-
-    A process that has begun CUDA cannot be forked; a fork of one that has not would
-    begin CUDA and load every kernel each time.
-    """
-
-    FORKED = "forked"
-    REUSED = "reused"
-
-
 class JobRunner(Protocol):
     """Runs jobs, for instance in processes whose imports are made."""
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        """How the job ended. None: its process was lost on the way, and the job with it."""
+        """Run a job; returns its end, or None where its process was lost, and the job with it."""
 
 
 StartRunner = Callable[[Sequence[str], Mapping[str, str]], JobRunner]
-RUNNERS: dict[WarmStart, StartRunner] = {
-    WarmStart.FORKED: ForkServer,
-    WarmStart.REUSED: ReusedProcess,
-}
 
 
 class _Slot:
@@ -159,8 +143,8 @@ class Executor:
     the names in CUDA_VISIBLE_DEVICES; none: every job sees all. cluster: takes the jobs that may be
     warm instead, from as many threads as call.
 
-    warm_start: how such jobs get their process; None: each gets a new one. modules: imported there.
-    Both are read when the first such job comes.
+    warm_start: what runs such jobs, `ForkServer` or `ReusedProcess`; None: each gets a new process.
+    modules: imported there. Both are read when the first such job comes.
     """
 
     def __init__(
@@ -171,7 +155,7 @@ class Executor:
         cluster: JobRunner | None = None,
     ) -> None:
         self._cluster = cluster
-        self.warm_start: WarmStart | None = WarmStart.FORKED if fork_server.AVAILABLE else None
+        self.warm_start: StartRunner | None = ForkServer if fork_server.AVAILABLE else None
         self.modules: tuple[str, ...] = ()
         # By number, so that jobs that run alone all get the first slot.
         self._free: PriorityQueue[tuple[int, _Slot]] = PriorityQueue()
@@ -180,21 +164,25 @@ class Executor:
             self._free.put((number, _Slot(config.child_environment(threads, gpu))))
 
     def use_gpu(self) -> None:
-        """Reuse processes for jobs that begin CUDA, where processes may be warm at all."""
-        if self.warm_start is WarmStart.FORKED:
-            self.warm_start = WarmStart.REUSED
+        """Reuse processes for jobs that begin CUDA, where processes may be warm at all.
+
+        A process that has begun CUDA cannot be forked; a fork of one that has not would begin CUDA
+        and load every kernel each time.
+        """
+        if self.warm_start is ForkServer:
+            self.warm_start = ReusedProcess
 
     def run(self, job_file: str, limit: float | None, *, warm: bool) -> process.Ended:
         """Run a job, in a new process unless it may be a warm one."""
         if warm and self._cluster is not None and (ended := self._cluster.run(job_file, limit)):
             return ended
-        with held() as interrupt, interrupt.let_through():
+        with deferred_signals() as interrupt, interrupt.let_through():
             number, slot = self._free.get()
         try:
             if warm and self.warm_start is not None:
-                start = RUNNERS[self.warm_start]
-                if (found := slot.run_warm(start, self.modules, job_file, limit)) is not None:
-                    return found
+                ended = slot.run_warm(self.warm_start, self.modules, job_file, limit)
+                if ended is not None:
+                    return ended
                 self.warm_start = None
             return slot.run_new(job_file, limit)
         finally:

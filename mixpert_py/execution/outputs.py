@@ -110,7 +110,7 @@ class WrittenFile:
         self._before = self._changed()
 
     def arrays(self) -> dict[str, Array]:
-        """What the run wrote, by name: the file's, or `FILE.npz:key` for each array of such a file.
+        """The arrays that the run wrote: the file's name, or `FILE.npz:key` → array.
 
         Raises ProgramError if the run wrote nothing there, or no numbers.
         """

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import IO, Protocol, TypeVar
 
 from mixpert_py.files import IMPORTED_FROM
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 
 TAIL_BYTES = 1 << 16
 LINE = 500  # characters of a line that are quoted
@@ -49,7 +49,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended.
+    """The end of a process.
 
     code: its exit code, negative for a signal, None where it ran out of time. tail: the last 64 KiB
     that it wrote to stdout and stderr.
@@ -115,7 +115,7 @@ def supervise(
     """
     code = None
     tail = bytearray()
-    with held() as interrupt:
+    with deferred_signals() as interrupt:
         child = start()
         assert child.stdout is not None
         reader = threading.Thread(target=_keep_tail, args=(child.stdout, tail), daemon=True)

@@ -134,8 +134,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     namespace: dict[str, Any] = {}
     try:
         limit = config.workspace_limit(job.filename)
-        force = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
-        namespace = launcher.execute(program, rewritten, force, insert_path=True).__dict__
+        context = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
+        namespace = launcher.execute(program, rewritten, context, insert_path=True).__dict__
     except SystemExit as stop:
         code = stop.code
         namespace = sys.modules["__main__"].__dict__
@@ -215,7 +215,7 @@ def _imported() -> tuple[str, ...]:
 def _values(
     job: Job, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, Array], list[str]]:
-    """The values that the program is judged by, and the names of those asked for and missing.
+    """The values that the program is judged by, and the names of requested ones that are missing.
 
     These are what it observed and what the user named, results of the sinks included; else the
     module's variables that hold floats; else the last results of the sinks.
@@ -247,7 +247,7 @@ def _floats(source: Mapping[str, Any]) -> dict[str, Array]:
     return {name: array for name, array in found.items() if array is not None}
 
 
-def _numeric(value: Any, kinds: str) -> Array | None:
+def _numeric(value: object, kinds: str) -> Array | None:
     """A value as an array, if it has one of these dtype kinds."""
     if value is None or isinstance(value, (str, bytes, type)) or callable(value):
         return None

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py import files
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.graph.graph import Edge, Graph, Operator, percent, printable, shown
 from mixpert_py.graph.svg import svg
 
@@ -124,10 +124,8 @@ def write(path: str, content: str, graphs: Sequence[Graph]) -> None:
     """Write to a file. Raises SourceError if that fails, or if it is a program of the graphs."""
     if os.path.realpath(path) in {os.path.realpath(graph.path) for graph in graphs}:
         raise SourceError(f"{path}: is the program itself; give -o another name")
-    try:
+    with writing(path):
         files.replace(Path(path), content.encode())
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
 
 
 def _line_style(graph: Graph, edge: Edge) -> str:
@@ -167,7 +165,7 @@ def _bar(share: float) -> str:
 
 
 def _numbers(positions: Sequence[int]) -> str:
-    """Sorted positions as the numbers that the table counts by: `1, 2, 4–6`."""
+    """Sorted positions as the table's numbers, from 1: `1, 2, 4–6`."""
     runs: list[list[int]] = []
     for at in positions:
         if runs and at == runs[-1][-1] + 1:

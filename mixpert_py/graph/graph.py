@@ -1,16 +1,20 @@
 """Graph: the matrix products of a file as operators, and the edges along which values flow.
 
-Values are followed within a file, so a program of several files has one graph for each.
+Values are followed within a file, so a program of several files has one graph for each. A profile
+of a run adds each operator's share of the time, and the edges that the run has shown.
 """
 
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mixpert_py import config
-from mixpert_py.errors import MixPertError, named
+from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies
@@ -54,7 +58,7 @@ class Graph:
     a value computed from the result of operators[p] can reach an operand of operators[s].
 
     seen: those that a run has shown, as a result was an operand itself; None without a profile.
-    extra: those of them that nobody can know from the source.
+    extra: those of them that the source does not show.
     """
 
     path: str
@@ -108,6 +112,64 @@ def of_source(source: bytes, path: str, module: str) -> Graph:
 def of_files(paths: Iterable[str]) -> list[Graph]:
     """The graph of each file, in order, each file once. What cannot be read has a `problem`."""
     return [_of_file(path) for path in dict.fromkeys(paths)]
+
+
+def with_profile(graphs: Sequence[Graph], path: str) -> list[Graph]:
+    """The graphs, each operator with its share of the time of all products in a profile that
+    `mixpert run --json` wrote, and the edges that it saw.
+
+    An operator that was not called has the share 0. Raises SourceError if the file cannot be read,
+    is no such profile, or has no product of these graphs.
+    """
+    profile = _profile(path)
+    seconds = {record.id: record.seconds for record in profile}
+    seen = {(before, record.id) for record in profile for before in record.fed_by or ()}
+    total = sum(seconds.values()) or 1.0
+    sites = {operator.id for graph in graphs for operator in graph.operators}
+    if sites.isdisjoint(seconds):
+        raise SourceError(f"{path}: has no product of these programs; was it another that ran?")
+    shared = [
+        replace(
+            graph,
+            operators=tuple(
+                replace(operator, share=seconds.get(operator.id, 0.0) / total)
+                for operator in graph.operators
+            ),
+        )
+        for graph in graphs
+    ]
+    followed = any(record.fed_by is not None for record in profile)
+    return [with_seen(graph, seen) for graph in shared] if followed else shared
+
+
+def with_seen(graph: Graph, seen: Iterable[tuple[str, str]]) -> Graph:
+    """The graph with the edges that a run has shown, given as site ids; missing ones are added."""
+    position = {operator.id: at for at, operator in enumerate(graph.operators)}
+    edges = frozenset(
+        (position[producer], position[consumer])
+        for producer, consumer in seen
+        if producer in position and consumer in position
+    )
+    extra = edges.difference(graph.edges)
+    return replace(graph, edges=tuple(sorted(extra.union(graph.edges))), seen=edges, extra=extra)
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """The fields of a profile's record that are used here. fed_by: None in older versions."""
+
+    id: str
+    seconds: float
+    fed_by: dict[str, int] | None = None
+
+
+def _profile(path: str) -> list[_Record]:
+    try:
+        profile = msgspec.convert(json.loads(source_files.read_whole(path)), list[_Record])
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        raise SourceError(f"{path}: not a profile as `mixpert run --json` writes it") from None
+    if not all(0 <= record.seconds < float("inf") for record in profile):
+        raise SourceError(f"{path}: has times that are none")
+    return profile
 
 
 def shown(text: str) -> str:

@@ -6,14 +6,16 @@ that passes a layer has a cell of its own there, so that none runs behind a box.
 producer share these cells: they carry the same value.
 """
 
-import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mixpert_py.graph.graph import Edge
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 BOX_HEIGHT = 46.0
 LAYER_GAP = 60.0
@@ -60,7 +62,7 @@ def layout(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
     cross more than MAX_STEPS layers in all.
     """
     proper = [edge for edge in edges if edge[0] != edge[1]]
-    layer = _layers(len(widths), _downward(len(widths), proper))
+    layer = _layers(_downward(len(widths), proper))
     if sum(abs(layer[one] - layer[other]) for one, other in proper) > MAX_STEPS:
         raise TooLargeError
     rows: Rows = [[] for _ in range(max(layer) + 1)]
@@ -92,36 +94,32 @@ def layout(widths: Sequence[float], edges: Sequence[Edge]) -> Layout:
     )
 
 
-def _downward(count: int, edges: Iterable[Edge]) -> list[Edge]:
-    """The edges, those inside a cycle turned into source order, so that no cycle is left."""
+def _downward(count: int, edges: Iterable[Edge]) -> "DiGraph[int]":
+    """The graph with edges inside a cycle turned into source order, so that no cycle is left."""
     import networkx
 
-    whole: Any = networkx.DiGraph(edges)
+    whole: DiGraph[int] = networkx.DiGraph(edges)
     whole.add_nodes_from(range(count))
     cycle = networkx.condensation(whole).graph["mapping"]
-    return sorted({(min(e), max(e)) if cycle[e[0]] == cycle[e[1]] else e for e in edges})
+    downward: DiGraph[int] = networkx.DiGraph()
+    downward.add_nodes_from(range(count))
+    downward.add_edges_from(
+        (min(e), max(e)) if cycle[e[0]] == cycle[e[1]] else e for e in whole.edges
+    )
+    return downward
 
 
-def _layers(count: int, edges: Iterable[Edge]) -> list[int]:
+def _layers(downward: "DiGraph[int]") -> list[int]:
     """The longest path from above to each box, or the next layer with room for it."""
-    after: list[list[int]] = [[] for _ in range(count)]
-    waits = [0] * count
-    for upper, lower in edges:
-        after[upper].append(lower)
-        waits[lower] += 1
-    layer = [0] * count
+    import networkx
+
+    layer = [0] * len(downward)
     taken: dict[int, int] = defaultdict(int)
-    ready = [box for box in range(count) if not waits[box]]
-    while ready:
-        box = heapq.heappop(ready)
+    for box in networkx.lexicographical_topological_sort(downward):
+        layer[box] = max((layer[upper] + 1 for upper in downward.predecessors(box)), default=0)
         while taken[layer[box]] == MAX_IN_LAYER:
             layer[box] += 1
         taken[layer[box]] += 1
-        for lower in after[box]:
-            layer[lower] = max(layer[lower], layer[box] + 1)
-            waits[lower] -= 1
-            if not waits[lower]:
-                heapq.heappush(ready, lower)
     return layer
 
 
@@ -166,7 +164,7 @@ def _centres(
 
 
 def _spread(
-    row: Sequence[int], wished: Sequence[float], half: Mapping[int, float], x: dict[int, float]
+    row: Sequence[int], targets: Sequence[float], half: Mapping[int, float], x: dict[int, float]
 ) -> None:
     """Place a row where the weighted squares of distances to the wanted places sum to least.
 
@@ -176,8 +174,8 @@ def _spread(
     for one, other in pairwise(row):
         room.append(room[-1] + half.get(one, 0.0) + GAP + half.get(other, 0.0))
     pools: list[tuple[float, float, int]] = []  # mean, weight, cells
-    for cell, wish, needed in zip(row, wished, room, strict=True):
-        mean, weight, size = wish - needed, 1.0 if cell in half else WIRE_WEIGHT, 1
+    for cell, target, offset in zip(row, targets, room, strict=True):
+        mean, weight, size = target - offset, 1.0 if cell in half else WIRE_WEIGHT, 1
         while pools and pools[-1][0] > mean:
             left, left_weight, left_size = pools.pop()
             mean = (left * left_weight + mean * weight) / (left_weight + weight)

@@ -3,63 +3,24 @@
 import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 
 from mixpert_py.errors import SourceError
 from mixpert_py.graph.graph import Edge, Graph, percent, printable, shown
 from mixpert_py.graph.layout import BOX_HEIGHT, Layout, Point, TooLargeError, layout
 
-# Far enough from the page for a line of one pixel and a half; neighbours in the source differ.
-LIGHT = ("#1f4e9c", "#b3471d", "#2b7a3d", "#7a3b9a", "#8a6a00", "#0f7680", "#a82a5c", "#555555")
-DARK = ("#7fb0ff", "#ff9a66", "#6fd08a", "#cf9cf0", "#dfbe4a", "#5fd0da", "#ff8ab5", "#b8b8b8")
-
-_RULES = """\
-text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre }
-.edge { fill: none; stroke-width: 1.5 }
-.cycle { stroke-width: 2.5 }
-.upward { stroke-dasharray: 6 3 }
-.unseen { stroke-dasharray: 1.5 3.5 }
-.edge:hover { stroke-width: 5 }
-.operator .box { stroke-width: 1 }
-.operator.cyclic .box { stroke-width: 2 }"""
-
-_LIGHT = """\
-.page { fill: #ffffff }
-text { fill: #1a1a1a }
-.place { fill: #5f6368 }
-.operator .box { fill: #f6f7f9; stroke: #8a8f98 }
-.operator.cyclic .box { stroke: #3c4043 }
-.track { fill: #e3e5e9 }
-.share { fill: #d9730d }"""
-
-_DARK = """\
-.page { fill: #16181c }
-text { fill: #e8eaed }
-.place { fill: #a0a6ad }
-.operator .box { fill: #24272d; stroke: #6b7178 }
-.operator.cyclic .box { stroke: #d0d4da }
-.track { fill: #3a3e45 }
-.share { fill: #ff9f43 }"""
+COLORS = 8  # of edges, in picture.css
 
 
 def style() -> str:
     """The style sheet of a picture. `.c0` … are edges and `.a0` … their arrows, by producer."""
-    dark = "\n".join([_DARK, *_colors(DARK)])
-    return "\n".join(
-        [_RULES, _LIGHT, *_colors(LIGHT), f"@media (prefers-color-scheme: dark) {{\n{dark}\n}}"]
-    )
+    return files("mixpert_py.graph").joinpath("picture.css").read_text("utf-8").rstrip("\n")
 
 
 def focus(name: str) -> str:
     """A rule that fades all other edges while the operator of this id is hovered."""
     others = f'.edge:not([data-producer="{name}"]):not([data-consumer="{name}"])'
     return f'svg:has([id="{name}"]:hover) {others} {{ opacity: 0.08 }}'
-
-
-def _colors(colors: tuple[str, ...]) -> list[str]:
-    return [
-        f".c{at} {{ stroke: {color} }} .a{at} {{ fill: {color} }}"
-        for at, color in enumerate(colors)
-    ]
 
 
 MARGIN = 24.0
@@ -101,7 +62,7 @@ def svg(graphs: Sequence[Graph]) -> str:
             *rules,
             "</style>",
             "<defs>",
-            *map(_arrow, range(len(LIGHT))),
+            *map(_arrow, range(COLORS)),
             "</defs>",
             '<rect class="page" width="100%" height="100%"/>',
             *body,
@@ -154,22 +115,22 @@ def _edge(graph: Graph, edge: Edge, placed: Layout, widths: Sequence[float], fil
     cycle = graph.cycle_of
     points = placed.wires.get(edge)
     path = _curve(points) if points else _loop(placed.corners[producer], widths[producer])
-    kinds = ["edge", f"c{producer % len(LIGHT)}"]
+    kinds = ["edge", f"c{producer % COLORS}"]
     if edge in placed.upward or producer == consumer:
         kinds.append("upward")
     if producer in cycle and cycle[producer] == cycle.get(consumer):
         kinds.append("cycle")
-    said = ""
+    note = ""
     if graph.seen is not None:
         kinds += ["unseen"] * (edge not in graph.seen)
-        said = "\nseen in the run" if edge in graph.seen else "\nnot seen in the run"
-        said += ", not in the source" * (edge in graph.extra)
+        note = "\nseen in the run" if edge in graph.seen else "\nnot seen in the run"
+        note += ", not in the source" * (edge in graph.extra)
     one, other = (f"{at + 1} {graph.operators[at].expression}" for at in edge)
     return (
         f'<path class="{" ".join(kinds)}" data-producer="{file}-{producer + 1}" '
         f'data-consumer="{file}-{consumer + 1}" '
-        f'marker-end="url(#arrow{producer % len(LIGHT)})" d="{path}">'
-        f"<title>{_escaped(one)} → {_escaped(other)}{said}</title></path>"
+        f'marker-end="url(#arrow{producer % COLORS})" d="{path}">'
+        f"<title>{_escaped(one)} → {_escaped(other)}{note}</title></path>"
     )
 
 

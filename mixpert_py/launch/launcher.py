@@ -20,17 +20,16 @@ from types import CodeType, ModuleType
 from mixpert_py import config
 from mixpert_py.errors import SourceError, named
 from mixpert_py.launch import tracebacks
-from mixpert_py.launch.spawning import tell_spawned_children
+from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
-from mixpert_py.sources import in_memory
-from mixpert_py.sources.source_files import NOTEBOOK
+from mixpert_py.sources import in_memory, source_files
 
-LOOK = 0.02  # seconds between two looks at a thread that is waited for
+POLL = 0.02  # seconds after which a thread that is waited for is checked again
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program to run: its source, and all that `python` would have told it about itself.
+    """A program to run: its source, and the facts about it that `python` would have set.
 
     argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be; of a
     module that is "" where there is no such entry. spec: for `-m`, else None. before: what the
@@ -52,8 +51,8 @@ class Program:
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python path arguments…`. Raises SourceError if there is no such file, or a notebook."""
-    source = read_source(Path(path))
-    if path.endswith(NOTEBOOK):
+    source = source_files.read_whole(Path(path))
+    if path.endswith(source_files.NOTEBOOK):
         raise SourceError(f"{path}: a notebook, not a program; run its cells under %%mixpert")
     folder = os.path.dirname(os.path.realpath(path))
     return Program(
@@ -86,7 +85,7 @@ def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
             del sys.path[: at + 1]
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         raise SourceError(f"-m {name}: no such module with Python source")
-    source = read_source(Path(spec.origin))
+    source = source_files.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
 
 
@@ -101,14 +100,6 @@ def current_folder() -> str | None:
 def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python -c text arguments…`."""
     return Program(text.encode(), "<string>", ("-c", *arguments), "__main__", "")
-
-
-def read_source(path: Path) -> bytes:
-    """A source file's bytes. Raises SourceError, in one line, if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
 
 def compiled(program: Program, fuse: bool = False) -> CodeType:
@@ -156,14 +147,14 @@ def main_module(program: Program) -> ModuleType:
 def execute(
     program: Program,
     rewritten: CodeType,
-    force: Context,
+    context: Context,
     *,
     project: str | None = None,
     insert_path: bool = False,
 ) -> ModuleType:
     """Run the program in this process, as `__main__`; returns the module it leaves behind.
 
-    force: what is in force for it, in all its threads and in children that it spawns.
+    context: holds for it, in all its threads and in children that it spawns.
     project: the folder whose modules spawned children rewrite, too, when they import them.
     insert_path: the program's folder is put before sys.path; else it takes the place of
     sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
@@ -177,9 +168,9 @@ def execute(
     elif not sys.flags.safe_path:
         own = [program.path] if program.path or not program.is_file else []
         sys.path[:1] = [*program.before, *own]
-    set_default(force)
+    set_default(context)
     if program.is_file and program.spec is None:
-        tell_spawned_children(program.filename, force, project)
+        rewrite_in_spawned_children(program.filename, context, project)
     exec(rewritten, main.__dict__)
     return main
 
@@ -201,7 +192,7 @@ def wait_for_threads() -> None:
     Those of a pool that the program left open wait for work: `python` would tell them to end.
     """
     while busy := next(filter(_is_busy, threading.enumerate()), None):
-        busy.join(LOOK)
+        busy.join(POLL)
 
 
 def _is_busy(thread: threading.Thread) -> bool:

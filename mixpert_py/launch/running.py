@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import config, files
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, require_backend
 from mixpert_py.runtime.tracing.trace import Trace
-from mixpert_py.sources import project
+from mixpert_py.sources import project, source_files
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite
 
-# Schemes that no tensor core is needed for.
+# Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "float32", "float64"})
 
 # Site id → the file that it is in, and the call site.
@@ -58,7 +58,7 @@ def run(
     """
     require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
-    force = Context(
+    context = Context(
         scheme=scheme,
         backend=backend,
         plan=plan,
@@ -69,7 +69,7 @@ def run(
     tracebacks.trim_in_threads()
     code = 0
     try:
-        launcher.execute(program, rewritten, force, project=hook.folder)
+        launcher.execute(program, rewritten, context, project=hook.folder)
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             code = stop.code or 0
@@ -82,7 +82,7 @@ def run(
     return code
 
 
-def asked_for(plan: Plan | None, scheme: str | None) -> list[str]:
+def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
     """The schemes, of those named, that take a tensor core or its emulation. Raises PlanError for
     an unknown one.
     """
@@ -97,7 +97,9 @@ def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, 
 
 
 def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
-    """The same of any code. elsewhere: the file of the sites that no place is known of."""
+    """One record for each call site in a trace, longest first.
+
+    elsewhere: the file of the sites whose place is not known."""
     made = []
     for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
         path, place = places.get(site, (elsewhere, None))
@@ -131,7 +133,7 @@ def _places(program: Program, hook: ImportHook) -> Places:
     sources = [(program.filename, program.module, program.source)]
     for path, module in hook.rewritten.values():
         with suppress(SourceError):
-            sources.append((path, module, launcher.read_source(Path(path))))
+            sources.append((path, module, source_files.read_whole(path)))
     places: Places = {}
     for path, module, source in reversed(sources):
         with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
@@ -140,26 +142,22 @@ def _places(program: Program, hook: ImportHook) -> Places:
 
 
 def json_place(path: str | None) -> Path | None:
-    """Where the profile goes, whatever the program does to the current folder.
+    """The absolute path of the profile: the program may change the current folder.
 
     Raises SourceError, before anything is run, if it cannot be written there.
     """
     if path is None:
         return None
-    try:
+    with writing(path):
         place = Path(os.path.abspath(path))
         files.require_place(place)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
     return place
 
 
 def write_json(records: list[dict[str, Any]], path: Path) -> None:
-    """The profile as a file. Raises SourceError if it cannot be written."""
-    try:
+    """Write the profile to a file. Raises SourceError if that fails."""
+    with writing(path):
         files.replace(path, json.dumps(records, indent=2).encode())
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
 
 
 def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a child started by `spawn` imports as its main module: the user's script, rewritten.
+"""The main module of a child started by `spawn`: the user's script, rewritten.
 
 `multiprocessing` runs this file's namespace as `__mp_main__`, so the script is run right in it.
 """
@@ -8,6 +8,6 @@ import os
 from mixpert_py.launch.spawning import SpawnedJob
 
 if __name__ == "__mp_main__":
-    _job = SpawnedJob.told()
+    _job = SpawnedJob.from_parent()
     __file__ = os.fsdecode(_job.script)
     exec(_job.namespace_code(), globals())

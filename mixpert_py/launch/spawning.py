@@ -17,7 +17,7 @@ from mixpert_py.runtime.context import Context, set_default
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):
-    """What a spawned child is told: which script to rewrite, and what is in force in it."""
+    """The script that a spawned child rewrites, and the context in which it runs it."""
 
     script: bytes  # file names need not be text
     project: bytes | None
@@ -26,12 +26,12 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     plan: Plan | None
 
     @classmethod
-    def told(cls) -> "SpawnedJob":
-        """What this child was told by the process that spawned it."""
-        return msgspec.json.decode(Path(config.told_by_parent()).read_bytes(), type=cls)
+    def from_parent(cls) -> "SpawnedJob":
+        """The job that the process which spawned this one has left for it."""
+        return msgspec.json.decode(Path(config.file_from_parent()).read_bytes(), type=cls)
 
     def namespace_code(self) -> CodeType:
-        """Put in force what is to be, and return the rewritten script."""
+        """Set the context, install the import hook, and return the rewritten script's code."""
         from mixpert_py.launch import launcher  # which imports this file
 
         script = os.fsdecode(self.script)
@@ -42,10 +42,10 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         return launcher.compiled(launcher.script(script))
 
 
-def tell_spawned_children(script: str, force: Context, project: str | None) -> None:
+def rewrite_in_spawned_children(script: str, context: Context, project: str | None) -> None:
     """Let children started by `spawn` import the rewritten program instead of the original.
 
-    Such a child imports the main module anew, from its file. It is told to import `spawned_main` in
+    Such a child imports the main module anew, from its file. It imports `spawned_main` in
     its place, which rewrites that file and runs it. project: the folder whose modules it is to
     rewrite when it imports them; None: it leaves them.
     """
@@ -57,7 +57,7 @@ def tell_spawned_children(script: str, force: Context, project: str | None) -> N
         data: dict[str, Any] = original(name)
         if data.pop("init_main_from_path", None) is not None:
             data["init_main_from_name"] = "mixpert_py.launch.spawned_main"
-            config.tell_children(job_file())
+            config.pass_to_children(job_file())
         return data
 
     @cache
@@ -69,7 +69,7 @@ def tell_spawned_children(script: str, force: Context, project: str | None) -> N
         files.hold(path)  # to the end of this process
         atexit.register(Path(path).unlink, missing_ok=True)
         folder = None if project is None else os.fsencode(project)
-        job = SpawnedJob(os.fsencode(script), folder, force.scheme, force.backend, force.plan)
+        job = SpawnedJob(os.fsencode(script), folder, context.scheme, context.backend, context.plan)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

@@ -1,7 +1,7 @@
 """Source text to rewritten code, without a file: what `run`, the import hook, the decorator and
 the notebook have in common.
 
-Compiled is the rewritten syntax tree, whose nodes keep their places, so that tracebacks and
+The rewritten syntax tree is compiled, whose nodes keep their places, so that tracebacks and
 debuggers show the user's own lines.
 """
 
@@ -16,7 +16,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mixpert_py import __version__, config
 from mixpert_py.errors import SourceError
@@ -50,17 +50,19 @@ def rewritten(
     does not accept it.
     """
     place, state = _key(source, module, file, plan, scheme, fuse)
-    kept = CodeCache(config.cache_folder() / "code")
-    payload = kept.load(place, state)
+    cache = CodeCache(config.cache_folder() / "code")
+    payload = cache.load(place, state)
     if payload is None:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             payload = _payload(source, module, file, plan, scheme, fuse)
-        for one in said:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        for warning in caught:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
         # A cell or a line of a shell is not met again. What the compiler warned of in a script,
-        # `python` says in every run. And Python may be told to write no bytecode at all.
-        if not said and os.path.isfile(file) and not sys.dont_write_bytecode:
-            kept.keep(place, state, payload)
+        # `python` says in every run. And Python may be set to write no bytecode at all.
+        if not caught and os.path.isfile(file) and not sys.dont_write_bytecode:
+            cache.keep(place, state, payload)
     return InMemory(*marshal.loads(payload)) if payload else None
 
 
@@ -105,7 +107,7 @@ def _root(node: ast.expr) -> str:
     return node.id
 
 
-def _wanted(site: Any, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
+def _wanted(site: object, written: str | None, plan: Plan | None, scheme: str | None) -> Setting:
     """Scheme and block length of a call site, whose scheme may stand in the source already."""
     entry = plan.find(site) if plan and isinstance(site, str) else None
     if entry is not None and written in (None, entry.scheme) and (written or entry.id == site):
@@ -146,7 +148,7 @@ def _imported_names(tree: ast.AST) -> Iterator[str]:
 def _key(
     source: bytes, module: str, file: str, plan: Plan | None, scheme: str | None, fuse: bool
 ) -> tuple[bytes, bytes]:
-    """What is compiled and under what plan; and from what, and by whom."""
+    """The cache key of a file's code, from its place and plan; and the state of its source."""
     sites = [(site.id, site.scheme, site.block) for site in plan.site] if plan else []
     # Under `-X no_debug_ranges` code has no columns.
     *_, column = next(iter(compile("0", "", "eval").co_positions()))

@@ -1,11 +1,12 @@
-"""Code cells of a notebook, with the places of their text in the JSON; all else stays as it is."""
+"""The code cells of a notebook, where their text stands in its JSON, and edits of it there."""
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mixpert_py.errors import SourceError, one_line
+from mixpert_py.passes.edits import Edit, splice
 
 FORMAT = 4
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
@@ -13,7 +14,7 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One JSON string: its span, quotes included, and what it says."""
+    """One JSON string: its span, quotes included, and its text."""
 
     start: int
     end: int
@@ -60,8 +61,8 @@ def code_cells(text: str) -> list[Cell]:
             continue
         opened, pieces = places.get(index, (None, []))
         source = cell.get("source", [])
-        said = [piece.text for piece in pieces]
-        if said != (source if isinstance(source, list) else [source]):
+        texts = [piece.text for piece in pieces]
+        if texts != (source if isinstance(source, list) else [source]):
             raise SourceError(f"not a notebook: the source of cell {len(cells) + 1} is no text")
         cells.append(Cell(len(cells) + 1, tuple(pieces), opened))
     return cells
@@ -77,7 +78,7 @@ def _is_python(metadata: object) -> bool:
 
 
 def _sources(text: str) -> dict[int, tuple[int | None, list[Piece]]]:
-    """For each cell its source: where a list opens, and the strings of it."""
+    """Cell → the offset behind its source's bracket, if that is a list, and the strings in it."""
     found: dict[int, tuple[int | None, list[Piece]]] = {}
     for path, match in _values(text):
         match path:
@@ -121,3 +122,57 @@ def _values(text: str) -> Iterator[tuple[tuple[str | int, ...], re.Match[str]]]:
                 waits_for_key = token == "{"
         if token in "}]":
             waits_for_key = False
+
+
+def json_edits(text: str, cell: Cell, changes: Iterable[Edit]) -> list[Edit]:
+    """Edits of the JSON text that make these changes of a cell's text.
+
+    Raises SourceError where they would touch more than that.
+
+    A line that comes or goes between two strings of a list is a string of its own.
+    """
+    edits = []
+    inside: dict[int, list[Edit]] = {}
+    for change in changes:
+        index, offset = _find(cell, change)
+        piece = cell.pieces[index]
+        whole = (change.start - offset, change.end - offset) == (0, len(piece.text))
+        if cell.opened is not None and change.start == change.end == offset:
+            new = _string(change.replacement, text) + _between(text, cell)
+            edits.append(Edit(piece.start, piece.start, new, True, -1))
+        elif not change.replacement and whole and index + 1 < len(cell.pieces):
+            edits.append(Edit(piece.start, cell.pieces[index + 1].start, "", True, 0))
+        else:
+            here = (change.start - offset, change.end - offset)
+            inside.setdefault(index, []).append(Edit(*here, change.replacement, True, change.depth))
+    for index, several in inside.items():
+        piece = cell.pieces[index]
+        if text[piece.start : piece.end] != _string(piece.text, text):
+            raise SourceError(f"cell {cell.number} has unusual escapes; the notebook is left")
+        new = _string(splice(piece.text, several), text)
+        edits.append(Edit(piece.start, piece.end, new, True, 0))
+    return edits
+
+
+def _between(text: str, cell: Cell) -> str:
+    """The JSON text between two strings of the cell's list."""
+    if len(cell.pieces) > 1:
+        return text[cell.pieces[0].end : cell.pieces[1].start]
+    return "," + text[cell.opened : cell.pieces[0].start]
+
+
+def _string(content: str, text: str) -> str:
+    """A string as this notebook writes them."""
+    return json.dumps(content, ensure_ascii=text.isascii())
+
+
+def _find(cell: Cell, change: Edit) -> tuple[int, int]:
+    """The string that a change lies in, and where that begins in the cell's text."""
+    offset = 0
+    for index, piece in enumerate(cell.pieces):
+        if offset <= change.start < offset + len(piece.text) and change.end <= offset + len(
+            piece.text
+        ):
+            return index, offset
+        offset += len(piece.text)
+    raise SourceError(f"cell {cell.number} is split within a line; the notebook is left")

@@ -16,8 +16,7 @@ from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments
-from mixpert_py.sources.notebook_cells import Cell, code_cells
-from mixpert_py.sources.notebook_edit import json_edits
+from mixpert_py.sources.notebook_cells import Cell, code_cells, json_edits
 from mixpert_py.sources.notebook_magics import plain
 from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
 
@@ -33,7 +32,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Followed:
-    """How values flow between the products of a notebook, which are told as in `Changed`."""
+    """How values flow between a notebook's products; `sites` and `cells` are as in `Changed`."""
 
     sites: tuple[CallSite, ...]
     cells: tuple[int, ...]
@@ -153,14 +152,14 @@ class _Program:
         """`comments.require_known`, the line counted in its cell. added: as in `changed`."""
         wrong = comments.problem(source, module, fuse)
         if wrong is not None:
-            line, said = wrong
+            line, reason = wrong
             line -= 1 + added
             at = bisect_right(self.starts, line) - 1
             place = f"cell {self.cells[at].number}: line {line - self.starts[at] + 1}"
-            raise SourceError(f"{module}: {place}: {said}")
+            raise SourceError(f"{module}: {place}: {reason}")
 
     def import_line(self, first: int) -> int:
-        """Where the import goes: before the cell of the first changed line, `__future__` first."""
+        """The line for the import: before the cell's first changed line, behind `__future__`."""
         index = bisect_right(self.starts, first) - 1
         tree = ast.parse(self.codes[index])
         future = [

@@ -30,7 +30,7 @@ def plain(cell: str) -> str | None:
 
 
 def _hidden(line: str, before: list[str]) -> str | None:
-    """What stands for a line of IPython's; None for one of Python's."""
+    """The replacement of a line of IPython's; None for a line of Python's."""
     magic, assigned = MAGIC.match(line), ASSIGNED.match(line)
     if not (magic or assigned) or not _is_complete("\n".join(before)):
         return None

@@ -1,15 +1,30 @@
-"""The project that a program belongs to: the folder whose modules `mixpert run` rewrites, too."""
+"""The project that a program belongs to, and the table `[tool.mixpert]` of its pyproject.toml."""
 
-import fnmatch
 import os
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from mixpert_py.errors import SourceError
-from mixpert_py.sources import source_files
-from mixpert_py.sources.pyproject import PROJECT, table
-from mixpert_py.sources.pyproject import folder_of as folder_of
-from mixpert_py.sources.source_files import SKIPPED_FOLDERS, SourceFile
+from mixpert_py.errors import SourceError, one_line, short
+from mixpert_py.toml_lines import MAX_BYTES, decoded, tables
+
+PROJECT = "pyproject.toml"
+KEYS = frozenset({"exclude", "workspace_limit"})
+SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
+
+
+def folder_of(start: str) -> str:
+    """The project that a folder belongs to: where pyproject.toml is, there or above; else itself.
+
+    Nothing at or above the user's home is a project: a file left there would make all files one.
+    """
+    home = os.path.realpath(os.path.expanduser("~"))
+    folder = Path(os.path.realpath(start))
+    for place in (folder, *folder.parents):
+        if Path(home).is_relative_to(place):
+            break
+        if (place / PROJECT).is_file():
+            return str(place)
+    return str(folder)
 
 
 def is_in(file: str, folder: str) -> bool:
@@ -22,28 +37,51 @@ def is_in(file: str, folder: str) -> bool:
     )
 
 
-def files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
-    """The programs and notebooks that are meant: of a folder, those that its project lets in.
+def workspace_limit(start: str) -> int | None:
+    """`[tool.mixpert] workspace_limit` of the project of a folder; None where it is not set.
 
-    `[tool.mixpert] exclude` has globs of names, and of paths from pyproject.toml on. A file that is
-    named is meant. Raises SourceError where pyproject.toml is wrong.
+    Raises SourceError where pyproject.toml is wrong.
     """
-    for path in paths:
-        found = source_files.source_files([path], exclude, notebooks=True)
-        if not os.path.isdir(path):
-            yield from found
-            continue
-        root = folder_of(path)
-        patterns = _excluded(Path(root, PROJECT))
-        for file in found:
-            inside = Path(os.path.relpath(os.path.abspath(file.path), root)).as_posix()
-            names = (inside, os.path.basename(inside))
-            if not any(fnmatch.fnmatch(name, glob) for glob in patterns for name in names):
-                yield file
+    path = Path(folder_of(start), PROJECT)
+    try:
+        if b"workspace_limit" not in _read(path):
+            return None  # nearly always, and sooner than it is parsed
+    except OSError:
+        return None
+    limit = table(path).get("workspace_limit")
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise SourceError(f"{path}: [tool.mixpert] workspace_limit is a number of bytes")
+    return limit
 
 
-def _excluded(path: Path) -> list[str]:
+def excluded(folder: str) -> list[str]:
+    """`[tool.mixpert] exclude` of a project's folder. Raises SourceError where that is wrong."""
+    path = Path(folder, PROJECT)
     globs = table(path).get("exclude", [])
     if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
         raise SourceError(f"{path}: [tool.mixpert] exclude is a list of globs")
     return globs
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The table `[tool.mixpert]` of a project's file; empty where there is no such file.
+
+    Raises SourceError, in one line, where it is wrong.
+    """
+    try:
+        ours: Any = tables(decoded(_read(path))).get("tool", {}).get("mixpert", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise SourceError(f"{path}: {one_line(error)}") from None
+    if not isinstance(ours, dict):
+        raise SourceError(f"{path}: [tool.mixpert] is a table")
+    if unknown := sorted(ours.keys() - KEYS):
+        known = ", ".join(map(repr, sorted(KEYS)))
+        raise SourceError(f"{path}: [tool.mixpert] has no {short(unknown[0])!r}; it has {known}")
+    return ours
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)

@@ -1,23 +1,26 @@
 """`mixpert rewrite`, `unrewrite` and `sites`: each file in memory, before and after."""
 
 import difflib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from mixpert_py import config
-from mixpert_py.errors import MixPertError, named
+from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.restore import restore
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments, notebook_file, pool, source_files
-from mixpert_py.sources.collector import collecting_seldom
+from mixpert_py.sources.pool import collecting_seldom
 from mixpert_py.sources.source_files import SourceFile
-from mixpert_py.sources.time_limit import time_limit
 
 # Of processor time, for one file: a megabyte that a person wrote takes less than half of it.
 MAX_SECONDS = 20.0
@@ -83,7 +86,7 @@ def rewrite_files(
     jobs: int = 1,
     fuse: bool = False,
 ) -> Iterator[Rewritten]:
-    """Rewrite each file in memory, in order. A file that cannot be is told by its `problem`.
+    """Rewrite each file in memory, in order. A file that cannot be has a `problem`.
 
     fuse: as in `pipeline.analyze`.
     """
@@ -104,7 +107,7 @@ def rewrite_source(
     fuse: bool = False,
 ) -> Rewritten:
     """Rewrite a source text. Raises SourceError if it does not parse, or for a comment that
-    asks for what there is not.
+    names an unknown scheme or is not known.
     """
     with named(file.path, module):
         if file.path.endswith(source_files.NOTEBOOK):
@@ -138,8 +141,8 @@ def _each(
 
 
 def _lost(file: SourceFile) -> Rewritten:
-    said = "its process was killed, or ran out of memory; the file is skipped"
-    return Rewritten(file, problem=f"{file.path}: {said}")
+    reason = "its process was killed, or ran out of memory; the file is skipped"
+    return Rewritten(file, problem=f"{file.path}: {reason}")
 
 
 def _rewrite_file(file: SourceFile, plan: Plan | None, scheme: str | None, fuse: bool) -> Rewritten:
@@ -159,3 +162,34 @@ def _restore_file(file: SourceFile) -> Rewritten:
             return restore_source(source, file, config.module_name(Path(file.path)))
     except MixPertError as error:
         return Rewritten(file, problem=str(error))
+
+
+class _Expired(BaseException):
+    """No error, so that nothing on the way takes it for one of its own."""
+
+
+def _expire(number: int, frame: FrameType | None) -> None:
+    raise _Expired
+
+
+@contextmanager
+def time_limit(seconds: float, path: str) -> Iterator[None]:
+    """Raise SourceError, naming `path`, when what runs under this takes longer.
+
+    Only the main thread of a process can be stopped, and only where Python has interval timers.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGPROF, _expire)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    except _Expired:
+        raise SourceError(f"{path}: takes more than {seconds:g} s; the file is skipped") from None
+    finally:
+        signal.signal(signal.SIGPROF, before)

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mixpert_py import files
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.passes.source import MAX_BYTES
+from mixpert_py.sources import project
+from mixpert_py.sources.project import SKIPPED_FOLDERS
 
 NOTEBOOK = ".ipynb"
 # Most of a notebook is pictures, and its code is held to the limits of a source file.
 MAX_NOTEBOOK_BYTES = 64 << 20
-
-SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
 
 
 class SourceFile(NamedTuple):
@@ -24,19 +24,33 @@ class SourceFile(NamedTuple):
     root: str
 
 
-def source_files(
-    paths: Sequence[str], exclude: Sequence[str], notebooks: bool = False
-) -> Iterator[SourceFile]:
-    """The files that are meant: each path, and of a folder every .py file below it, once each.
+def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
+    """The programs and notebooks that the paths name: a file itself, and the files of a folder
+    that neither `exclude` nor the folder's project excludes.
 
-    notebooks: and every .ipynb file.
+    `[tool.mixpert] exclude` has globs of names, and of paths from pyproject.toml on. Raises
+    SourceError where pyproject.toml is wrong.
     """
-    endings = (".py", NOTEBOOK) if notebooks else (".py",)
+    for path in paths:
+        found = source_files([path], exclude)
+        if not os.path.isdir(path):
+            yield from found
+            continue
+        root = project.folder_of(path)
+        patterns = project.excluded(root)
+        for file in found:
+            inside = os.path.relpath(os.path.abspath(file.path), root)
+            if not _excluded(inside, patterns):
+                yield file
+
+
+def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
+    """Each path that is a file, and every .py and .ipynb file below each folder, once."""
     for path in paths:
         if not os.path.isdir(path):
             yield SourceFile(path, os.path.dirname(path) or ".")
             continue
-        found = [file for file in _below(path, endings) if not _excluded(file, exclude)]
+        found = [file for file in _below(path) if not _excluded(file, exclude)]
         own = {os.path.realpath(file) for file in found if not os.path.islink(file)}
         for file in found:
             if not os.path.islink(file) or os.path.realpath(file) not in own:
@@ -44,13 +58,22 @@ def source_files(
 
 
 def read(path: str) -> bytes:
-    """A source file's bytes; of one that is too large, more than are accepted, and not all.
+    """A source file's bytes, and one byte more than is accepted of a file that is too large.
 
     Raises SourceError, in one line, if it cannot be read.
     """
+    return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+
+
+def read_whole(path: str | Path) -> bytes:
+    """All bytes of a file, however large. Raises SourceError, in one line, if it cannot be read."""
+    return _read(path, -1)
+
+
+def _read(path: str | Path, most: int) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read((MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+            return file.read(most)
     except OSError as error:
         raise SourceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
@@ -62,7 +85,7 @@ def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
     other names, or is no longer what was read.
     """
     target = os.path.realpath(file.path)
-    try:
+    with writing(file.path):
         if os.path.islink(file.path) and not _is_inside(target, file.root):
             raise SourceError(
                 f"{file.path}: a link that leads out of {file.root}; name the file that it leads to"
@@ -78,19 +101,17 @@ def write_back(file: SourceFile, before: bytes, after: bytes) -> None:
             raise SourceError(f"{file.path}: changed while it was being rewritten; try again")
         if now != after:
             files.replace(Path(target), after)
-    except OSError as error:
-        raise SourceError(f"{file.path}: cannot write: {(error.strerror or '').lower()}") from None
 
 
-def _below(folder: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Every such file below a folder, but for those of hidden folders and of SKIPPED_FOLDERS."""
+def _below(folder: str) -> Iterator[str]:
+    """Every source file below a folder, except in hidden folders and SKIPPED_FOLDERS."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
             name for name in folders if name not in SKIPPED_FOLDERS and name[0] != "."
         )
         for name in sorted(names):
             file = os.path.join(here, name)
-            if name.endswith(endings) and (os.path.isfile(file) or os.path.islink(file)):
+            if name.endswith((".py", NOTEBOOK)) and (os.path.isfile(file) or os.path.islink(file)):
                 yield file
 
 

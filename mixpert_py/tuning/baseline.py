@@ -9,7 +9,7 @@ import numpy as np
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
-from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime.dtypes import is_wide, real_products
@@ -34,7 +34,7 @@ class Baseline:
     reference: the values with every product in float64, or those of the first native run.
     """
 
-    natives: tuple[Run, ...]
+    natives: tuple[ProgramRun, ...]
     reference: Values
     profile: dict[str, SiteResult]
 
@@ -62,7 +62,7 @@ def establish(
     return Baseline(natives, values, profile.result.sites)
 
 
-def _require_numbers(name: str, run: Run) -> None:
+def _require_numbers(name: str, run: ProgramRun) -> None:
     """Raise ProgramError where there is nothing that an error could be measured by."""
     if not run.values:
         raise ProgramError(
@@ -77,7 +77,7 @@ def _require_numbers(name: str, run: Run) -> None:
             )
 
 
-def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
+def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> None:
     """Raise BudgetError, naming the value, where two native runs differ by too much.
 
     ProgramError where that cannot be decided: a criterion of the user's gives no number.
@@ -105,7 +105,7 @@ def _require_steady(experiment: Experiment, first: Run, other: Run) -> None:
         )
 
 
-def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
+def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> Values:
     """The values that errors are measured against: the native run's own if reference is NATIVE.
 
     Else those with every product in float64, for which another run is made if some are narrower.
@@ -121,8 +121,8 @@ def reference_of(experiment: Experiment, native: Run, reference: str) -> Values:
 class Clock:
     """Puts the times that a search goes by into measurements: measured or predicted ones.
 
-    On a machine without tensor cores the time of an emulated product means nothing. There the
-    number of slice products that a tensor core would make counts, or the time on a certain device.
+    On a machine without tensor cores the time of an emulated product means nothing. It is replaced
+    by the number of slice products that a tensor core would make, or by the time on a device.
 
     natives: the native runs. sites: their traces. cost: predicts a site's time; None: times are as
     measured. native: the native runs as one. noise: site → the smallest gain that counts.
@@ -224,8 +224,10 @@ class DeviceCost:
 
     @classmethod
     def of(cls, name: str) -> "DeviceCost":
-        """For a device by its name, or words of it. Raises DeviceError where it has no model, or
-        no kernels."""
+        """The cost on a device, found by its name or words of it.
+
+        Raises DeviceError where the device has no model, or no kernels.
+        """
         from mixpert_py.runtime.model import known_devices, prediction
         from mixpert_py.runtime.model.kernel_times import KernelTimes
 
@@ -234,8 +236,10 @@ class DeviceCost:
         return cls(times.model.device, times)
 
     def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
-        """Operands lie on the device. Where a scheme would be no faster, its products are native
-        there, as `runtime.select` chooses them."""
+        """Seconds of a site's calls, whose operands lie on the device.
+
+        Where a scheme would be no faster, its products are native, as `runtime.select` chooses.
+        """
         wide = is_wide(*trace.dtypes)
         # Both operands of a complex result are assumed to be complex.
         products = max((real_products(dtype, dtype) for dtype in trace.dtypes), default=1)

@@ -9,7 +9,7 @@ import msgspec
 
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution import gpus, outputs, work_folder
-from mixpert_py.execution.executor import Executor, Run, RunFolder, Values
+from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, Values
 from mixpert_py.execution.outputs import WrittenFile
 from mixpert_py.execution.work_folder import WorkFolder
 from mixpert_py.execution.worker import Job, Product, Result
@@ -92,7 +92,7 @@ class Experiment:
         """Whether runs may be made at the same time: none writes where another works."""
         return self._work_folder.is_apart
 
-    def native(self, purpose: str = "native run", reference: Values | None = None) -> Run:
+    def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
         run = self._run(_Request(purpose, scheme="native"), reference)
@@ -101,23 +101,25 @@ class Experiment:
         self._slowest = max(self._slowest, run.seconds)
         return run
 
-    def profile(self, levels: Sequence[str]) -> Run:
+    def profile(self, levels: Sequence[str]) -> ProgramRun:
         """A native run that also measures the local error of each level at every call site."""
         return self._run(_Request("profile", scheme="native", levels=tuple(levels), warm=True))
 
-    def everywhere(self, scheme: str) -> Run:
+    def everywhere(self, scheme: str) -> ProgramRun:
         """A run with every product under one scheme."""
         return self._run(_Request(f"every product in {scheme}", scheme=scheme))
 
-    def planned(self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL) -> Run:
+    def planned(
+        self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL
+    ) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
         return self._run(_Request(purpose, plan, warm=purpose == TRIAL), reference)
 
-    def judged(self, run: Run, reference: Values) -> Run:
+    def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
         judge = self.comparison.judge
         errors = judge.errors(reference, run.values)
-        return Run(run.result, {}, *judge.limits.worst(errors), errors)
+        return ProgramRun(run.result, {}, *judge.limits.worst(errors), errors)
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -143,23 +145,23 @@ class Experiment:
             self._first = first
             self.executor.use_gpu()
 
-    def _run(self, request: _Request, reference: Values | None = None) -> Run:
-        """A run that was kept, or one that is made and kept. A judged one loses its values."""
+    def _run(self, request: _Request, reference: Values | None = None) -> ProgramRun:
+        """A run that was stored, or one that is made and stored. A judged one loses its values."""
         purpose, plan = request.purpose, request.plan
-        if (kept := self._trials.take(purpose, plan)) is not None:
-            return kept
+        if (stored := self._trials.take(purpose, plan)) is not None:
+            return stored
         self._on_run(purpose)
         try:
             run = self._execute(request)
             if reference is not None:
                 run = self.judged(run, reference)
         except (ProgramError, ShapeError) as failure:
-            self._trials.keep_failure(purpose, plan, str(failure))
+            self._trials.store_failure(purpose, plan, str(failure))
             raise
-        self._trials.keep(purpose, plan, run)
+        self._trials.store(purpose, plan, run)
         return run
 
-    def _execute(self, request: _Request) -> Run:
+    def _execute(self, request: _Request) -> ProgramRun:
         """Make a run: its folder and job, its process, and the values that it left."""
         name = self.program.argv[0]
         with temporary_folder() as temporary:
@@ -171,12 +173,12 @@ class Experiment:
             limit = self._limit(is_profile=bool(request.levels))
             ended = self.executor.run(str(job_file), limit, warm=request.warm)
             result = folder.result(name, ended, limit)
-            if self._slowest:  # what the first run showed is not kept with each
+            if self._slowest:  # what the first run showed is not stored with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
             if request.levels:  # a profile shows errors of products, not of the program
-                return Run(result)
+                return ProgramRun(result)
             values = folder.values(result)
             for file in files:
                 values |= file.arrays()
@@ -184,7 +186,7 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-        return Run(result, self.comparison.judge.limits.judged(values), printed=printed)
+        return ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
 
     def _job(self, request: _Request, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison

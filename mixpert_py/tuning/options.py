@@ -152,7 +152,9 @@ def parse_named(option: str, texts: Sequence[str]) -> dict[str | None, str]:
 
 
 def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
-    """The same for budgets. Raises MixPertError for a text that is no number of at least 0."""
+    """Budgets by name, as `parse_named` reads them.
+
+    Raises MixPertError for a budget that is no number of at least 0."""
     budgets: dict[str | None, float] = {}
     for name, text in parse_named(option, texts).items():
         try:
@@ -166,7 +168,7 @@ def parse_budgets(option: str, texts: Sequence[str]) -> dict[str | None, float]:
 
 @dataclass(frozen=True, slots=True)
 class TuningOptions:
-    """What the user of `mixpert tune` or `mixpert verify` asked for, from the command line on.
+    """The options of `mixpert tune` or `mixpert verify`, in checked form.
 
     compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
     time_limit: seconds that a run may take; None: a multiple of the native runs. reference:

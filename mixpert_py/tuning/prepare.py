@@ -1,6 +1,6 @@
 """From a program to a search: native runs, profile, ladder, and where its runs are made."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,23 +46,17 @@ UNSOUND = (
 class Prepared:
     """A program that is ready for the search, and the facts that its plan file is made with.
 
-    sites: the call sites of the program by id. existing: an earlier plan, where there is one;
-    earlier: its entries for these sites, by the ids of today. runs: that may be made at a time;
-    threads: of BLAS in each.
+    other_entries: the entries of an earlier plan that stay in the plan file as they are.
     """
 
-    program: Program
     options: TuningOptions
-    sites: Mapping[str, CallSite]
-    existing: Plan | None
-    earlier: Mapping[str, Site]
     experiment: Experiment
     baseline: Baseline
     clock: Clock
     problem: Problem
     hold_out: HoldOut | None
-    runs: int
-    threads: int
+    other_entries: tuple[Site, ...]
+    resources: "Resources"
 
     def measure(self, plan: Mapping[str, str]) -> Measurement:
         """One trial, with the times that the search goes by."""
@@ -83,9 +77,8 @@ def prepare(
 
     existing: an earlier plan, whose locked sites keep their schemes. on_run: called with the
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
-    device, else INT8 products where their backend emulates, else times are measured. trials: keeps
-    the runs, and gives back those of a resumed tuning; the caller ends them once the plan is
-    written.
+    device, else INT8 products where their backend emulates, else times are measured. trials: stores
+    the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
@@ -115,19 +108,44 @@ def prepare(
     def levels() -> list[str]:
         """The lower schemes of the ladder, known once the native runs have shown where they ran."""
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
-        rungs = rungs_for(options, experiment.on_gpu)
-        return [name for rung in rungs for name in rung if name != "native"]
+        return _lower_schemes(rungs_for(options, experiment.on_gpu))
 
     baseline = establish(experiment, levels, options.reference)
     if baseline is None:
         return None
     clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
+    rungs = rungs_for(options, experiment.on_gpu)
+    problem = _problem(options, baseline, clock, rungs, sites, locked, flow)
+    if problem is None:
+        return None
+    return Prepared(
+        options,
+        experiment,
+        baseline,
+        clock,
+        problem,
+        _hold_out(experiment, options, flow, on_run, trials),
+        _other_entries(existing, earlier, sites),
+        resources,
+    )
+
+
+def _problem(
+    options: TuningOptions,
+    baseline: Baseline,
+    clock: Clock,
+    rungs: tuple[Rung, ...],
+    sites: Mapping[str, CallSite],
+    locked: Mapping[str, Site],
+    flow: Dependencies,
+) -> Problem | None:
+    """The problem that a search solves; None where no call site of the program was called."""
     operators = tuple(
         profiled_operator(
             sites[site],
             trace,
             clock,
-            levels(),
+            _lower_schemes(rungs),
             locked=site in locked,
             sensitivity=options.limits.scale,
         )
@@ -136,37 +154,39 @@ def prepare(
     )
     if not operators:
         return None
-    problem = Problem(
+    return Problem(
         operators,
         flow.edges | profiled_edges(baseline.profile),
-        Ladder(rungs_for(options, experiment.on_gpu)),
+        Ladder(rungs),
         options.limits.budget,
         clock.noise,
-        {
-            operator.id: locked[operator.id].scheme if operator.id in locked else "native"
-            for operator in operators
-        },
+        {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators},
     )
-    return Prepared(
-        program,
-        options,
-        sites,
-        existing,
-        earlier,
-        experiment,
-        baseline,
-        clock,
-        problem,
-        _hold_out(experiment, options, flow, on_run, trials),
-        resources.runs,
-        resources.threads,
-    )
+
+
+def _lower_schemes(rungs: tuple[Rung, ...]) -> list[str]:
+    """The schemes of a ladder below the native product."""
+    return [name for rung in rungs for name in rung if name != "native"]
 
 
 def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
     """The entries of an earlier plan for these call sites, by the sites' ids of today."""
     found = {site: existing.find(site) for site in sites} if existing else {}
     return {site: entry for site, entry in found.items() if entry is not None}
+
+
+def _other_entries(
+    existing: Plan | None, earlier: Mapping[str, Site], sites: Collection[str]
+) -> tuple[Site, ...]:
+    """Entries of an earlier plan that are not this program's to replace: those of other modules,
+    and locked ones whose site is gone. earlier: the entries for these sites."""
+    modules = {site.partition(":")[0] for site in sites}
+    known = {entry.id for entry in earlier.values()} | set(sites)
+    return tuple(
+        entry
+        for entry in (existing.site if existing else ())
+        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
+    )
 
 
 def _cost(options: TuningOptions) -> Cost | None:
@@ -183,7 +203,7 @@ def _hold_out(
     on_run: Callable[[str], None],
     trials: Trials,
 ) -> HoldOut | None:
-    """The same program with the hold-out's arguments, where there are such."""
+    """The program with the hold-out's arguments; None where the options have none."""
     if options.hold_out is None:
         return None
     program = experiment.program
@@ -221,7 +241,7 @@ def require_gpu_for_ladder(options: TuningOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Where the runs of a tuning are made.
+    """The processes, BLAS threads and GPUs, or the cluster, for the runs of a tuning.
 
     runs: at a time. threads: of BLAS in every run. gpus: one for each run; none: all see all.
     cluster: runs the trials instead.

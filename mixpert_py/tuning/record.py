@@ -1,14 +1,11 @@
-"""What a tuning leaves: the entries of its plan file, and the record that its report is made of.
+"""The results of a tuning: the entries of its plan file, and the record for its report.
 
 The record is kept as JSON in the trials file; `mixpert report` shows it with the program as it is
 today (`reported_program`).
 """
 
 import hashlib
-import os
 import platform
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from math import inf, isfinite, isnan
@@ -19,8 +16,7 @@ import msgspec
 import numpy as np
 
 from mixpert_py import __version__, config
-from mixpert_py import plan as plan_file
-from mixpert_py.errors import MixPertError, PlanError, named
+from mixpert_py.errors import MixPertError, named
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.source import decode
@@ -47,7 +43,7 @@ def criteria(
     hold_out: Mapping[str, float] | None = None,
 ) -> list[Criterion]:
     """An entry for every value that is judged. hold_out: errors there, where there is one."""
-    held = hold_out or {}
+    there = hold_out or {}
     return [
         Criterion(
             name,
@@ -55,7 +51,7 @@ def criteria(
             limits.of(name).budget,
             _comparable(error),
             reference,
-            _comparable(held[name]) if name in held else None,
+            _comparable(there[name]) if name in there else None,
         )
         for name, error in errors.items()
     ]
@@ -122,34 +118,6 @@ def provenance(
     )
 
 
-def save_elsewhere(plan: Plan, error: PlanError) -> PlanError:
-    """Save a plan that could not be written to its place: hours of runs must not be lost with it.
-
-    It goes to the temporary folder, else to stderr. Returns the error, with where it is now.
-    """
-    # Without the comments of the old plan, which may be what could not be read. Characters that
-    # UTF-8 cannot encode are escaped: a person can mend that.
-    content = plan_file.dumps(plan).encode(errors="backslashreplace")
-    try:
-        place = _written(content)
-    except OSError:
-        print(content.decode(), file=sys.stderr)
-        return PlanError(f"{error}; the plan that was found is printed above")
-    return PlanError(f"{error}; the plan that was found is in {place}")
-
-
-def _written(content: bytes) -> str:
-    """A new file of the temporary folder. Raises OSError, and leaves none, if it cannot be."""
-    descriptor, place = tempfile.mkstemp(prefix="unsaved-", suffix=config.SUFFIX)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-    except OSError:
-        Path(place).unlink()
-        raise
-    return place
-
-
 def record(result: "TuningResult", path: str) -> dict[str, Any]:
     """The record of a tuning, for JSON; `tuner.report.record.read` reads it. path: the plan's."""
     search = report_record.record(
@@ -200,8 +168,7 @@ def reported_program(record: Record, plan: Plan, script: Path) -> ReportedProgra
 
     script: where the program is; it need not exist, nor be as it was.
     """
-    from mixpert_py.graph.graph import of_source
-    from mixpert_py.graph.run_profile import with_seen
+    from mixpert_py.graph.graph import of_source, with_seen
 
     notes = []
     if record.schemes != plan.schemes():

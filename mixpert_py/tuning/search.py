@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from mixpert_py.execution import process
-from mixpert_py.interrupts import held
-from mixpert_py.plan import Plan, Site
+from mixpert_py.interrupts import deferred_signals
+from mixpert_py.plan import Plan
 from mixpert_py.tuner.records import (
     SMALLEST_GAIN,
     Measure,
@@ -30,7 +30,7 @@ from mixpert_py.tuning.verify import PAIRS, Verification, summary, verify
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """What a tuning ended with.
+    """The result of a tuning.
 
     limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
     that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
@@ -75,32 +75,34 @@ def tune_program(prepared: Prepared) -> TuningResult:
         errors = outcome.best.errors if outcome.interrupted else verification.errors
     plan = Plan(
         provenance=record.provenance(
-            prepared.program, options.backend, options.command, prepared.threads
+            prepared.experiment.program,
+            options.backend,
+            options.command,
+            prepared.resources.threads,
         ),
         criterion=record.criteria(
             options.limits, options.reference, errors, hold_out.errors if hold_out else None
         ),
         site=[
             *record.sites(outcome, schemes, prepared.experiment.blocks, predicted=clock.predicts),
-            *_foreign_entries(prepared),
+            *prepared.other_entries,
         ],
     )
-    error = hold_out.error if hold_out else None
     return TuningResult(
         outcome,
         plan,
         options.limits,
         verification,
-        clock.predicts,
-        reverted,
-        error,
-        clock.device,
+        predicted=clock.predicts,
+        reverted=reverted,
+        hold_out=hold_out.error if hold_out else None,
+        device=clock.device,
     )
 
 
 def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:
     """One of `tuner.tune.SEARCHES`. measure: None for `prepared.measure`."""
-    runs = prepared.runs if prepared.experiment.runs_apart else 1
+    runs = prepared.resources.runs if prepared.experiment.runs_apart else 1
     with Speculation(measure or prepared.measure, runs) as speculation:
         outcome = tune(
             speculation,
@@ -122,18 +124,6 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     return outcome, summary(baseline.natives, baseline.natives)
-
-
-def _foreign_entries(prepared: Prepared) -> list[Site]:
-    """Entries of the earlier plan that are not this program's to rewrite: those of other modules,
-    and locked ones whose site is gone."""
-    modules = {site.partition(":")[0] for site in prepared.sites}
-    known = {entry.id for entry in prepared.earlier.values()} | prepared.sites.keys()
-    return [
-        entry
-        for entry in (prepared.existing.site if prepared.existing else [])
-        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
-    ]
 
 
 class Speculation:
@@ -166,7 +156,7 @@ class Speculation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with held() as interrupt:  # a second Ctrl-C must not leave processes behind
+        with deferred_signals() as interrupt:  # a second Ctrl-C must not leave processes behind
             self._stop.set()
             with self._changed:
                 self._changed.notify_all()
@@ -186,7 +176,7 @@ class Speculation:
             return self._measure(plan)
         self._let_begin(1)
         try:
-            with held() as interrupt, interrupt.let_through():
+            with deferred_signals() as interrupt, interrupt.let_through():
                 return found.result()
         finally:
             self._let_begin(-1)

@@ -19,7 +19,7 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import MixPertError, ProgramError, one_line
-from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.worker import Result
 from mixpert_py.machine import machine
 from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
@@ -53,11 +53,11 @@ def latest(plan: Path) -> dict[str, Any] | None:
 
 
 class Trials:
-    """The runs of one tuning. Several threads may take and keep runs.
+    """The runs of one tuning. Several threads may take and store runs.
 
-    path: of the file; None: nothing is kept. resume: whether to take over the runs of the newest
-    unfinished tuning of the same subject. say: called with a line about what became of that, and
-    with one if no more runs can be kept, which does not end the tuning.
+    path: the file; None: nothing is stored. resume: whether to take over the runs of the newest
+    unfinished tuning of the same subject. say: called with a message about the tuning that is
+    resumed, and with one if no more runs can be stored, which does not end the tuning.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Trials:
 
     @property
     def has_runs(self) -> bool:
-        """Whether runs are kept, and there are some that a resumed tuning would take over."""
+        """Whether runs are stored, and there are some that a resumed tuning would take over."""
         return self._tuning is not None
 
     def begin(self, subject: Mapping[str, Any]) -> None:
@@ -98,7 +98,7 @@ class Trials:
         if self._resume and self._tuning is None:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
-    def take(self, purpose: str, plan: Mapping[str, str]) -> Run | None:
+    def take(self, purpose: str, plan: Mapping[str, str]) -> ProgramRun | None:
         """The next run for this purpose under this plan that was made before, if one was.
 
         Raises ProgramError if it failed.
@@ -114,7 +114,7 @@ class Trials:
         except Exception:  # of any type if the file is damaged: the run is made again
             return None
 
-    def keep(self, purpose: str, plan: Mapping[str, str], run: Run) -> None:
+    def store(self, purpose: str, plan: Mapping[str, str], run: ProgramRun) -> None:
         """Store a run on disk before this returns."""
         # The values of a larger run are not stored: it is made again.
         fits = sum(array.nbytes for array in run.values.values()) <= MOST_BYTES
@@ -130,7 +130,7 @@ class Trials:
         )
         self._add(row, run.values if fits else {})
 
-    def keep_failure(self, purpose: str, plan: Mapping[str, str], problem: str) -> None:
+    def store_failure(self, purpose: str, plan: Mapping[str, str], problem: str) -> None:
         """Store the failure of a run, which is a result of a trial; other runs are made again."""
         if self._tuning is not None:
             row = Row(purpose, _text_of(plan), problem=_valid(problem), again=purpose != TRIAL)
@@ -152,7 +152,7 @@ class Trials:
                 self._made[row.purpose, row.plan].append(row)
             self._say(f"the tuning of {begun[:16]} UTC goes on; runs made: {len(rows)}")
 
-    def _run(self, row: Row) -> Run:
+    def _run(self, row: Row) -> ProgramRun:
         assert self._path is not None
         assert row.result is not None
         values: Values = {}
@@ -161,7 +161,7 @@ class Trials:
                 values = store.values(row.digest)
         error = nan if row.error is None else row.error
         result = msgspec.json.decode(row.result, type=Result)
-        return Run(result, values, error, row.worst, json.loads(row.errors))
+        return ProgramRun(result, values, error, row.worst, json.loads(row.errors))
 
     def _add(self, row: Row, values: Values) -> None:
         def step(store: Store) -> None:

@@ -1,7 +1,7 @@
 """Whether a plan holds: fresh processes run the program natively and under the plan, in turn.
 
-`verify` follows a search, `HoldOut` asks for other arguments during one, and `check_plan` is the
-command `mixpert verify`, for a plan file and a program as it is today.
+`verify` follows a search, `HoldOut` runs the program with other arguments during one, and
+`check_plan` is the command `mixpert verify`, for a plan file and a program as it is today.
 """
 
 import shlex
@@ -12,7 +12,7 @@ from math import isnan, nan
 from statistics import median
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
-from mixpert_py.execution.executor import Run, Values
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies
 from mixpert_py.plan import Criterion, Plan, Site
@@ -71,7 +71,7 @@ def verify(
 
 def _run_in_turn(
     experiment: Experiment, reference: Values, plan: Mapping[str, str], pairs: int
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[ProgramRun], list[ProgramRun]]:
     """Native and planned runs, judged. Raises ProgramError or ShapeError if one fails."""
     natives, planned = [], []
     for _ in range(pairs):
@@ -86,14 +86,14 @@ def _lowered_by(plan: Mapping[str, str]) -> list[str]:
 
 
 def summary(
-    natives: Sequence[Run], planned: Sequence[Run], lowered: Sequence[str] = ()
+    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str] = ()
 ) -> Verification:
     """The verification of runs that were made; the planned ones are judged."""
 
-    def time_in(runs: Sequence[Run]) -> float:
+    def time_in(runs: Sequence[ProgramRun]) -> float:
         return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
 
-    def spread(runs: Sequence[Run]) -> float:
+    def spread(runs: Sequence[ProgramRun]) -> float:
         seconds = [run.seconds for run in runs]
         return max(seconds) - min(seconds)
 
@@ -143,7 +143,7 @@ class HoldOut:
 
 @dataclass(frozen=True, slots=True)
 class PlanVerdict:
-    """What fresh processes showed of a plan file.
+    """The result of running a program under a plan file in fresh processes.
 
     problem: why there is no verification: the program fails under the plan, or has none of the
     plan's products. stale: sites of the plan that the program lacks; silent: those that it has and

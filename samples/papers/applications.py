@@ -32,9 +32,9 @@ def applications(*names: str) -> Measure:
         for record in records:
             if not names or record["name"] in names:
                 for mode, found in modes_of(record).items():
-                    told = {"app": record["name"], "name": mode, "error": found["error"]}
+                    shared = {"app": record["name"], "name": mode, "error": found["error"]}
                     spent, times = found["device"]["median"], speedup(record, mode)
-                    rows.append({**told, "seconds": spent, "times": times})
+                    rows.append({**shared, "seconds": spent, "times": times})
         if not result or not rows:
             return Missing("`mixpert bench apps --save` makes these rows; it has not been run")
         return Found(rows, where(result["machine"]))
@@ -46,9 +46,9 @@ def headline(rows: Sequence[Row]) -> str:
     """Geometric means, and over which applications."""
     apps = list(dict.fromkeys(row["app"] for row in rows))
     over = ", ".join(apps) if len(apps) < FEW else f"{len(apps)} applications"
-    said = []
+    parts = []
     for mode in (modes.FAITHFUL, modes.TUNED):
         times = [row["times"] for row in rows if row["name"] == mode and row["times"]]
         if times:
-            said.append(f"{mode} {geometric_mean(times):.2f}×")
-    return f"{', '.join(said)} cuBLAS FP32 (geometric mean, {over})"
+            parts.append(f"{mode} {geometric_mean(times):.2f}×")
+    return f"{', '.join(parts)} cuBLAS FP32 (geometric mean, {over})"

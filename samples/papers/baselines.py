@@ -1,4 +1,4 @@
-"""What the papers compare with, where no scheme or mode of cuBLAS is it."""
+"""The papers' baselines that are no scheme and no mode of cuBLAS."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -73,7 +73,7 @@ def over_fp32(name: str) -> Callable[[Sequence[Row]], str]:
 def largest(name: str) -> Callable[[Sequence[Row]], str]:
     """A headline: an error at the largest size, beside that of cuBLAS FP16."""
 
-    def said(rows: Sequence[Row]) -> str:
+    def text(rows: Sequence[Row]) -> str:
         n = max(row["n"] for row in rows)
         own, half = (
             next(row["max"] for row in rows if row["name"] == one and row["n"] == n)
@@ -81,7 +81,7 @@ def largest(name: str) -> Callable[[Sequence[Row]], str]:
         )
         return f"{name} {own:.1e}, cuBLAS FP16 {half:.1e} at N = {n}"
 
-    return said
+    return text
 
 
 def _speeds(shapes: Iterable[tuple[int, int, int]], names: Sequence[str], place: Place) -> Found:

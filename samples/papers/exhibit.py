@@ -1,4 +1,4 @@
-"""What is shown: an exhibit of a paper, its published numbers, and how ours are measured."""
+"""Exhibits of the papers: a table or figure, its published numbers, and how ours are measured."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Fragments:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was measured. where: the machine, if it is not the one that measures now."""
+    """The rows that were measured. where: the machine, if it is not the one that measures now."""
 
     rows: list[Row]
     where: str | None = None
@@ -79,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why something is not measured here."""
+    """The reason why something is not measured here."""
 
     why: str
 
@@ -88,14 +88,14 @@ class Missing:
 class Exhibit:
     """One thing that a paper shows. id: as `--only` takes it; of: table and figures of the paper.
 
-    said: what is compared here, and what the measure is. gpu: whether it is a matter of speed, or
+    lead: what is compared here, and what the measure is. gpu: whether it is a matter of speed, or
     of the chip, which only a GPU can answer. headline: the rows in a few words.
     """
 
     id: str
     of: str
     title: str
-    said: str
+    lead: str
     columns: tuple[Column, ...]
     measure: Callable[[Place], Found | Missing]
     picture: Lines | Bars | Fragments | None = None

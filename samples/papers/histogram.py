@@ -1,4 +1,4 @@
-"""How the errors of a product's elements are spread."""
+"""The distribution of the errors of a product's elements."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -72,8 +72,8 @@ def batched(place: Place) -> Found:
         seconds = {name: timing(taken)["median"] for name, taken in samples.items()}
         for name, spent in seconds.items():
             tflops, times = 2e-12 * count * EDGE**3 / spent, seconds[FP32] / spent
-            told = {"name": name, "count": count, "seconds": spent}
-            rows.append({**told, "tflops": tflops, "times": times})
+            shared = {"name": name, "count": count, "seconds": spent}
+            rows.append({**shared, "tflops": tflops, "times": times})
     return Found(rows, note="; ".join(f"{name} failed: {why}" for name, why in failed.items()))
 
 

@@ -90,7 +90,7 @@ def searched(rows: Sequence[Row]) -> str:
 
 
 def overhead(place: Place) -> Found:
-    """Where the time of a product goes: packing, the kernel, and what is beside both."""
+    """The parts of a product's time: packing, the kernel, and the rest."""
     rows = []
     for n in SQUARES:
         for row in place.speeds(("mixpert-IV", "mixpert-I", "int8x6"), n, n, n):
@@ -101,12 +101,12 @@ def overhead(place: Place) -> Found:
 
 def packed(rows: Sequence[Row]) -> str:
     n = max(row["n"] for row in rows)
-    said = [
+    parts = [
         f"{row['name']} {row['packing'] / row['seconds']:.0%}"
         for row in rows
         if row["n"] == n and row["name"] != "mixpert-I"
     ]
-    return f"packing takes {', '.join(said)} of a product at N = {n}"
+    return f"packing takes {', '.join(parts)} of a product at N = {n}"
 
 
 EXHIBITS = (

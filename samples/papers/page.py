@@ -16,10 +16,9 @@ from samples.papers.exhibit import (
     Fragments,
     Lines,
     Paper,
-    Published,
     Row,
 )
-from samples.papers.html import EMPTY, Html, el, join
+from samples.papers.template import template
 
 Record = Mapping[str, Any]
 
@@ -47,96 +46,39 @@ OPEN_ROWS = 12  # tables that are longer, beside a picture, are folded
 
 def page(papers: Sequence[Paper], record: Record) -> str:
     """The whole page of a result. It loads nothing, and its policy forbids browsers to."""
+    from markupsafe import Markup
+
     css = files("mixpert_py.tuner.report").joinpath("page.css").read_text(encoding="utf-8")
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", TITLE),
-        el("style", Html(css + chart.STYLE + STYLE)),
+    text = template("page.html.jinja").render(
+        papers=papers,
+        exhibits=record["exhibits"],
+        title=TITLE,
+        lead=LEAD,
+        policy=POLICY,
+        css=Markup(css + chart.STYLE + STYLE),
+        NOT_TRANSCRIBED=NOT_TRANSCRIBED,
+        OPEN_ROWS=OPEN_ROWS,
+        picture=_picture,
+        drawings=_drawings,
+        right=_right,
     )
-    links = [
-        el("li", el("a", f"{paper.title}: {exhibit.title}", href=f"#{exhibit.id}"))
-        for paper in papers
-        for exhibit in paper.exhibits
-    ]
-    body = el(
-        "body",
-        el("header", el("h1", TITLE), el("p", LEAD, class_="verdict")),
-        el("nav", el("ul", *links, class_="contents"), aria_label="Exhibits"),
-        el("main", *(_paper(paper, record["exhibits"]) for paper in papers)),
-    )
-    return f"<!DOCTYPE html>\n{el('html', head, body, lang='en')}\n"
+    return f"{text.strip()}\n"
 
 
-def _paper(paper: Paper, exhibits: Record) -> Html:
-    return el(
-        "section",
-        el("h2", paper.title),
-        el(
-            "p",
-            f"{paper.cited}. Measured there on {paper.chips}: not measured here.",
-            class_="lead",
-        ),
-        *(_exhibit(exhibit, exhibits.get(exhibit.id)) for exhibit in paper.exhibits),
-        id=paper.name,
-    )
-
-
-def _exhibit(exhibit: Exhibit, found: Record | None) -> Html:
-    title = el("h3", exhibit.title, el("small", exhibit.of))
-    return el(
-        "article",
-        title,
-        el("p", exhibit.said, class_="lead"),
-        _published(exhibit.published),
-        *_measured(exhibit, found),
-        id=exhibit.id,
-    )
-
-
-def _published(numbers: Sequence[Published]) -> Html:
-    items = []
-    for number in numbers:
-        source = number.source if number.confirmed else f"unconfirmed: {number.source}"
-        items.append(el("li", f"Published: {number.what} ", el("b", number.value), f" ({source})"))
-    return el("ul", *(items or [el("li", f"{NOT_TRANSCRIBED}.")]), class_="published")
-
-
-def _measured(exhibit: Exhibit, found: Record | None) -> Iterator[Html]:
-    if found is None or "rows" not in found:
-        why = "it has not been run" if found is None else found.get("failed") or found["missing"]
-        yield el("p", f"Not measured here: {why}", class_="notice", role="note")
-        return
-    rows: list[Row] = found["rows"]
-    yield el("p", f"Measured: {found['where']} {found['note']}".strip(), class_="where")
-    if exhibit.headline:
-        yield el("p", el("b", f"Here: {exhibit.headline(rows)}."))
-    shown = _picture(exhibit, rows)
-    if shown:
-        yield el("div", shown, class_="scroll")
-    table = el("div", _table(exhibit.columns, rows), class_="scroll", tabindex=0)
-    if shown and len(rows) > OPEN_ROWS:
-        yield el("details", el("summary", f"{len(rows)} rows"), table)
-    else:
-        yield table
-
-
-def _picture(exhibit: Exhibit, rows: Sequence[Row]) -> Html:
+def _picture(exhibit: Exhibit, rows: Sequence[Row]) -> str:
+    """The exhibit's picture as markup; "" where it has none, or one that is an image."""
     match exhibit.picture:
         case Lines() as how:
             return chart.lines(rows, how)
         case Bars() as how:
             return chart.bars(rows, how)
-        case Fragments():
-            return join(*_drawings(rows))
-    return EMPTY
+    return ""
 
 
-def _drawings(rows: Sequence[Row]) -> Iterator[Html]:
-    """A picture an instruction, as an image: what it says of its own text holds in it alone."""
+def _drawings(exhibit: Exhibit, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Name and address of an image for each instruction whose fragments the rows describe."""
+    if not isinstance(exhibit.picture, Fragments):
+        return
     from mixpert_py.runtime.probes.fragment_svg import drawing
     from mixpert_py.runtime.probes.fragments import LANES, Fragment
 
@@ -152,25 +94,13 @@ def _drawings(rows: Sequence[Row]) -> Iterator[Html]:
             if row["name"] == name
         ]
         text = base64.b64encode(drawing(name, parts).encode()).decode()
-        source = f"data:image/svg+xml;base64,{text}"
-        yield el("img", class_="fragment", src=source, alt=f"Fragments of {name}")
+        yield name, f"data:image/svg+xml;base64,{text}"
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row]) -> Html:
-    right = {
-        column.key for column in columns if any(_is_number(row.get(column.key)) for row in rows)
+def _right(columns: Sequence[Column], rows: Sequence[Row]) -> set[str]:
+    """The keys of the columns that hold numbers, which are aligned on the right."""
+    return {
+        column.key
+        for column in columns
+        if any(isinstance(row.get(column.key), (int, float)) for row in rows)
     }
-
-    def classes(column: Column) -> str | None:
-        return "right" if column.key in right else None
-
-    heads = (el("th", c.heading, scope="col", class_=classes(c)) for c in columns)
-    lines = (
-        el("tr", *(el("td", column.text(row), class_=classes(column)) for column in columns))
-        for row in rows
-    )
-    return el("table", el("thead", el("tr", *heads)), el("tbody", *lines))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))

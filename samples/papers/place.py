@@ -1,4 +1,4 @@
-"""Where exhibits are measured: on this GPU, or on the reference backend, which has errors only."""
+"""The places where exhibits are measured: this GPU, or the reference backend for errors only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class Place:
         return max(SMALLEST, n // SHRINK) if self.small else n
 
     def sizes(self, many: Iterable[int]) -> list[int]:
-        """The same of several; those that become equal count once."""
+        """The sizes of a run, each once where several become equal."""
         return list(dict.fromkeys(map(self.size, many)))
 
     def uniform(self, limits: tuple[float, float], m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -106,9 +106,9 @@ class Place:
             if "failed" in row:
                 raise MixPertError(f"{row['name']} at {m} × {k} × {n}: {row['failed']}")
             parts = {part: row.get(part, {}).get("median") for part in ("packing", "gemm")}
-            told = {key: row[key] for key in ("name", "m", "k", "n", "tflops")}
+            shared = {key: row[key] for key in ("name", "m", "k", "n", "tflops")}
             seconds, times = row["seconds"]["median"], row["speedup"]["median"]
-            rows.append({**told, "seconds": seconds, "times": times, **parts})
+            rows.append({**shared, "seconds": seconds, "times": times, **parts})
         return [row for row in rows if row["name"] in names]
 
 

@@ -73,9 +73,9 @@ def correlation(place: Place) -> Found | Missing:
     found = saved("model")
     if found is None:
         return Missing("`python -m tests.measure.model --save` makes these rows")
-    told = ("m", "k", "n", "batch", "measured", "predicted")
+    copied = ("m", "k", "n", "batch", "measured", "predicted")
     rows = [
-        {"name": row["scheme"], **{key: row[key] for key in told}}
+        {"name": row["scheme"], **{key: row[key] for key in copied}}
         | {"off": row["predicted"] / row["measured"] - 1}
         for row in found["rows"]
     ]

@@ -130,8 +130,8 @@ def one(exhibit: Exhibit, place: Place, late: bool = False) -> Record:
         return {"failed": error_line(error)}
     if isinstance(found, Missing):
         return {"missing": found.why}
-    told = {"where": found.where or place.where, "note": found.note, "rows": found.rows}
-    return dict(rounded(told))
+    record = {"where": found.where or place.where, "note": found.note, "rows": found.rows}
+    return dict(rounded(record))
 
 
 def read(path: Path) -> Record:
@@ -170,9 +170,9 @@ def summary(found: Mapping[str, Record]) -> list[list[str]]:
     for exhibit in summarized(found):
         assert exhibit.headline is not None
         paper = next(paper for paper in PAPERS if exhibit in paper.exhibits)
-        told = "; ".join(map(_told, exhibit.published))
+        published = "; ".join(map(_published_text, exhibit.published))
         here = exhibit.headline(found[exhibit.id]["rows"])
-        lines.append([paper.title, exhibit.title, told, here])
+        lines.append([paper.title, exhibit.title, published, here])
     return lines
 
 
@@ -214,7 +214,7 @@ def markdown(record: Record) -> str:
     )
 
 
-def _told(number: Published) -> str:
+def _published_text(number: Published) -> str:
     return f"{number.what} {number.value}{'' if number.confirmed else ' *'}"
 
 

@@ -62,8 +62,8 @@ def measure(place: Place) -> Found:
 
 def headline(rows: Sequence[Row]) -> str:
     most = max(row["processes"] for row in rows)
-    said = [f"{row['name']} {row['scaling']:.2f}×" for row in rows if row["processes"] == most]
-    return f"{most} processes do {', '.join(said)} of what one does"
+    parts = [f"{row['name']} {row['scaling']:.2f}×" for row in rows if row["processes"] == most]
+    return f"{most} processes do {', '.join(parts)} of what one does"
 
 
 def together(count: int, module: str, size: int, seconds: float) -> list[Row]:
@@ -111,20 +111,20 @@ def _kill(processes: Sequence["subprocess.Popen[str]"]) -> None:
 def _round(processes: Sequence["subprocess.Popen[str]"], size: int) -> float:
     """All start at once when all are ready; their products a second, in TFLOP/s."""
     for process in processes:
-        _said(process)
+        _next_line(process)
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("go\n")
-    done = [json.loads(_said(process)) for process in processes]
+    done = [json.loads(_next_line(process)) for process in processes]
     rate: float = sum(count / spent for count, spent in done)
     return 2e-12 * size**3 * rate
 
 
-def _said(process: "subprocess.Popen[str]") -> str:
+def _next_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     assert process.stderr is not None
     line = process.stdout.readline()
     if not line:
-        told = process.stderr.read().strip().splitlines() or ["it said nothing"]
-        raise ProgramError(f"a process that shares the GPU ended: {told[-1]}")
+        lines = process.stderr.read().strip().splitlines() or ["it said nothing"]
+        raise ProgramError(f"a process that shares the GPU ended: {lines[-1]}")
     return line

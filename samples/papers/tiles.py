@@ -1,4 +1,4 @@
-"""What the choice of a tile gains, and the stages of its ring in shared memory."""
+"""The gain of choosing a tile, and of the stages of its ring in shared memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,11 +39,11 @@ def tiles(place: Place) -> Found | Missing:
     rows = []
     for row in found["rows"]:
         times, own = row["tiles"], row["tiles"][row["chosen"]]
-        told = {key: row[key] for key in ("m", "k", "n", "batch", "chosen")}
+        shared = {key: row[key] for key in ("m", "k", "n", "batch", "chosen")}
         gains = {"times": times[row["fixed"]] / own, "best": min(times.values()) / own}
         if "legemm" in row:  # older results have no tile by the paper's own model
             gains["theirs"] = times[row["fixed"]] / times[row["legemm"]]
-        rows.append({"name": row["scheme"], **told, **gains})
+        rows.append({"name": row["scheme"], **shared, **gains})
     return Found(rows, where(found["machine"]))
 
 
@@ -97,5 +97,5 @@ def pipeline(place: Place) -> Found:
 def pipeline_headline(rows: Sequence[Row]) -> str:
     """The gain of all stages, by size."""
     most = max(row["stages"] for row in rows)
-    said = [f"{row['times']:.2f}× at {row['name']}" for row in rows if row["stages"] == most]
-    return f"{most} stages instead of one: {', '.join(said)}"
+    parts = [f"{row['times']:.2f}× at {row['name']}" for row in rows if row["stages"] == most]
+    return f"{most} stages instead of one: {', '.join(parts)}"

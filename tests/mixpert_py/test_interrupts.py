@@ -11,7 +11,7 @@ import pytest
 
 from mixpert_py import __main__, config
 from mixpert_py.execution import process
-from mixpert_py.interrupts import SIGNALS, Interrupt, held
+from mixpert_py.interrupts import SIGNALS, Interrupt, deferred_signals
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 
@@ -39,7 +39,7 @@ def test_one_that_comes_while_the_command_line_is_imported(
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_waits_until_somebody_checks(number: int) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
-    with held() as interrupt:
+    with deferred_signals() as interrupt:
         interrupt.check()
         interrupt_me(number)
         with pytest.raises(KeyboardInterrupt):
@@ -59,7 +59,7 @@ def test_it_is_let_through_once() -> None:
                 interrupt_me()
                 steps.append("cleared up")
 
-    with held() as interrupt:
+    with deferred_signals() as interrupt:
         with pytest.raises(KeyboardInterrupt):
             work(interrupt)
         # What came while it was cleared up is still to be heard.
@@ -69,8 +69,8 @@ def test_it_is_let_through_once() -> None:
 
 
 def test_an_inner_hold_hears_it_first() -> None:
-    with held() as outer:
-        with held() as inner:
+    with deferred_signals() as outer:
+        with deferred_signals() as inner:
             interrupt_me()
         with pytest.raises(KeyboardInterrupt):
             inner.check()
@@ -83,7 +83,7 @@ def test_an_inner_hold_hears_it_first() -> None:
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with held() as interrupt, interrupt.let_through():
+        with deferred_signals() as interrupt, interrupt.let_through():
             interrupt_me(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
@@ -94,7 +94,7 @@ def test_other_threads_hold_nothing() -> None:
     found = []
 
     def hold() -> None:
-        with held():
+        with deferred_signals():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=hold)

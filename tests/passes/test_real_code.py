@@ -15,7 +15,7 @@ import pytest
 
 from mixpert_py.passes.finder import HINT
 from mixpert_py.sources import source_files
-from mixpert_py.sources.collector import collect_seldom
+from mixpert_py.sources.pool import collect_seldom
 from tests.passes.properties import require_safe
 
 PACKAGES = ("numpy", "scipy", "sklearn", "networkx", "sympy")
@@ -34,7 +34,7 @@ def files(name: str) -> list[str]:
     place = folder(name)
     if place is None:
         pytest.skip(f"{name} is not installed")
-    return [file.path for file in source_files.source_files([place], ())]
+    return [f.path for f in source_files.source_files([place], ()) if f.path.endswith(".py")]
 
 
 def failure(path: str) -> str | int:

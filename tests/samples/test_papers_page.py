@@ -115,7 +115,7 @@ def test_it_loads_nothing(record: dict[str, Any]) -> None:
 
 
 def exhibit(**changes: Any) -> Exhibit:
-    given = {"id": "one", "of": "fig. 1", "title": "T", "said": "S", "columns": (X, Y)}
+    given = {"id": "one", "of": "fig. 1", "title": "T", "lead": "S", "columns": (X, Y)}
     return Exhibit(**{**given, "measure": lambda place: Found([]), **changes})
 
 
@@ -145,6 +145,23 @@ def test_a_table() -> None:
     assert "Measured: Here. So." in text
     assert '<td>&lt;i&gt;</td><td class="right">2.5</td>' in text
     assert '<td>j</td><td class="right">–</td>' in text
+
+
+@pytest.mark.parametrize(
+    "hostile", ["</script><script>alert(1)</script>", "\"'><img src=x>", "&lt;", "\u202e"]
+)
+def test_texts_cannot_break_out(hostile: str) -> None:
+    rows = [{"name": hostile, "x": 1.0, "y": 2.0}]
+    text = shown(
+        {"where": hostile, "note": hostile, "rows": rows},
+        title=hostile,
+        columns=(Column("name", hostile),),
+        picture=Lines(X, Y),
+        published=(Published(hostile, hostile, hostile),),
+    )
+    assert "<svg" in text
+    assert hostile not in text
+    assert hostile not in chart.bars(rows, Bars((X, Y), ("name",)))
 
 
 def test_lines_are_where_their_numbers_are() -> None:

@@ -17,11 +17,11 @@ import numpy as np
 from mixpert_py import config
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import ProgramError
-from mixpert_py.execution.executor import Run
+from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
-from mixpert_py.graph import graph, run_profile
+from mixpert_py.graph import graph
 from mixpert_py.runtime.model import model_file
-from mixpert_py.sources import project, pyproject, source_files
+from mixpert_py.sources import project, source_files
 from mixpert_py.sources.notebook_cells import code_cells
 from mixpert_py.sources.notebook_file import rewrite_notebook
 from mixpert_py.tuner.report import record as report_record
@@ -109,8 +109,8 @@ CONFIGURATION = {
 
 
 def _read_configuration(path: Path, also: bool) -> None:
-    list(project.files([str(path.parent)], ()))
-    pyproject.workspace_limit(str(path.parent))
+    list(source_files.files_of_projects([str(path.parent)], ()))
+    project.workspace_limit(str(path.parent))
 
 
 def _model(rng: Random) -> bytes:
@@ -162,7 +162,7 @@ def _profile() -> list[dict[str, Any]]:
 
 
 def _read_profile(path: Path, also: bool) -> None:
-    run_profile.with_profile([_graph()], str(path))
+    graph.with_profile([_graph()], str(path))
 
 
 RECORD = f"""
@@ -216,9 +216,9 @@ def _store() -> bytes:
         trials = Trials(path)
         trials.begin({})
         values = {"y": np.arange(6.0).reshape(2, 3), "z": np.ones(1, np.float32)}
-        trials.keep("native run", {}, Run(Result(1.5, {ID: SITE}, {}, []), values))
+        trials.store("native run", {}, ProgramRun(Result(1.5, {ID: SITE}, {}, []), values))
         result = Result(1.5, {ID: SITE}, {}, [])
-        trials.keep(TRIAL, {ID: "int8x3"}, Run(result, {}, 1e-7, "y", {"y": 1e-7}))
+        trials.store(TRIAL, {ID: "int8x3"}, ProgramRun(result, {}, 1e-7, "y", {"y": 1e-7}))
         trials.end(json.loads(RECORD), finished=False)
         return path.read_bytes()
 
@@ -263,7 +263,7 @@ def _read_store(path: Path, also: bool) -> None:
         trials.take("native run", {})
         trials.take(TRIAL, {ID: "int8x3"})
     if also:
-        trials.keep("native run", {}, Run(Result(1.5, {ID: SITE}, {}, []), {}))
+        trials.store("native run", {}, ProgramRun(Result(1.5, {ID: SITE}, {}, []), {}))
     plan = path.with_name(path.name.replace(".trials.db", ".toml"))
     assert beside(plan) == path
     if wrong := [line for line in messages if not line.isprintable()]:

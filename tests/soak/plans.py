@@ -15,7 +15,7 @@ import msgspec
 
 from mixpert_py import files
 from mixpert_py.errors import MixPertError
-from mixpert_py.sources.time_limit import time_limit
+from mixpert_py.sources.rewriting import time_limit
 from tests.soak.kinds import KINDS, Kind, WrongError
 from tests.soak.verdict import Verdict
 

@@ -1,9 +1,27 @@
 """`mixpert bench apps` on the command line."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import click
+
+from mixpert_py.commands.program import as_record
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command line; None for a default that depends on `host`."""
+
+    size: Literal["small", "paper"]
+    budget: float | None
+    only: tuple[str, ...]
+    host: bool
+    backend: str
+    samples: str
+    seconds: float | None
+    json_path: str | None
+    save: bool
 
 
 @click.command("apps")
@@ -28,25 +46,17 @@ import click
 )
 @click.option("--json", "json_path", metavar="FILE", help="Brought up to date by each of them.")
 @click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
-def bench_apps(
-    size: Literal["small", "paper"],
-    budget: float | None,
-    only: tuple[str, ...],
-    host: bool,
-    backend: str,
-    samples: str,
-    seconds: float | None,
-    json_path: str | None,
-    save: bool,
-) -> int:
+@as_record(Options)
+def bench_apps(asked: Options) -> int:
     """Whole programs: native, in TF32, faithful, and tuned."""
-    if save and (size != "paper" or backend != "cuda"):
+    if asked.save and (asked.size != "paper" or asked.backend != "cuda"):
         raise click.UsageError("--save keeps results of a GPU at the papers' sizes")
     from mixpert_py.bench import machine
     from mixpert_py.bench.apps import run
 
-    allowed = (1e-5 if host else 1e-4) if budget is None else budget
-    seconds = (900.0 if host else 450.0) if seconds is None else seconds
-    options = run.Options(size, allowed, samples, None if backend == "cuda" else backend, host)
-    path = machine.RESULTS / run.NAME if save else Path(json_path) if json_path else None
-    return run.run(options, only, path, seconds)
+    budget = (1e-5 if asked.host else 1e-4) if asked.budget is None else asked.budget
+    seconds = (900.0 if asked.host else 450.0) if asked.seconds is None else asked.seconds
+    backend = None if asked.backend == "cuda" else asked.backend
+    options = run.Options(asked.size, budget, asked.samples, backend, asked.host)
+    path = Path(asked.json_path) if asked.json_path else None
+    return run.run(options, asked.only, machine.RESULTS / run.NAME if asked.save else path, seconds)

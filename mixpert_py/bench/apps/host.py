@@ -39,11 +39,11 @@ def measure(
         outcome, trials = tuned.search(
             runs, budget, platform.backend, Measurement(native.wall, 0.0, spent)
         )
-        force = modes.under(outcome.plan, platform.backend)
+        context = modes.under(outcome.plan, platform.backend)
         walls: list[float] = []
         while len(walls) < ROUNDS and sum(walls) < LONG:
-            walls.append(runs.once(force)[1].wall)
-        values, _, sites = runs.traced(replace(force, trace=Trace()))
+            walls.append(runs.once(context)[1].wall)
+        values, _, sites = runs.traced(replace(context, trace=Trace()))
         record |= {
             "rewritten": median(walls),
             "error": runs.error(values),

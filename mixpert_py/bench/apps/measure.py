@@ -27,17 +27,19 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class Variant:
     """A way to run the program. around: a context that holds during the run, such as TF32."""
 
     name: str
-    force: Context
+    context: Context
     around: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Where programs run. xp: whose arrays; backend: None for a GPU, or "reference"."""
+    """The arrays and the clock of a measurement.
+
+    xp: the module of the arrays. backend: None for a GPU, or "reference"."""
 
     xp: ModuleType
     timer: Timer
@@ -66,13 +68,13 @@ def measure(
             record["problem_seconds"] = perf_counter() - begin
             runs = Runs.of(app, problem, platform.timer)
         ways = [
-            Mode(modes.FP32, modes.NATIVE),
-            Mode(modes.TF32, modes.NATIVE, lambda: modes.tensor_float(platform.xp)),
-            Mode(modes.FAITHFUL, _faithful(runs, platform.backend)),
+            Variant(modes.FP32, modes.NATIVE),
+            Variant(modes.TF32, modes.NATIVE, lambda: modes.tensor_float(platform.xp)),
+            Variant(modes.FAITHFUL, _faithful(runs, platform.backend)),
         ]
         plan = _tuned(record, runs, app.budget or budget, platform.backend)
         if plan is not None:
-            ways.append(Mode(modes.TUNED, modes.under(plan, platform.backend)))
+            ways.append(Variant(modes.TUNED, modes.under(plan, platform.backend)))
         record["modes"] = _in_turn(runs, ways)
     except Exception as error:
         record |= failure(error)
@@ -136,7 +138,7 @@ def _verdicts(outcome: Outcome) -> list[Record]:
     ]
 
 
-def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
+def _in_turn(runs: Runs, ways: list[Variant]) -> list[Record]:
     """Times, error and figure of every mode; one that fails leaves the others."""
     records: list[Record] = [{"name": mode.name} for mode in ways]
     times: list[list[Times]] = [[] for _ in ways]
@@ -149,7 +151,7 @@ def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
                 continue
             try:
                 with mode.around():
-                    values, one = runs.once(mode.force)
+                    values, one = runs.once(mode.context)
                 if turn:
                     taken.append(one)
                 else:
@@ -163,10 +165,10 @@ def _in_turn(runs: Runs, ways: list[Mode]) -> list[Record]:
     return records
 
 
-def _judged(runs: Runs, mode: Mode, values: Values) -> Record:
+def _judged(runs: Runs, mode: Variant, values: Values) -> Record:
     """Error and figure of a mode, and what its products ran, from a traced run."""
     record = {"error": runs.error(values), "figure": runs.figure(values)}
     del values
     with mode.around():
-        sites = runs.traced(replace(mode.force, trace=Trace()))[2]
+        sites = runs.traced(replace(mode.context, trace=Trace()))[2]
     return {**record, "sites": site_records(sites)}

@@ -26,11 +26,11 @@ COLORS = {
 }
 
 
-def markdown(name: str, said: str, folder: str) -> str:
+def markdown(name: str, alternative: str, folder: str) -> str:
     """Markdown of a picture that follows the reader's light or dark setting."""
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
-        f'<img alt="{said}" src="{folder}/{name}.svg"></picture>\n'
+        f'<img alt="{alternative}" src="{folder}/{name}.svg"></picture>\n'
     )
 
 

@@ -105,7 +105,7 @@ def main(options: str, output: str) -> None:
     Path(output).write_text(json.dumps(record), "utf-8")
 
 
-LOOK = 0.5  # seconds between two looks
+POLL = 0.5  # seconds between two checks
 
 
 def end_with_parent() -> None:
@@ -114,7 +114,7 @@ def end_with_parent() -> None:
 
     def watch() -> None:
         while os.getppid() == parent:
-            sleep(LOOK)
+            sleep(POLL)
         os._exit(1)
 
     threading.Thread(target=watch, name="end with parent", daemon=True).start()

@@ -13,10 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from mixpert_py.errors import MixPertError
-from mixpert_py.launch import launcher
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze, dependencies
-from mixpert_py.sources import in_memory
+from mixpert_py.sources import in_memory, source_files
 
 # A sample's own functions, of which `work` alone is timed.
 PARTS = ("parsed", "problem", "work", "report")
@@ -39,7 +38,7 @@ class Sample:
     @classmethod
     def load(cls, path: Path) -> "Sample":
         """Rewrite a sample. Raises SourceError if unreadable, MixPertError without a part."""
-        source, module = launcher.read_source(path), path.stem
+        source, module = source_files.read_whole(path), path.stem
         made = in_memory.rewritten(source, module, str(path), fuse=True)
         if made is None:
             raise MixPertError(f"{path}: has no product")
@@ -83,9 +82,9 @@ class Problem:
 
         Raises MixPertError where there is no such line.
         """
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             self.sample.functions["report"](self.xp, self.options, *values, *self.inputs)
-        found = re.search(rf"^{re.escape(label)}.*\s(\S+)$", said.getvalue(), re.MULTILINE)
+        found = re.search(rf"^{re.escape(label)}.*\s(\S+)$", output.getvalue(), re.MULTILINE)
         if found is None:
             raise MixPertError(f"{self.sample.name}: prints no {label!r}")
         return float(found[1])

@@ -21,7 +21,7 @@ from mixpert_py.bench.apps.process import HOST_LIMIT, LIMIT, apart, platform
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.errors import PlanError
 from mixpert_py.execution import process
-from mixpert_py.interrupts import held
+from mixpert_py.interrupts import deferred_signals
 
 NAME = "apps.json"
 REHEARSED = 6  # applications at a time: of 12, all that is on the device has room there
@@ -104,7 +104,7 @@ def _rehearse(apps: Sequence[App], options: Options, end: float) -> None:
             if "failed" in record:
                 click.echo(f"{app.name}, rehearsed: {record['failed']}", err=True)
 
-    with held() as interrupt, ThreadPoolExecutor(REHEARSED) as pool:
+    with deferred_signals() as interrupt, ThreadPoolExecutor(REHEARSED) as pool:
         begun = [pool.submit(rehearsed, first, app) for first, app in enumerate(apps)]
         try:
             with interrupt.let_through():
@@ -132,16 +132,16 @@ def _measure(
             continue
         record = apart(_asked(app, options), limit)
         result[kind].append(record)
-        click.echo(_said(record), err=True)
+        click.echo(_progress_line(record), err=True)
         if path is not None:
             write(result, path)
 
 
 def write(result: Record, path: Path) -> None:
     """The file, whole or not at all; what it knows of programs that were not asked for stays."""
-    kept = read(path)
-    if kept is not None and _same(kept, result):
-        result = {**result, **{k: _merged(kept[k], result[k]) for k in ("apps", "host")}}
+    previous = read(path)
+    if previous is not None and _same(previous, result):
+        result = {**result, **{k: _merged(previous[k], result[k]) for k in ("apps", "host")}}
     files.replace(path, (json.dumps(result, indent=1, ensure_ascii=False) + "\n").encode())
 
 
@@ -163,12 +163,12 @@ def _merged(before: list[Record], after: list[Record]) -> list[Record]:
     """Records by name, in the order of APPS: the newer one of two, unless it alone failed."""
     found = {record["name"]: record for record in before}
     for record in after:
-        kept = found.get(record["name"])
-        if kept is None or "failed" in kept or "failed" not in record:
+        previous = found.get(record["name"])
+        if previous is None or "failed" in previous or "failed" not in record:
             found[record["name"]] = record
     return [found[name] for name in APPS if name in found]
 
 
-def _said(record: Record) -> str:
+def _progress_line(record: Record) -> str:
     seconds = f" ({record['seconds']:.0f} s)" if "seconds" in record else ""
     return f"{record['name']}{seconds}" + (f": {record['failed']}" if "failed" in record else "")

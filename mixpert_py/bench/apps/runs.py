@@ -32,7 +32,7 @@ class Timer(Protocol):
 class DeviceTimer:
     """Times calls on CuPy's current device and stream; a call may wait for the device."""
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: ModuleType) -> None:
         self._event = cupy.cuda.Event
         self._elapsed = cupy.cuda.get_elapsed_time
         self._stream = cupy.cuda.get_current_stream()
@@ -79,16 +79,16 @@ class Runs:
             values = wide.work()
         return cls(app, problem, timer, values[: app.judged])
 
-    def once(self, force: Context) -> tuple[Values, Times]:
+    def once(self, context: Context) -> tuple[Values, Times]:
         """One run of the work. Raises what it raises."""
-        with use(force):
+        with use(context):
             return self.timer(self.problem.work)
 
-    def traced(self, force: Context) -> tuple[Values, Times, dict[str, SiteResult]]:
-        """One run and the records of its products; `force` has a trace, which makes it slower."""
-        values, times = self.once(force)
-        assert force.trace is not None
-        return values, times, {site: site_result(x) for site, x in force.trace.sites.items()}
+    def traced(self, context: Context) -> tuple[Values, Times, dict[str, SiteResult]]:
+        """One run and the records of its products; `context` has a trace, which makes it slower."""
+        values, times = self.once(context)
+        assert context.trace is not None
+        return values, times, {site: site_result(x) for site, x in context.trace.sites.items()}
 
     def error(self, values: Values) -> float:
         """The largest relative Frobenius error of the judged values; NaN is larger than any."""

@@ -115,15 +115,15 @@ def _least(what: str, factors: Factors, wanted: float) -> Record:
 def _row(what: str, factors: Factors, measured: float, wanted: float) -> Record:
     failed = [name for name, factor in factors.items() if factor is None]
     met = measured >= wanted and not failed
-    told = {"measured": measured, "wanted": wanted, "at_most": False, "met": met}
-    return {"what": what, **told, "failed": failed, "who": ""}
+    figures = {"measured": measured, "wanted": wanted, "at_most": False, "met": met}
+    return {"what": what, **figures, "failed": failed, "who": ""}
 
 
 def _residual(record: Record) -> Record:
     """The program's own figure in its worst mode; NaN is worse than any."""
     found = [float(mode["figure"]) for mode in modes_of(record).values()]
     worst = max(found, key=lambda x: (math.isnan(x), x), default=math.nan)
-    told = {"measured": worst, "wanted": RESIDUAL, "at_most": True, "met": worst < RESIDUAL}
+    figures = {"measured": worst, "wanted": RESIDUAL, "at_most": True, "met": worst < RESIDUAL}
     failed = [] if found else [record["name"]]
     what = "HPL-AI, largest scaled residual of all modes"
-    return {"what": what, **told, "failed": failed, "who": "", "count": 1, "of": 1}
+    return {"what": what, **figures, "failed": failed, "who": "", "count": 1, "of": 1}

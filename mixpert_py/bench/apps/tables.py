@@ -82,8 +82,8 @@ def _verdict(row: Record) -> str:
         return f"missed: {', '.join(row['failed'])} failed"
     if row["count"] == row["of"]:
         return "met" if row["met"] else "missed"
-    said = "met so far" if row["met"] else "missed"
-    return f"{said}, {row['count']} of {row['of']} measured"
+    verdict = "met so far" if row["met"] else "missed"
+    return f"{verdict}, {row['count']} of {row['of']} measured"
 
 
 def left_out(result: Mapping[str, Any]) -> str:
@@ -93,20 +93,20 @@ def left_out(result: Mapping[str, Any]) -> str:
         "Applications": [name for name in APPS if name not in has["apps"]],
         "NumPy programs": [n for n, app in APPS.items() if app.host and n not in has["host"]],
     }
-    said = [f"{what} not measured yet: {', '.join(x)}." for what, x in missing.items() if x]
-    return " ".join(said)
+    lines = [f"{what} not measured yet: {', '.join(x)}." for what, x in missing.items() if x]
+    return " ".join(lines)
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:
     """A line for everything that failed."""
-    said = []
+    lines = []
     for record in (*result["apps"], *result["host"]):
         parts = [record, record.get("tuned", {}), *record.get("modes", [])]
         names = ["", "tuning", *(mode["name"] for mode in record.get("modes", []))]
         for name, part in zip(names, parts, strict=True):
             if "failed" in part:
-                said.append(": ".join(filter(None, (record["name"], name, part["failed"]))))
-    return said
+                lines.append(": ".join(filter(None, (record["name"], name, part["failed"]))))
+    return lines
 
 
 def _times(record: Record, mode: str) -> str:
@@ -124,5 +124,5 @@ def _error(mode: Record | None) -> str:
 
 
 def _why(record: Record, mode: str) -> str:
-    told = [m.get("failed") for m in record.get("modes", []) if m["name"] == mode]
-    return str(record.get("failed") or next(iter(told), "not measured"))
+    failures = [m.get("failed") for m in record.get("modes", []) if m["name"] == mode]
+    return str(record.get("failed") or next(iter(failures), "not measured"))

@@ -24,7 +24,7 @@ SHARE = 0.01  # of the time in products: what takes less stays native
 
 
 @dataclass(slots=True, eq=False)
-class Trials:
+class PlanMeasurer:
     """Measures plans of one program. warm: the site and scheme pairs that ran before. end: of the
     time for them; a plan that comes later is not run.
     """
@@ -86,7 +86,7 @@ def search(
     """
     sample = runs.problem.sample
     unplanned = dict.fromkeys(sample.sites, "native")
-    trials = Trials(runs, backend, set(unplanned.items()))
+    trials = PlanMeasurer(runs, backend, set(unplanned.items()))
     if native is None:
         unlowered = [trials(unplanned) for _ in range(NATIVE_RUNS)]
         found = profile(runs, backend, levels())

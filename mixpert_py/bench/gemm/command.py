@@ -12,7 +12,7 @@ class Shape(click.ParamType[tuple[int, int, int]]):
     name = "shape"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int, int]:
         try:
             sizes = [int(part) for part in str(value).split("x")]
@@ -44,22 +44,12 @@ class Shape(click.ParamType[tuple[int, int, int]]):
 @click.option("--json", "json_path", metavar="FILE", help="Written after every section.")
 @click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
 def bench_gemm(
-    suite: str,
-    shapes: tuple[tuple[int, int, int], ...],
-    schemes: tuple[str, ...],
-    modes: tuple[str, ...],
-    families: tuple[str, ...],
-    error_size: int,
-    samples: int,
-    only: tuple[str, ...],
-    resume: bool,
-    json_path: str | None,
-    save: bool,
+    only: tuple[str, ...], resume: bool, json_path: str | None, save: bool, **suite: Any
 ) -> int:
     """Schemes against every mode of cuBLAS: time, error, grade."""
     from mixpert_py.bench.gemm import run
 
-    options = run.Options(suite, shapes, schemes, modes, families, error_size, samples)
+    options = run.Options(**suite)
     run.check(options)
-    path = run.saved_path(suite) if save else Path(json_path) if json_path else None
+    path = run.saved_path(options.suite) if save else Path(json_path) if json_path else None
     return run.run(options, path, only, resume)

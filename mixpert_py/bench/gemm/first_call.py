@@ -57,7 +57,7 @@ def _run(scheme: str) -> list[float]:
     command = [sys.executable, "-c", PROGRAM, scheme, str(IMPORTED_FROM)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise ProgramError(f"first call in a fresh process: {said[-1]}")
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise ProgramError(f"first call in a fresh process: {lines[-1]}")
     times: list[float] = json.loads(done.stdout)
     return times

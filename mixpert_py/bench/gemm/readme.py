@@ -61,19 +61,19 @@ def sizes_markdown(found: Record, docs: str) -> str:
     """A result's pictures, its table, and where it was measured."""
     sections = found["sections"]
     shown = f"![Speed over size]({docs}/gemm-speed.svg)\n"
-    said = (
+    text = (
         "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
         "included"
     )
     if is_judged(sections):
         shown += f"![Accuracy against speed]({docs}/gemm-accuracy.svg)\n"
-        said += (
+        text += (
             "; relative Frobenius error on normal data; the grades held on every family of operands"
         )
         if rows_of(sections):
-            said += f"; the worst error of all families over that of cuBLAS FP32, or over {FLOOR}"
+            text += f"; the worst error of all families over that of cuBLAS FP32, or over {FLOOR}"
     where = machine_text(found["machine"])
-    return f"{shown}\n{speed_table(sections)}\n\n{said}. {where}\n{MADE}\n"
+    return f"{shown}\n{speed_table(sections)}\n\n{text}. {where}\n{MADE}\n"
 
 
 def families_markdown(found: Record) -> str:
@@ -122,12 +122,12 @@ def speed_table(sections: Sections) -> str:
 
 def machine_text(facts: Record) -> str:
     """A sentence that says where and when a result was measured."""
-    said = (
+    text = (
         f"One {facts['device']}, driver for CUDA {facts['driver']}, CUDA {facts['cuda']}, "
         f"cuBLAS {facts['cublas']}, CuPy {facts['cupy']}, {facts['date']}."
     )
     missing = [f"{name} is {why}" for name, why in facts.get("not offered", {}).items()]
-    return " ".join([said, *(f"{line}." for line in missing)])
+    return " ".join([text, *(f"{line}." for line in missing)])
 
 
 def _cell(row: Record | None) -> str:

@@ -62,7 +62,7 @@ def read(path: Path) -> Record:
         raise MixPertError(f"{path}: not a result of `mixpert bench gemm`") from error
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: object) -> Any:
     """A result with its floats rounded to the five digits that a measurement has."""
     if isinstance(value, float):
         return float(f"{value:.5g}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Bench:
 
 
 def standard(
-    cupy: Any,
+    cupy: ModuleType,
     rounds: int,
     schemes: Iterable[str] = SCHEMES,
     modes: Iterable[str] = tuple(vendor.MODES),

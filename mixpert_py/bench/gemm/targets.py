@@ -1,4 +1,4 @@
-"""What the runtime is to reach on one H200: `mixpert bench gemm --suite targets`.
+"""The speeds and errors wanted on one H200: `mixpert bench gemm --suite targets`.
 
 On random normal float32 operands, packing included, cuBLAS measured in the same rounds.
 """
@@ -211,7 +211,7 @@ def wide_range(bench: Bench) -> list[Record]:
 
 
 def host(bench: Bench) -> list[Record]:
-    """What a call costs the host, and the first call of a process whose kernels are on disk."""
+    """The host's time for a call, and the first call of a process whose kernels are on disk."""
     a, b = bench.operands(1024, 1024, 1024)
     int8x6 = bench.contenders["int8x6"].prepare(a, b).whole
     native = bench.contenders[vendor.FP32.name].prepare(a, b).whole

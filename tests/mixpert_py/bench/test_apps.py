@@ -181,7 +181,7 @@ class TestOne:
     def test_a_plan_under_which_the_program_fails_is_a_measurement(self, folder: Path) -> None:
         runs = Runs.of(app(), Sample.load(folder / "product.py").problem(np, ()), on_host)
         runs.problem.options.broken = "work"
-        measured = tuned.Trials(runs, "reference", set(), inf)({})
+        measured = tuned.PlanMeasurer(runs, "reference", set(), inf)({})
         assert measured.problem == "ValueError: no\nluck"
         assert np.isnan(measured.error)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config
-from mixpert_py.execution.executor import WarmStart
+from mixpert_py.execution.reused_process import ReusedProcess
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.gpu import device
@@ -179,5 +179,5 @@ def test_small_numpy_products_keep_the_ladder_of_the_host() -> None:
 def test_warm_processes_are_reused_here() -> None:
     it = experiment(MOVED + "import mixpert_py\nmixpert_py.observe('c', c)\n")
     it.native()
-    assert it.executor.warm_start is WarmStart.REUSED
+    assert it.executor.warm_start is ReusedProcess
     assert os.path.exists("s.py")

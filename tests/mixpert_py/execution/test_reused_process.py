@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.execution import fork_server, reused_process
-from mixpert_py.execution.executor import Executor, WarmStart
+from mixpert_py.execution.executor import Executor
 from mixpert_py.launch import launcher
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
@@ -27,7 +27,7 @@ def experiment(text: str) -> Experiment:
     """Of a program that compares what it observes, and whose trials reuse a process."""
     Path("s.py").write_text(text)
     executor = Executor()
-    executor.warm_start = WarmStart.REUSED
+    executor.warm_start = reused_process.ReusedProcess
     options = TuningOptions(Limits(Limit(1.0, "max")))
     return Experiment(launcher.script("s.py", ("x",)), options, executor=executor)
 

@@ -9,8 +9,7 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.graph.formats import as_json, dot, text
-from mixpert_py.graph.graph import Graph, Operator
-from mixpert_py.graph.run_profile import with_profile, with_seen
+from mixpert_py.graph.graph import Graph, Operator, with_profile, with_seen
 from mixpert_py.graph.svg import svg
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.graph.graphs import SVG

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 from mixpert_py.plan import Criterion, Plan, save
 from mixpert_py.tuning.trials import Trials, beside
-from mixpert_py.execution.executor import Run
+from mixpert_py.execution.executor import ProgramRun
 from tests.mixpert_py.tuning.counted import RESULT
 codes, path, name = [], Path("s.mixpert.toml"), ""
 for number in range(16):
@@ -39,7 +39,7 @@ else:
 trials = Trials(beside(path), say=sys.exit)
 trials.begin({"name": name})
 for number in range(20):
-    trials.keep("native run", {"n": str(number)}, Run(RESULT, {"x": np.full(999, number)}))
+    trials.store("native run", {"n": str(number)}, ProgramRun(RESULT, {"x": np.full(999, number)}))
     save(Plan(criterion=[Criterion(name, "frobenius", 1.0)]), path)
 trials.end({"name": name}, finished=True)
 """

@@ -18,7 +18,7 @@ import pytest
 
 from mixpert_py import plan
 from mixpert_py.errors import MixPertError, ProgramError
-from mixpert_py.execution.executor import Run
+from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.tuner.report import record as report_record
 from mixpert_py.tuning import trial_store
 from mixpert_py.tuning.trial_store import MOST_TUNINGS, SCHEMA, Store
@@ -34,18 +34,18 @@ VALUES = {
     "empty": np.zeros((0, 3), np.int8),
     "long": np.array([1], np.longdouble) / 3,
 }
-RUN = Run(RESULT, VALUES)
+RUN = ProgramRun(RESULT, VALUES)
 
 
 def test_a_failed_trial_is_a_result_and_a_failed_native_run_is_not(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     trials = Trials(path)
     trials.begin({})
-    trials.keep_failure("native run", {}, "it comes before any run that was made")
+    trials.store_failure("native run", {}, "it comes before any run that was made")
     assert not path.exists()
-    trials.keep("native run", {}, RUN)
-    trials.keep_failure("native run", {}, "no memory")
-    trials.keep_failure(TRIAL, {"x": "int8x1"}, "no number: \udc80")
+    trials.store("native run", {}, RUN)
+    trials.store_failure("native run", {}, "no memory")
+    trials.store_failure(TRIAL, {"x": "int8x1"}, "no number: \udc80")
     again = Trials(path, resume=True)
     again.begin({})
     assert again.take("native run", {}) is not None
@@ -59,9 +59,9 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     trials = Trials(path)
     trials.begin({"arguments": ["\udcff"]})
-    trials.keep("native run", {}, RUN)
-    trials.keep(TRIAL, {"x": "int8x1", "a": "native"}, Run(RESULT, {}, 1e-7, "file"))
-    trials.keep(TRIAL, {"x": "int8x2"}, Run(RESULT, {}, float("inf")))
+    trials.store("native run", {}, RUN)
+    trials.store(TRIAL, {"x": "int8x1", "a": "native"}, ProgramRun(RESULT, {}, 1e-7, "file"))
+    trials.store(TRIAL, {"x": "int8x2"}, ProgramRun(RESULT, {}, float("inf")))
     again = Trials(path, resume=True)
     again.begin({"arguments": ["\udcff"]})
     native = again.take("native run", {})
@@ -72,8 +72,8 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
         assert native.values[name].dtype == value.dtype
         np.testing.assert_array_equal(native.values[name], value)
     judged = again.take(TRIAL, {"a": "native", "x": "int8x1"})
-    assert judged == Run(RESULT, {}, 1e-7, "file")
-    assert again.take(TRIAL, {"x": "int8x2"}) == Run(RESULT, {}, float("inf"))
+    assert judged == ProgramRun(RESULT, {}, 1e-7, "file")
+    assert again.take(TRIAL, {"x": "int8x2"}) == ProgramRun(RESULT, {}, float("inf"))
 
 
 def test_values_that_are_too_large_are_made_again(
@@ -82,8 +82,8 @@ def test_values_that_are_too_large_are_made_again(
     monkeypatch.setattr("mixpert_py.tuning.trials.MOST_BYTES", 100)
     trials = Trials(tmp_path / "t.db")
     trials.begin({})
-    trials.keep("native run", {}, Run(RESULT, {"x": np.zeros(13)}))
-    trials.keep("native run", {}, Run(RESULT, {"x": np.zeros(12)}))
+    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(13)}))
+    trials.store("native run", {}, ProgramRun(RESULT, {"x": np.zeros(12)}))
     again = Trials(tmp_path / "t.db", resume=True)
     again.begin({})
     taken = again.take("native run", {})
@@ -97,12 +97,12 @@ def test_old_tunings_are_dropped(tmp_path: Path) -> None:
     for number in range(MOST_TUNINGS + 5):
         trials = Trials(path)
         trials.begin({"finished": number})
-        trials.keep("native run", {}, Run(RESULT, {"x": np.full(9, number)}))
+        trials.store("native run", {}, ProgramRun(RESULT, {"x": np.full(9, number)}))
         trials.end({"number": number}, finished=True)
     for number in range(MOST_TUNINGS + 5):
         trials = Trials(path)
         trials.begin({"unfinished": number})
-        trials.keep("native run", {}, Run(RESULT, {"x": np.full(9, number)}))
+        trials.store("native run", {}, ProgramRun(RESULT, {"x": np.full(9, number)}))
     with closing(sqlite3.connect(path)) as connection:
         for name, count in (("tuning", 2), ("run", 2), ("content", 1)):
             (found,) = connection.execute(f"SELECT count(*) FROM {name}").fetchone()
@@ -142,7 +142,7 @@ def changed(path: Path, script: str, *values: object) -> None:
     """A file of ours with one tuning, after a statement of a stranger's, or a script of them."""
     trials = Trials(path)
     trials.begin({})
-    trials.keep("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
     trials.end({}, finished=False)
     with closing(sqlite3.connect(path)) as connection:
         if values:
@@ -270,7 +270,7 @@ def test_a_record_without_room_loses_what_was_tried(tmp_path: Path) -> None:
     path = tmp_path / "t.mixpert.trials.db"
     trials = Trials(path)
     trials.begin({})
-    trials.keep("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
     trials.end({"a": 1, "trials": ["x" * trial_store.LONGEST_TEXT]}, finished=True)
     assert latest(tmp_path / "t.mixpert.toml") == {"a": 1, "trials": []}
 
@@ -380,8 +380,8 @@ def test_a_file_that_fails_costs_one_line_and_no_run(
         raise failure
 
     monkeypatch.setattr(Store, step, fail)
-    trials.keep("native run", {}, RUN)
-    trials.keep("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
     trials.end({}, finished=True)
     assert len(said) == 1
     assert said[0] == f"{tmp_path / 't.db'}: runs are not kept from here on: {failure}"
@@ -391,7 +391,7 @@ def test_a_full_disk_leaves_what_was_kept(tmp_path: Path, monkeypatch: pytest.Mo
     said: list[str] = []
     trials = Trials(tmp_path / "t.db", say=said.append)
     trials.begin({})
-    trials.keep("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
     connect = sqlite3.connect
 
     def small(*arguments: object, **options: object) -> sqlite3.Connection:
@@ -401,7 +401,7 @@ def test_a_full_disk_leaves_what_was_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(trial_store.sqlite3, "connect", small)
     noise = np.random.default_rng(0).random(10**5)
-    trials.keep("native run", {}, Run(RESULT, {"x": noise}))
+    trials.store("native run", {}, ProgramRun(RESULT, {"x": noise}))
     assert said == [f"{tmp_path / 't.db'}: runs are not kept from here on: "
                     "database or disk is full"]  # fmt: skip
     monkeypatch.undo()
@@ -425,7 +425,7 @@ def test_a_file_that_is_read_only(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     first = Trials(path)
     first.begin({})
-    first.keep("native run", {}, RUN)
+    first.store("native run", {}, RUN)
     path.chmod(0o444)
     if os.access(path, os.W_OK):
         pytest.skip("root may write everything")
@@ -433,7 +433,7 @@ def test_a_file_that_is_read_only(tmp_path: Path) -> None:
     trials = Trials(path, resume=True, say=said.append)
     trials.begin({})
     assert trials.take("native run", {}) is not None
-    trials.keep("native run", {}, RUN)
+    trials.store("native run", {}, RUN)
     assert "readonly" in said[1]
 
 
@@ -442,8 +442,8 @@ def test_damaged_contents_are_made_again(tmp_path: Path) -> None:
     trials = Trials(path)
     trials.begin({})
     for _ in range(2):
-        trials.keep("native run", {}, RUN)
-    trials.keep(TRIAL, {}, Run(RESULT, {}, 1e-7, "file"))
+        trials.store("native run", {}, RUN)
+    trials.store(TRIAL, {}, ProgramRun(RESULT, {}, 1e-7, "file"))
     with closing(sqlite3.connect(path)) as connection:
         (npz,) = connection.execute("SELECT npz FROM content").fetchone()
         middle = len(npz) // 2

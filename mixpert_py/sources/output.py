@@ -1,11 +1,11 @@
-"""What becomes of a rewritten or restored file: shown, or written; nothing overwritten unasked."""
+"""Showing or writing a rewritten or restored file; nothing is overwritten unasked."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mixpert_py import files
-from mixpert_py.errors import SourceError
+from mixpert_py.errors import SourceError, writing
 from mixpert_py.passes.imports import MARK
 from mixpert_py.sources import source_files
 from mixpert_py.sources.rewriting import Rewritten
@@ -13,35 +13,36 @@ from mixpert_py.sources.rewriting import Rewritten
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the command line asks for.
+    """A command that turns files into files, and where the results go.
 
-    command: its name. done: what a changed product is. nothing: what is said where there is none.
-    shown: "diff" or "check", nothing is then written. output: where the result goes, changed or
-    not, "-" for standard output; None: in place, or beside the script. several: more than one file,
-    which are summed up. names_left: calls that stay are a failure, and named.
+    command: its name. participle: "rewritten" or "restored". nothing: the message for a file that
+    does not change. preview: "diff" or "check": results are shown and not written. output: the file
+    that the result is written to, changed or not, "-" for standard output; None: in place, or
+    beside the script. has_summary: whether there are several files, and a last line sums them up.
+    names_left: whether calls that stay as they are are a failure, each named.
     """
 
     command: str
-    done: str
+    participle: str
     nothing: str
-    shown: str | None
+    preview: str | None
     output: str | None
     in_place: bool
-    several: bool = False
+    has_summary: bool = False
     names_left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """What was done with one file: where it went, what to say of it, or what went wrong."""
+class Outcome:
+    """The result for one file: where it was written, the message about it, or the problem."""
 
     result: Rewritten
-    said: bytes = b""
+    message: bytes = b""
     output: str | None = None
     problem: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """The same, ready for JSON."""
+        """The outcome as plain data for JSON."""
         return {
             "path": self.result.path,
             "output": self.output,
@@ -49,13 +50,13 @@ class Done:
             "problem": self.problem,
             "sites": self.result.records(),
             # Text that was to go to standard output, which the JSON takes.
-            **({"text": self.said.decode("utf-8", "replace")} if self.output == "-" else {}),
+            **({"text": self.message.decode("utf-8", "replace")} if self.output == "-" else {}),
         }
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many files became what, and how many products are in those that change.
+    """Numbers of files by what became of them, and of the products in those that change.
 
     left: calls that stay, in all files. alone: those in files that stay as they are.
     """
@@ -67,11 +68,11 @@ class Tally:
     left: int = 0
     alone: int = 0
 
-    def count(self, done: Done) -> None:
+    def count(self, outcome: Outcome) -> None:
         """Add one file."""
-        result = done.result
+        result = outcome.result
         self.left += len(result.left)
-        if done.problem:
+        if outcome.problem:
             self.skipped += 1
         elif result.changed:
             self.changed += 1
@@ -82,11 +83,11 @@ class Tally:
 
     def line(self, task: Task) -> str:
         """The last line of a run: `2 files would be rewritten (5 products), 7 stay as they are`."""
-        said = f"{_files(self.changed)} {'would be ' if task.shown else ''}{task.done}"
-        said += f" ({_products(self.products)})" * (self.changed > 0)
+        text = f"{_files(self.changed)} {'would be ' if task.preview else ''}{task.participle}"
+        text += f" ({_products(self.products)})" * (self.changed > 0)
         stay = f", {self.same} stay{'s as it is' if self.same == 1 else ' as they are'}"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{said}{stay}{_alone(self.alone, task)}{skipped}"
+        return f"{text}{stay}{_left_alone(self.alone, task)}{skipped}"
 
 
 def _files(count: int) -> str:
@@ -97,43 +98,39 @@ def _products(count: int) -> str:
     return f"{count} product{'s' * (count != 1)}"
 
 
-def _alone(count: int, task: Task) -> str:
-    """What is said of products in files that stay as they are; of named ones, nothing more."""
+def _left_alone(count: int, task: Task) -> str:
+    """The note on products in files that stay as they are; none where each is named anyway."""
     if not count or task.names_left:
         return ""
     return f" ({_products(count)} left alone; see `mixpert sites`)"
 
 
-def carry_out(result: Rewritten, task: Task) -> Done:
-    """Show or write one file. Where nothing changed, nothing is written but an output asked for."""
+def deliver(result: Rewritten, task: Task) -> Outcome:
+    """Show or write one file. A file that did not change is written to an explicit output only."""
     if result.problem:
-        return Done(result, problem=result.problem)
+        return Outcome(result, problem=result.problem)
     if task.output == "-":
-        return Done(result, result.after, "-")
+        return Outcome(result, result.after, "-")
+    nothing = f"{task.nothing}{_left_alone(len(result.left), task)}"
     if not result.changed and task.output is None:
-        said = "" if task.shown or task.several else f"{result.path}: {_nothing(result, task)}\n"
-        return Done(result, said.encode())
-    if task.shown:
-        would = f"{result.path}: would be {task.done}\n"
-        return Done(result, (result.diff() if task.shown == "diff" else would).encode())
+        message = "" if task.preview or task.has_summary else f"{result.path}: {nothing}\n"
+        return Outcome(result, message.encode())
+    if task.preview:
+        would = f"{result.path}: would be {task.participle}\n"
+        return Outcome(result, (result.diff() if task.preview == "diff" else would).encode())
     try:
-        target = _place(result, task)
+        with writing(task.output or result.path):
+            target = _write(result, task)
     except SourceError as error:
-        return Done(result, problem=str(error))
-    except OSError as error:
-        return Done(result, problem=f"{task.output or result.path}: cannot write: {error.strerror}")
-    said = f"{_products(len(result.sites) - len(result.left))} {task.done}"
+        return Outcome(result, problem=str(error))
+    message = f"{_products(len(result.sites) - len(result.left))} {task.participle}"
     if not result.changed:
-        said = f"{_nothing(result, task)}; written as it is"
-    return Done(result, f"{target}: {said}\n".encode(), str(target))
+        message = f"{nothing}; written as it is"
+    return Outcome(result, f"{target}: {message}\n".encode(), str(target))
 
 
-def _nothing(result: Rewritten, task: Task) -> str:
-    return f"{task.nothing}{_alone(len(result.left), task)}"
-
-
-def _place(result: Rewritten, task: Task) -> Path:
-    """Write a file; returns where.
+def _write(result: Rewritten, task: Task) -> Path:
+    """Write a file, with the permissions of its source; returns where.
 
     Raises SourceError where it cannot, or where it would overwrite a file that was there and that
     no earlier call wrote.
@@ -149,7 +146,10 @@ def _place(result: Rewritten, task: Task) -> Path:
             f"{target}: exists and differs from what `mixpert {task.command} {source}` would write "
             "there; remove it"
         )
-    return _write(target, result.after, source)
+    with writing(target):
+        mode = source.stat().st_mode & 0o7777 if source.exists() else None
+        files.replace(target, result.after, mode)
+    return target
 
 
 def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
@@ -160,16 +160,3 @@ def _is_earlier_result(text: bytes, result: Rewritten) -> bool:
         return False
     module = f'"{result.sites[0].id.partition(":")[0]}:'
     return MARK.encode() in text and module.encode() in text
-
-
-def _write(path: Path, text: bytes, mode_of: Path) -> Path:
-    """Replace a file in one step, with the permissions of another.
-
-    Raises SourceError if it cannot be written; what was there is then as it was.
-    """
-    try:
-        mode = mode_of.stat().st_mode & 0o7777 if mode_of.exists() else None
-        files.replace(path, text, mode)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot write: {(error.strerror or '').lower()}") from None
-    return path
