@@ -1,5 +1,6 @@
-"""The type of an array of any library, NumPy's, CuPy's or another's, as far as products use it."""
+"""The types of arrays of any library, NumPy's, CuPy's or another's, as far as products use them."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -25,12 +26,23 @@ class AnyArray(Protocol):
     @property
     def T(self) -> Any: ...  # noqa: N802 — the libraries' name
 
-    def __getitem__(self, key: Any, /) -> Any: ...
+    @property
+    def reshape(self) -> Callable[..., Any]: ...
 
-    def __matmul__(self, other: Any, /) -> Any: ...
+    @property
+    def transpose(self) -> Callable[..., Any]: ...
 
-    def reshape(self, *shape: Any) -> Any: ...
+    @property
+    def astype(self) -> Callable[..., Any]: ...
 
-    def transpose(self, *axes: Any) -> Any: ...
+    @property
+    def __getitem__(self) -> Callable[..., Any]: ...
 
-    def astype(self, dtype: Any, *, copy: bool = True) -> Any: ...
+    @property
+    def __matmul__(self) -> Callable[..., Any]: ...
+
+
+class DeviceArray(AnyArray, Protocol):
+    """A CuPy array. get: copies it to a NumPy array."""
+
+    def get(self) -> Any: ...

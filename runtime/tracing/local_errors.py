@@ -6,13 +6,13 @@ and so is the sample of large NumPy operands where a GPU is there; everything el
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.arrays import AnyArray, DeviceArray
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.reasons import Reason
@@ -28,7 +28,7 @@ MAX_MATRICES = 8  # of a stack in a sample
 MIN_WORK_TO_MOVE = 1 << 27
 
 
-def local_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float]:
+def local_errors(a: object, b: object, schemes: Sequence[str]) -> dict[str, float]:
     """Scheme → ‖C − Ĉ‖F / ‖C‖F on these operands, C the product in float64, or complex128.
 
     a, b: as np.matmul takes them; of large ones, rows of A, columns of B and matrices of a stack
@@ -36,19 +36,19 @@ def local_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, 
     range, or has NaN and Inf elsewhere than C has; zero where C is zero and so is Ĉ. Waits for the
     device.
     """
-    is_numpy = type(a) is type(b) is np.ndarray
-    try:
-        errors = (_errors_after_moving if is_numpy else _errors_on_device)(a, b, schemes)
-    except (ImportError, MemoryError):  # CuPy without cuBLAS, a full device
-        errors = None
-    if errors is not None:
-        return errors
-    if is_numpy:
-        return emulated_errors(a, b, schemes)
-    return emulated_errors(foreign.on_host(a), foreign.on_host(b), schemes)
+    errors = None
+    if type(a) is type(b) is np.ndarray:
+        with suppress(ImportError, MemoryError):  # CuPy without cuBLAS, a full device
+            errors = _errors_after_moving(a, b, schemes)
+        return emulated_errors(a, b, schemes) if errors is None else errors
+    with suppress(ImportError, MemoryError):
+        errors = _errors_on_device(a, b, schemes)
+    if errors is None:
+        errors = emulated_errors(foreign.on_host(a), foreign.on_host(b), schemes)
+    return errors
 
 
-def emulated_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float]:
+def emulated_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]:
     """The same as `local_errors`, of NumPy arrays, by the reference backend."""
     if a.dtype not in TYPES or b.dtype not in TYPES:
         return {}
@@ -58,7 +58,7 @@ def emulated_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[st
         return {scheme: relative_error(exact, emulate(a, b, scheme)) for scheme in schemes}
 
 
-def _errors_on_device(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float] | None:
+def _errors_on_device(a: object, b: object, schemes: Sequence[str]) -> dict[str, float] | None:
     """Local errors by the operands' own GPU; None where they are on none that can make products."""
     placement = foreign.placement(a, b)
     if not isinstance(placement, foreign.Placement):
@@ -72,9 +72,7 @@ def _errors_on_device(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[
         return _kernel_errors(*sampled(borrowed.a, borrowed.b), schemes)
 
 
-def _errors_after_moving(
-    a: AnyArray, b: AnyArray, schemes: Sequence[str]
-) -> dict[str, float] | None:
+def _errors_after_moving(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float] | None:
     """Local errors of NumPy operands by the current GPU; None where there is none, or where the
     sample is too small to be worth moving.
     """
@@ -89,7 +87,9 @@ def _errors_after_moving(
     return _kernel_errors(cupy.asarray(left), cupy.asarray(right), schemes)
 
 
-def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float] | None:
+def _kernel_errors(
+    a: DeviceArray, b: DeviceArray, schemes: Sequence[str]
+) -> dict[str, float] | None:
     """Local errors of CuPy arrays; None where the device cannot make one of the products."""
     import cupy
 
@@ -111,18 +111,21 @@ def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str
 
 def sampled(a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
     """Operands of the same K and structure, small enough for every scheme to be tried."""
+    left: Any = a
+    right: Any = b
     if a.ndim > 1 and a.shape[-2] > MAX_ROWS:
-        a = a[..., _spread(a.shape[-2]), :]
+        left = a[..., _spread(a.shape[-2]), :]
     if b.ndim > 1 and b.shape[-1] > MAX_ROWS:
-        b = b[..., _spread(b.shape[-1])]
+        right = b[..., _spread(b.shape[-1])]
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count = math.prod(stack)
     if count > MAX_MATRICES:
         picked = np.unravel_index(np.linspace(0, count - 1, MAX_MATRICES, dtype=int), stack)
-        a, b = (
-            np.broadcast_to(x, stack + x.shape[-2:])[picked] if x.ndim > 1 else x for x in (a, b)
+        left, right = (
+            np.broadcast_to(x, stack + x.shape[-2:])[picked] if x.ndim > 1 else x
+            for x in (left, right)
         )
-    return a, b
+    return left, right
 
 
 def _spread(length: int) -> npt.NDArray[np.intp]:
