@@ -145,15 +145,14 @@ class Evaluator:
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
         """An operator: its result holds its own site only, so that edges are immediate."""
-        arguments, keywords = product.spelling.arguments(node)
-        operands = product.spelling.operands(node)
+        parts = product.spelling.parts(node)
         out = NOTHING
-        for argument in (*arguments, *(keyword.value for keyword in keywords)):
+        for argument in (*parts.arguments, *(keyword.value for keyword in parts.keywords)):
             objects = self.evaluate(argument)
-            if argument in operands:
-                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
-            else:
+            if argument is parts.output:
                 out |= objects
+            else:
+                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
         own = frozenset({product.site.id})
         self.state.put(out, own)
         return self.new(node, own) | out

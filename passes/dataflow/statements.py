@@ -28,7 +28,7 @@ class Executor(CallEvaluator):
         super().__init__(program, heap, home, state, context)
         self.live = True
         self.loops: list[Loop] = []
-        self.raised: list[State] = []  # for each `try` around: what may hold when something raises
+        self.raised: list[State] = []  # for each `try` around: the state where something raises
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -198,9 +198,9 @@ class Executor(CallEvaluator):
     def loop(
         self, test: Step, take: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
     ) -> None:
-        """Run a loop until no turn adds anything.
+        """Run a loop until no iteration adds anything.
 
-        test: runs before every turn and before the end. take: runs at the beginning of a turn.
+        test: runs before every iteration and before the end. take: runs at the beginning of one.
         """
         test()
         top = self.state
@@ -211,8 +211,8 @@ class Executor(CallEvaluator):
             self.loops.append(loop)
             self.block(body)
             self.loops.pop()
-            turn = joined(loop.continued, self.state if self.live else None)
-            self.state = joined(turn, top) or top
+            end = joined(loop.continued, self.state if self.live else None)
+            self.state = joined(end, top) or top
             test()
             if not top.join(self.state):
                 break
@@ -239,8 +239,8 @@ class Executor(CallEvaluator):
 
     def leave(self) -> None:
         """Let objects hold, after the function has returned, what they hold here."""
-        if self.heap.summaries[(self.home.node, self.context)].exit.gain(self.state.held):
-            self.heap.grown = True
+        summary = self.heap.summaries[(self.home.node, self.context)]
+        self.heap.grown |= summary.exit.gain(self.state.held)
 
     def exec_Raise(self, node: ast.Raise) -> None:
         self.evaluate(node.exc)
