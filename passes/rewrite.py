@@ -114,7 +114,7 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
-    """True if two trees are equal but for their locations. Does not recurse."""
+    """Whether two trees are equal except for their locations. Does not recurse."""
     pairs: list[tuple[object, object]] = [(one, other)]
     while pairs:
         left, right = pairs.pop()

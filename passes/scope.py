@@ -24,7 +24,7 @@ COMPILERS = frozenset(
         "intrinsic",
     }
 )
-# Others, whose last words mean something else in other modules.
+# Decorators whose last word means something else in other modules.
 COMPILING = frozenset(
     {
         "torch.jit.script",

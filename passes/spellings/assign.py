@@ -99,7 +99,7 @@ def target_edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> 
 
 
 def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
-    """The statement in place of a product, made of the call that has its arguments."""
+    """The statement that replaces a product, from the call that has its arguments."""
     target, *values = call.args
     if isinstance(target, ast.Name):
         call.args[0] = ast.copy_location(ast.Name(target.id, ast.Load()), target)

@@ -34,7 +34,7 @@ FORM = re.compile(
 
 
 class Fused(NamedTuple):
-    """A sum that one call can make. product: the `@` in it. first, second: its terms."""
+    """A sum that one call can compute. product: the `@` in it. first, second: its terms."""
 
     form: str
     product: ast.BinOp
@@ -43,7 +43,7 @@ class Fused(NamedTuple):
 
 
 def matches(node: ast.AST) -> bool:
-    """Whether a node is a sum or difference of a product and another term that one call makes."""
+    """Whether a node is a sum or difference with a product that one call can compute."""
     return read(node) is not None
 
 
@@ -73,6 +73,7 @@ def read(node: ast.AST) -> Fused | None:
 
 
 def _product(term: ast.expr) -> tuple[str, ast.BinOp] | None:
+    """The form of a term that is a product, and the `@` in it; None if it is none."""
     match term:
         case ast.BinOp(op=ast.MatMult()):
             return "ab", term
@@ -86,15 +87,12 @@ def _other(term: ast.expr, bare: bool) -> str:
 
     bare: whether no brackets stand around it, which in a call would be those of a tuple.
     """
-    return "beta*c" if bare and isinstance(term, ast.BinOp) and _is_times(term) else "c"
-
-
-def _is_times(term: ast.BinOp) -> bool:
-    return isinstance(term.op, ast.Mult)
+    is_scaled = isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult)
+    return "beta*c" if bare and is_scaled else "c"
 
 
 def _operands(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
-    """The expressions that a term is made of, in order."""
+    """The factors of a term, in order."""
     if form in ("c", "ab") and not (form == "ab" and isinstance(term, ast.BinOp)):
         return (term,)
     assert isinstance(term, ast.BinOp)
@@ -105,6 +103,7 @@ def _operands(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
 
 
 def _is_inert(node: ast.expr) -> bool:
+    """Whether the value of an expression is the same whenever it is evaluated."""
     match node:
         case ast.Name():
             return True
@@ -145,7 +144,7 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
     assert fused is not None
     assert isinstance(node, ast.BinOp | ast.AugAssign)
     start, end = source.span(node)
-    made = [
+    changes = [
         to_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)
     ]
     keywords = f', form="{fused.form}"{keywords}'
@@ -153,12 +152,12 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
         between = source.text[source.span(node.target)[1] : assign.value_start(node, source)]
         spacing = assignment_to_spacing(between, f"{SIGNS[type(node.op)]}=")
         keywords = keywords.replace("site=", f"site{'='.join(spacing)}", 1)
-        made += assign.target_edits(node, source, call, depth)
+        changes += assign.target_edits(node, source, call, depth)
     else:
         sign = SIGNS[type(node.op)]
-        made.append(to_comma(source, node.left, node.right, sign, depth))
-        made.append(Edit(start, start, opening(source.text, start, call), True, depth))
-    return [*made, Edit(end, end, f"{keywords})", False, depth)]
+        changes.append(to_comma(source, node.left, node.right, sign, depth))
+        changes.append(Edit(start, start, opening(source.text, start, call), True, depth))
+    return [*changes, Edit(end, end, f"{keywords})", False, depth)]
 
 
 def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
@@ -171,6 +170,7 @@ def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
 
 
 def _form(call: ast.Call) -> str:
+    """The form that a call names; "" if it names none."""
     for keyword in call.keywords:
         if keyword.arg == "form" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value)
@@ -208,15 +208,15 @@ def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit
 def _separators(
     args: list[ast.expr], found: re.Match[str]
 ) -> list[tuple[ast.expr, ast.expr, str]] | None:
-    """The commas of a call: between which operands, and for which operator; the sum's first."""
-    waiting = list(args)
+    """For each comma of a call the operands around it and its operator; the sum's comes first."""
+    remaining = list(args)
     inner: list[tuple[ast.expr, ast.expr, str]] = []
     ends: list[ast.expr] = []
     for form in (found["first"], found["second"]):
         count = 1 if form == "c" else 2
-        if len(waiting) < count:
+        if len(remaining) < count:
             return None
-        parts, waiting = waiting[:count], waiting[count:]
+        parts, remaining = remaining[:count], remaining[count:]
         if count == 2:
             inner.append((parts[0], parts[1], "@" if form == "ab" else "*"))
         if form == "alpha*ab":
@@ -225,4 +225,4 @@ def _separators(
                 return None
             inner.append((pair.elts[0], pair.elts[1], "@"))
         ends += [parts[0], parts[-1]]
-    return None if waiting else [(ends[1], ends[2], found["sign"]), *inner]
+    return None if remaining else [(ends[1], ends[2], found["sign"]), *inner]

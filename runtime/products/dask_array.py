@@ -70,12 +70,12 @@ def product(call: Call, settings: Settings) -> Any | None:
         return None
     options = {} if settings.guarantee is None else {"guarantee": settings.guarantee}
     if call.shape_of is matmul_shape:
-        made = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
+        result = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
     else:
         a, b = arrays
         axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
-        made = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
-    return _stored(made, settings)
+        result = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
+    return _stored(result, settings)
 
 
 def tensordot(native: Native, a: object, b: object, axes: object, settings: Settings) -> Any | None:
@@ -124,8 +124,8 @@ def einsum(
         options=dict(options),
     )
     numbers = [tuple(out.index(letter) for letter in letters) for letters in terms.inputs]
-    made = _blockwise(block, len(out), arrays, numbers, wanted)
-    return _stored(made.sum(axis=block.summed) if sums else made, settings)
+    result = _blockwise(block, len(out), arrays, numbers, wanted)
+    return _stored(result.sum(axis=block.summed) if sums else result, settings)
 
 
 def _arrays(wanted: AnyArray, *operands: object) -> tuple[Any, ...] | None:
@@ -191,16 +191,16 @@ def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: AnyA
     columns = columns[(np.newaxis,) * (ndim - columns.ndim)]
     stack = tuple(range(ndim - 2))
     numbers = [(*stack, ndim - 2, ndim - 1), (*stack, ndim - 1, ndim)]
-    made = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
-    if made.shape[-2] == 1:
-        made = made.squeeze(-2)
+    result = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
+    if result.shape[-2] == 1:
+        result = result.squeeze(-2)
     else:
-        made = da.reduction(
-            made, _added, _added, axis=ndim - 1, dtype=made.dtype, concatenate=False
+        result = da.reduction(
+            result, _added, _added, axis=ndim - 1, dtype=result.dtype, concatenate=False
         )
     if a.ndim == 1:
-        made = made.squeeze(-2)
-    return made.squeeze(-1) if b.ndim == 1 else made
+        result = result.squeeze(-2)
+    return result.squeeze(-1) if b.ndim == 1 else result
 
 
 def _tensordot(
@@ -218,9 +218,9 @@ def _tensordot(
     free = [number for number in numbers[1] if number >= a.ndim]
     position = {number: at for at, number in enumerate((*numbers[0], *free))}
     indices = [tuple(position[number] for number in operand) for operand in numbers]
-    made = block(tuple(sorted(left)), options={"axes": axes})
-    result = _blockwise(made, len(position), arrays, indices, wanted)
-    return result.sum(axis=made.summed) if left else result
+    multiply = block(tuple(sorted(left)), options={"axes": axes})
+    result = _blockwise(multiply, len(position), arrays, indices, wanted)
+    return result.sum(axis=multiply.summed) if left else result
 
 
 def _blockwise(
@@ -260,12 +260,12 @@ def _cut(x: Any, chunks: Sequence[tuple[int, ...] | None]) -> Any:
     return x.rechunk(finer) if finer else x
 
 
-def _stored(made: AnyArray, settings: Settings) -> Any:
+def _stored(result: AnyArray, settings: Settings) -> Any:
     """The product, stored in the trace of a run that is judged by it; it is computed when read."""
     trace = current().trace
-    if trace is not None and settings.site in trace.keep and 0 not in made.shape:
-        trace.keep_result(settings.site, made)
-    return made
+    if trace is not None and settings.site in trace.keep and 0 not in result.shape:
+        trace.keep_result(settings.site, result)
+    return result
 
 
 @cache
