@@ -199,44 +199,48 @@ def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
 def _products(
     source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas, fuse: bool
 ) -> tuple[Product, ...]:
-    candidates = list(_candidates(source.text, tree, scopes, fuse))
-    spans = [source.span(candidate.at) for candidate in candidates]
-    if sum(end - start for start, end in spans) > MAX_CHARACTERS:
+    found = [(source.span(c.at), c) for c in _candidates(source.text, tree, scopes, fuse)]
+    if sum(end - start for (start, end), _ in found) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
-    order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
-    lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
+    found.sort(key=lambda placed: (placed[0][0], -placed[0][1]))
+    spans = [span for span, _ in found]
+    lines = [(source.position(start)[0], source.position(end)[0]) for start, end in spans]
     candidates = [
-        candidates[i].left(comments.reason(*on) or _unreadable(candidates[i].node, source))
-        for i, on in zip(order, lines, strict=True)
+        candidate.left(comments.reason(*on) or _unreadable(candidate.node, source))
+        for (_, candidate), on in zip(found, lines, strict=True)
     ]
-    spans = [spans[i] for i in order]
     cores = [source.span(candidate.core) for candidate in candidates]
     reasons = _confirm(source, tree, candidates, cores)
+    ids = _ids(source, tree, scopes, candidates, cores)
+    products = []
+    for i, (candidate, span) in enumerate(zip(candidates, spans, strict=True)):
+        line, column = source.position(span[0])
+        expression = _expression(source, candidate, span)
+        kind = candidate.match.kind
+        site = CallSite(ids[i], kind, line, column + 1, expression, reasons[i], span)
+        scheme = comments.scheme(*lines[i])
+        products.append(Product(site, candidate.node, candidate.spelling, scheme))
+    return tuple(products)
+
+
+def _ids(
+    source: Source,
+    tree: ast.Module,
+    scopes: Scopes,
+    candidates: list[_Candidate],
+    cores: list[tuple[int, int]],
+) -> list[str]:
+    """The site ids, numbered in the order of the candidates' cores, so that fusing changes none."""
     module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"
         f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"
         for c in candidates
     ]
-    # Numbered in the order of their cores, so that fusing changes no id.
-    numbering = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
-    numbers = call_site.number((prefixes[i] for i in numbering), _taken(source.text, tree))
-    ids = dict(zip(numbering, numbers, strict=True))
-    products = []
-    for i, (candidate, span, reason) in enumerate(zip(candidates, spans, reasons, strict=True)):
-        line, column = source.position(span[0])
-        described = CallSite(
-            id=ids[i],
-            kind=candidate.match.kind,
-            line=line,
-            column=column + 1,
-            expression=_expression(source, candidate, span),
-            reason=reason,
-            span=span,
-        )
-        scheme = comments.scheme(*lines[i])
-        products.append(Product(described, candidate.node, candidate.spelling, scheme))
-    return tuple(products)
+    order = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
+    numbered = call_site.number((prefixes[i] for i in order), _taken(source.text, tree))
+    ids = dict(zip(order, numbered, strict=True))
+    return [ids[i] for i in range(len(cores))]
 
 
 def _unreadable(node: ast.AST, source: Source) -> str | None:

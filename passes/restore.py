@@ -77,7 +77,10 @@ def restore(raw: bytes, module: str) -> Restored:
     if uses == len(certain) and (removal := imports.undo(tree, source, name)):
         edits.append(removal)
     restored = {found.call for found in certain}
-    sites = tuple(_describe(call, call in restored, source) for call in calls)
+    sites = tuple(
+        _site(str(site_of(call)), call, source, None if call in restored else CHANGED)
+        for call in calls
+    )
     return Restored(source.encode(splice(source.text, edits)), sites)
 
 
@@ -165,13 +168,6 @@ def _products(
         site = _site(found.keywords.site, node, restored, None)
         products.append(Product(site, node, found.spelling))
     return sorted(products, key=lambda product: (product.site.span[0], -product.site.span[1]))
-
-
-def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:
-    """Describe a call of the rewritten text."""
-    site = site_of(call)
-    assert site is not None
-    return _site(site, call, source, None if restored else CHANGED)
 
 
 def _site(site: str, node: ast.expr | ast.stmt, source: Source, reason: str | None) -> CallSite:
