@@ -4,31 +4,26 @@
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from mixpert_py.passes.dataflow.calls import CallEvaluator
-from mixpert_py.passes.dataflow.expressions import Program
 from mixpert_py.passes.dataflow.own_calls import Arguments
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Heap, Loop, Objects, State, joined
-from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Loop, Objects, State, joined
 
 Step = Callable[[], None]
 
 
+@dataclass(eq=False)
 class Executor(CallEvaluator):
-    """Runs the body of the module or of one function. live: whether this point is reached."""
+    """Runs the body of the module or of one function.
 
-    def __init__(
-        self,
-        program: Program,
-        heap: Heap,
-        home: Scope,
-        state: State,
-        context: ast.AST | None = None,
-    ) -> None:
-        super().__init__(program, heap, home, state, context)
-        self.live = True
-        self.loops: list[Loop] = []
-        self.raised: list[State] = []  # for each `try` around: the state where something raises
+    live: whether this point is reached. loops: those around it, the innermost last. raised: for
+    each `try` around it the state in which a statement of its body raises.
+    """
+
+    live: bool = True
+    loops: list[Loop] = field(default_factory=list)
+    raised: list[State] = field(default_factory=list)
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
