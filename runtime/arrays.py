@@ -1,4 +1,4 @@
-"""The types of arrays of any library, NumPy's, CuPy's or another's, as far as products use them."""
+"""The type of an array of any library, NumPy's, CuPy's or another's, as far as products use it."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -40,9 +40,3 @@ class AnyArray(Protocol):
 
     @property
     def __matmul__(self) -> Callable[..., Any]: ...
-
-
-class DeviceArray(AnyArray, Protocol):
-    """A CuPy array. get: copies it to a NumPy array."""
-
-    def get(self) -> Any: ...

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mixpert_py.runtime.arrays import AnyArray, DeviceArray
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
 from mixpert_py.runtime.reasons import Reason
@@ -87,9 +87,7 @@ def _errors_after_moving(a: Array, b: Array, schemes: Sequence[str]) -> dict[str
     return _kernel_errors(cupy.asarray(left), cupy.asarray(right), schemes)
 
 
-def _kernel_errors(
-    a: DeviceArray, b: DeviceArray, schemes: Sequence[str]
-) -> dict[str, float] | None:
+def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float] | None:
     """Local errors of CuPy arrays; None where the device cannot make one of the products."""
     import cupy
 
@@ -100,12 +98,13 @@ def _kernel_errors(
     with np.errstate(all="ignore"):
         for scheme in schemes:
             if get(scheme).kind in ("native", "cast"):
-                errors[scheme] = relative_error(exact, emulate(a.get(), b.get(), scheme))
+                product = emulate(foreign.on_host(a), foreign.on_host(b), scheme)
+                errors[scheme] = relative_error(exact, product)
                 continue
-            product = multiply(Request(a, b, scheme))
-            if isinstance(product, Reason):
+            emulated = multiply(Request(a, b, scheme))
+            if isinstance(emulated, Reason):
                 return None
-            errors[scheme] = relative_error(exact, product.value.get())
+            errors[scheme] = relative_error(exact, emulated.value.get())
     return errors
 
 
