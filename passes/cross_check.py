@@ -1,8 +1,8 @@
 """The cross-check: LibCST must see the same product at the same place before it is rewritten.
 
-LibCST has a parser, a position counter and a scope analysis of its own. It is shown the reduced
-source only. Its positions come from the text that it would write, which for a few files is not the
-text that it read: a product that it finds elsewhere, or not at all, stays as it is.
+LibCST has a parser, a position counter and a scope analysis of its own. It reads the reduced source
+only. Its positions come from the text that it would write, which differs for a few files from the
+text that it read: a product that it finds at another place, or not at all, stays as it is.
 """
 
 import ast
@@ -26,7 +26,7 @@ Position = tuple[int, int, int, int]
 OPERATOR = frozenset({"@"})
 OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
 KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
-# What the call of a method must not be for LibCST.
+# Names that LibCST must not find for the call of a method.
 ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 
 
@@ -76,7 +76,7 @@ def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
 
 
 def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[str]]:
-    """Read what LibCST sees at those places: OPERATOR, or the imported names a call may mean.
+    """What LibCST finds at these places: OPERATOR, or the imported names that a call may mean.
 
     Takes 10–20 s for a megabyte.
     """

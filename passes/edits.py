@@ -39,7 +39,7 @@ class Edit:
 
 
 def splice(text: str, edits: Iterable[Edit]) -> str:
-    """The text with every edit made."""
+    """The text after all edits."""
     pieces = []
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.order):
@@ -49,7 +49,7 @@ def splice(text: str, edits: Iterable[Edit]) -> str:
 
 
 def moved(edits: Iterable[Edit]) -> Callable[[int], int]:
-    """The function from an offset in a text to that in the text with every edit made.
+    """The function that maps an offset in a text to the offset in the text after all edits.
 
     An offset within a replaced span goes to the beginning of the replacement.
     """
@@ -68,7 +68,7 @@ def moved(edits: Iterable[Edit]) -> Callable[[int], int]:
 
 
 def without_comments(text: str) -> str:
-    """Text between two tokens with its comments blanked; every offset stays."""
+    """Text between two tokens with its comments replaced by spaces, so that offsets stay."""
     return COMMENT.sub(lambda match: " " * len(match[0]), text)
 
 
@@ -94,7 +94,7 @@ def opening(text: str, at: int, call: str) -> str:
 
 
 def without_opening(text: str, at: int, call: str) -> Edit:
-    """The edit that takes the `opening` of the runtime call at an offset away again."""
+    """The edit that removes the `opening` of the runtime call at an offset."""
     glued = text.startswith(f"{call}( ", at)
     return Edit(at - glued, at + len(call) + 1 + glued, "", True, 0)
 
@@ -138,7 +138,7 @@ def comma_to_method(between: str, spacing: tuple[str, str]) -> str:
 
 
 def assignment_to_spacing(between: str, operator: str = "@=") -> tuple[str, str]:
-    """The text on either side of `@=`, as it is kept on either side of a keyword's `=`."""
+    """The text on either side of `@=`, as it is written on either side of a keyword's `=`."""
     before, _, after = between.partition(operator)
     return _EXCHANGED_PAIRS.get((before, after), (before, after))
 

@@ -85,7 +85,7 @@ def _without_products(source: Source) -> Analysis:
 
 
 def _may_multiply(text: str) -> bool:
-    """False for most files, from their text alone."""
+    """Whether a text may have a product; for most files this is false."""
     at = text.find("@")
     while at >= 0:
         if not _is_decorator(text, at):
@@ -95,7 +95,7 @@ def _may_multiply(text: str) -> bool:
 
 
 def _is_decorator(text: str, at: int) -> bool:
-    """True if this `@` begins a line that can only be a decorator, and continues none."""
+    """Whether this `@` begins a line that can only be a decorator and continues no other line."""
     start = at
     while start and text[start - 1] in " \t\f":
         start -= 1
@@ -106,7 +106,7 @@ def _is_decorator(text: str, at: int) -> bool:
 
 
 def _mentions_product(tree: ast.Module) -> bool:
-    """False if the words of the text filter stand in comments and strings only."""
+    """Whether the words of the text filter stand outside of comments and strings."""
     for node in preorder(tree):
         kind = type(node)
         if kind is ast.MatMult or (kind in NAMED and getattr(node, NAMED[kind]) in WORDS):
@@ -118,7 +118,7 @@ def _mentions_product(tree: ast.Module) -> bool:
 class _Candidate:
     """A product before it is confirmed and numbered. `at`: the node that has its location.
 
-    core: the part of it after which it is called, and at which LibCST finds it.
+    core: the product within a fused sum, after which the site is named; else the node itself.
     """
 
     node: ast.expr | ast.stmt
@@ -137,7 +137,7 @@ class _Candidate:
 
 
 def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
-    """Every product in preorder, with the reason of the place it stands in."""
+    """Every product in preorder, with the reason why no call can stand in its place, if any."""
     compiled = _compiled_arguments(tree, scopes) if COMPILER.search(text) else {}
     stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, None, None)]
     fused: set[ast.AST] = set()
@@ -153,8 +153,8 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
             continue
         scope = scopes.scope_of[node.target if isinstance(node, ast.AugAssign) else node]
         reason = barred or ("inside a compiled function" if scope.is_compiled() else None)
-        if answer := find(node, scope, fuse and reason is None):
-            spelling, match = answer
+        if found := find(node, scope, fuse and reason is None):
+            spelling, match = found
             if match.product is not None:
                 fused.add(match.product)
             match = replace(match, reason=reason or match.reason)
@@ -162,7 +162,7 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
 
 
 def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign) -> bool:
-    """False for nearly every node, before its names are looked up."""
+    """Whether a node may be a product; for most this is false without looking up its names."""
     if not isinstance(node, ast.Call):
         return isinstance(node.op, ast.MatMult)
     # Any plain name may be another one's alias.
@@ -199,48 +199,52 @@ def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
 def _products(
     source: Source, tree: ast.Module, scopes: Scopes, comments: Pragmas, fuse: bool
 ) -> tuple[Product, ...]:
-    candidates = list(_candidates(source.text, tree, scopes, fuse))
-    spans = [source.span(candidate.at) for candidate in candidates]
-    if sum(end - start for start, end in spans) > MAX_CHARACTERS:
+    found = [(source.span(c.at), c) for c in _candidates(source.text, tree, scopes, fuse)]
+    if sum(end - start for (start, end), _ in found) > MAX_CHARACTERS:
         raise SourceError(f"{source.module}: long products nested too deeply; the file is skipped")
-    order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
-    lines = [(source.position(spans[i][0])[0], source.position(spans[i][1])[0]) for i in order]
+    found.sort(key=lambda placed: (placed[0][0], -placed[0][1]))
+    spans = [span for span, _ in found]
+    lines = [(source.position(start)[0], source.position(end)[0]) for start, end in spans]
     candidates = [
-        candidates[i].left(comments.reason(*on) or _unreadable(candidates[i].node, source))
-        for i, on in zip(order, lines, strict=True)
+        candidate.left(comments.reason(*on) or _unreadable(candidate.node, source))
+        for (_, candidate), on in zip(found, lines, strict=True)
     ]
-    spans = [spans[i] for i in order]
     cores = [source.span(candidate.core) for candidate in candidates]
     reasons = _confirm(source, tree, candidates, cores)
+    ids = _ids(source, tree, scopes, candidates, cores)
+    products = []
+    for i, (candidate, span) in enumerate(zip(candidates, spans, strict=True)):
+        line, column = source.position(span[0])
+        expression = _expression(source, candidate, span)
+        kind = candidate.match.kind
+        site = CallSite(ids[i], kind, line, column + 1, expression, reasons[i], span)
+        scheme = comments.scheme(*lines[i])
+        products.append(Product(site, candidate.node, candidate.spelling, scheme))
+    return tuple(products)
+
+
+def _ids(
+    source: Source,
+    tree: ast.Module,
+    scopes: Scopes,
+    candidates: list[_Candidate],
+    cores: list[tuple[int, int]],
+) -> list[str]:
+    """The site ids, numbered in the order of the candidates' cores, so that fusing changes none."""
     module = re.sub(r"[:/~#\s]", "_", source.module) or "_"
     prefixes = [
         f"{module}:{c.scope.qualname}/{c.match.kind}"
         f"~{call_site.expression_hash(c.match.product or c.node, scopes.scope_of)}"
         for c in candidates
     ]
-    # Numbered in the order of what they are called after: fusing changes no id.
-    numbering = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
-    numbers = call_site.number((prefixes[i] for i in numbering), _taken(source.text, tree))
-    ids = dict(zip(numbering, numbers, strict=True))
-    products = []
-    for i, (candidate, span, reason) in enumerate(zip(candidates, spans, reasons, strict=True)):
-        line, column = source.position(span[0])
-        described = CallSite(
-            id=ids[i],
-            kind=candidate.match.kind,
-            line=line,
-            column=column + 1,
-            expression=_expression(source, candidate, span),
-            reason=reason,
-            span=span,
-        )
-        asked = comments.scheme(*lines[i])
-        products.append(Product(described, candidate.node, candidate.spelling, asked))
-    return tuple(products)
+    order = sorted(range(len(cores)), key=lambda i: (cores[i][0], -cores[i][1]))
+    numbered = call_site.number((prefixes[i] for i in order), _taken(source.text, tree))
+    ids = dict(zip(order, numbered, strict=True))
+    return [ids[i] for i in range(len(cores))]
 
 
 def _unreadable(node: ast.AST, source: Source) -> str | None:
-    """Python takes ｄｏｔ for dot, and so does its tree; the text has other letters."""
+    """The reason for names such as ｄｏｔ, which Python reads as dot and edits would not find."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     end = source.span(node.func)[1]
@@ -248,6 +252,7 @@ def _unreadable(node: ast.AST, source: Source) -> str | None:
 
 
 def _expression(source: Source, candidate: _Candidate, span: tuple[int, int]) -> str:
+    """The text of a product in one line, without comments."""
     text = source.text[span[0] : span[1]]
     several = "\n" in text or "\r" in text
     if candidate.at is not candidate.node or (several and ("#" in text or "\\" in text)):
@@ -260,8 +265,8 @@ def _confirm(
 ) -> list[str | None]:
     """Cross-check the candidates that have no reason yet; returns the reason of every candidate."""
     reasons = [candidate.match.reason for candidate in candidates]
-    unsettled = [i for i, reason in enumerate(reasons) if reason is None]
-    if not unsettled:
+    unconfirmed = [i for i, reason in enumerate(reasons) if reason is None]
+    if not unconfirmed:
         return reasons
     from mixpert_py.passes import cross_check  # LibCST takes a third of a second to import
 
@@ -271,9 +276,9 @@ def _confirm(
             isinstance(candidates[i].node, ast.BinOp | ast.AugAssign),
             candidates[i].match.names,
         )
-        for i in unsettled
+        for i in unconfirmed
     ]
-    for i, refusal in zip(unsettled, cross_check.refusals(source, tree, claims), strict=True):
+    for i, refusal in zip(unconfirmed, cross_check.refusals(source, tree, claims), strict=True):
         reasons[i] = refusal
     return reasons
 

@@ -1,4 +1,4 @@
-"""The one line that a rewritten file needs: `import mixpert_py as _mixpert`, and its place."""
+"""The line that is added to a rewritten file, `import mixpert_py as _mixpert`, and its place."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ def position(tree: ast.Module) -> int:
 
 
 def alias(tree: ast.Module, text: str) -> str:
-    """The name for the runtime: that of an import already there, else one that is not in use."""
+    """The name for the runtime: that of an import in the file, else one that is not in use."""
     before = position(tree)
     for statement in tree.body[before:]:
         if name := imported_as(statement):
@@ -41,7 +41,7 @@ def alias(tree: ast.Module, text: str) -> str:
 
 
 def is_imported(tree: ast.Module, name: str) -> bool:
-    """True if an earlier rewriting left its import in the file."""
+    """Whether an earlier rewriting left its import in the file."""
     return any(imported_as(statement) == name for statement in tree.body)
 
 

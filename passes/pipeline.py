@@ -32,7 +32,7 @@ from mixpert_py.passes.rewrite import Settings, Substitute, same, text_edits
 from mixpert_py.passes.source import parse, preorder, refusing_depth
 from mixpert_py.plan import Plan
 
-# One file is analysed, rewritten and graphed in turn, and LibCST is the cost of each.
+# A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.
 _analysis = lru_cache(maxsize=4)(find_products)
 
 
@@ -102,7 +102,7 @@ def rewrite_tree(
     analysis = _analysis(source, module, fuse)
     if not analysis.rewritten:
         return parse(analysis.source.text, module)
-    tree = ast.parse(analysis.source.text, filename)  # which warns of the program's own mistakes
+    tree = ast.parse(analysis.source.text, filename)  # warns of mistakes in the program
     with refusing_depth(module):
         return _substituted(analysis, tree, _settings(analysis, plan, scheme))
 
@@ -138,9 +138,9 @@ def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Sett
     """Scheme and block length of the sites that have one."""
     ids = {product.site.id: product.scheme for product in analysis.rewritten}
     settings: dict[str, Setting] = {}
-    for site, asked in ids.items():
-        if asked is not None:  # by the program's author, at this very place
-            settings[site] = {"scheme": asked}
+    for site, own_scheme in ids.items():
+        if own_scheme is not None:  # a comment on the line of the product
+            settings[site] = {"scheme": own_scheme}
             continue
         entry = plan.find(site) if plan else None
         # An entry found by its hash is stale, unless it is another site of this very file.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mixpert_py.passes.source import NEWLINE
 
 PRAGMA = re.compile(r"#\s*mixpert:\s*(?:(?P<off>off|off-file)|scheme=(?P<scheme>[\w-]+))\s*(?:#|$)")
-# What is meant for us, whoever can read it.
+# Comments that are addressed to MixPert, with a known pragma or not.
 ADDRESSED = re.compile(r"#\s*mixpert:", re.IGNORECASE)
 MAX_COMMENT = 40
 

@@ -1,6 +1,6 @@
 """The reduced source: the part of a file that the cross-check needs, every line at its number.
 
-LibCST takes ten times as long for a whole file as for its products, and what is around them.
+LibCST takes ten times as long for a whole file as for its products and the statements around them.
 """
 
 import ast
@@ -13,7 +13,7 @@ from mixpert_py.passes.source import NEWLINE, Source
 
 INDENT = re.compile(r"[ \t\f]*")
 LINE_END = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)")
-# What may bind a name of a scope around the statement that it stands in.
+# Syntax that may bind a name of a scope around the statement in which it stands.
 OUTWARD = re.compile(r":=|\b(?:global|nonlocal)\b")
 
 PLAIN = (ast.Expr, ast.Return, ast.Assert, ast.Raise, ast.Pass, ast.Break, ast.Continue)

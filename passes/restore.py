@@ -1,7 +1,7 @@
 """The inverse of a rewriting: the text that a rewritten one was made from, call by call.
 
-Nothing but the rewritten text is known. Every call that is put back is certain, because every edit
-has its inverse: a call is restored only if rewriting the result gives the very same text again.
+Only the rewritten text is needed, since every edit has its inverse. A call is restored only if that
+is certain: if rewriting the restored text gives the same text again.
 """
 
 import ast
@@ -32,7 +32,7 @@ CHANGED = "the call was changed after it was written"
 class Restored:
     """A file before it was rewritten.
 
-    sites: the products put back, and with a reason the calls that stay; each where it stands in the
+    sites: the restored products, and with a reason the calls that stay; each has its place in the
     rewritten file.
     """
 
@@ -42,7 +42,7 @@ class Restored:
 
 @dataclass(frozen=True, eq=False)
 class _Written:
-    """A runtime call with the spelling that wrote it, and the edits that put the product back."""
+    """A runtime call with the spelling that wrote it, and the edits that restore the product."""
 
     call: ast.Call
     keywords: RuntimeKeywords
@@ -51,9 +51,10 @@ class _Written:
 
 
 def restore(raw: bytes, module: str) -> Restored:
-    """Put back every product that is certain, and take the import away if nothing needs it.
+    """Restore every product that is certain, and remove the import if no call is left.
 
-    For what `rewrite` wrote these are the bytes it was given. Raises SourceError as `rewrite` does.
+    The bytes that `rewrite` returned become those that it was given. Raises SourceError as
+    `rewrite` does.
     """
     source = decode(raw, module)
     if imports.PACKAGE not in source.text:
@@ -76,7 +77,10 @@ def restore(raw: bytes, module: str) -> Restored:
     if uses == len(certain) and (removal := imports.undo(tree, source, name)):
         edits.append(removal)
     restored = {found.call for found in certain}
-    sites = tuple(_describe(call, call in restored, source) for call in calls)
+    sites = tuple(
+        _site(str(site_of(call)), call, source, None if call in restored else CHANGED)
+        for call in calls
+    )
     return Restored(source.encode(splice(source.text, edits)), sites)
 
 
@@ -103,7 +107,7 @@ def _find(call: ast.Call, runtime: str, source: Source) -> _Written | None:
 
 
 def _certain(written: Sequence[_Written], source: Source, name: str) -> list[_Written]:
-    """The calls that can be put back: all of them, unless somebody has edited the file."""
+    """The calls that can be restored: all of them, unless the file was edited."""
     if not written or _rewrites_back(written, source, name):
         return list(written)
     if len(written) == 1:
@@ -164,13 +168,6 @@ def _products(
         site = _site(found.keywords.site, node, restored, None)
         products.append(Product(site, node, found.spelling))
     return sorted(products, key=lambda product: (product.site.span[0], -product.site.span[1]))
-
-
-def _describe(call: ast.Call, restored: bool, source: Source) -> CallSite:
-    """Describe a call of the rewritten text."""
-    site = site_of(call)
-    assert site is not None
-    return _site(site, call, source, None if restored else CHANGED)
 
 
 def _site(site: str, node: ast.expr | ast.stmt, source: Source, reason: str | None) -> CallSite:

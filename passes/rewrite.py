@@ -28,7 +28,7 @@ def text_edits(
         start, end = product.site.span
         while open_ends and open_ends[-1] <= start:
             open_ends.pop()
-        native = product.spelling.native(product.node)
+        native = product.spelling.parts(product.node).native
         called = None if native is None else source.text[slice(*source.span(native))]
         setting = settings.get(product.site.id, {})
         keywords = write_keywords(product.site.id, setting, called, source.encoding)
@@ -66,14 +66,15 @@ class Substitute(ast.NodeTransformer):
         def here(new: Placed) -> Placed:
             return ast.copy_location(new, node)
 
-        operands, keywords = spelling.arguments(node)
+        parts = spelling.parts(node)
+        keywords = parts.keywords
         runtime = here(ast.Name(self.name, ast.Load()))
         for key, value in {"site": site, **self.settings.get(site, {})}.items():
             keywords.append(here(ast.keyword(key, here(ast.Constant(value)))))
-        if (native := spelling.native(node)) is not None:
-            keywords.append(here(ast.keyword("native", native)))
+        if parts.native is not None:
+            keywords.append(here(ast.keyword("native", parts.native)))
         function = here(ast.Attribute(runtime, spelling.RUNTIME, ast.Load()))
-        call = ast.copy_location(ast.Call(function, operands, keywords), node)
+        call = ast.copy_location(ast.Call(function, parts.arguments, keywords), node)
         return assign.statement(node, call) if isinstance(node, ast.AugAssign) else call
 
     def may_hold_product(self, statement: ast.stmt) -> bool:
@@ -113,7 +114,7 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def same(one: ast.AST, other: ast.AST) -> bool:
-    """True if two trees are equal but for their locations. Does not recurse."""
+    """Whether two trees are equal except for their locations. Does not recurse."""
     pairs: list[tuple[object, object]] = [(one, other)]
     while pairs:
         left, right = pairs.pop()

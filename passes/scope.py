@@ -7,33 +7,13 @@ from dataclasses import dataclass, field
 ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
 # Decorators whose function never runs as Python bytecode: a runtime call would not compile.
 COMPILERS = frozenset(
-    {
-        "jit",
-        "njit",
-        "vectorize",
-        "guvectorize",
-        "cfunc",
-        "generated_jit",
-        "stencil",
-        "jitclass",
-        "rawkernel",
-        "register_jitable",
-        "overload",
-        "overload_method",
-        "overload_attribute",
-        "intrinsic",
-    }
+    {"jit", "njit", "vectorize", "guvectorize", "cfunc", "generated_jit", "stencil", "jitclass"}
+    | {"rawkernel", "register_jitable", "overload", "overload_method", "overload_attribute"}
+    | {"intrinsic"}
 )
-# Others, whose last words mean something else in other modules.
+# Decorators whose last word means something else in other modules.
 COMPILING = frozenset(
-    {
-        "torch.jit.script",
-        "taichi.kernel",
-        "taichi.func",
-        "warp.kernel",
-        "warp.func",
-        "dace.program",
-    }
+    {"torch.jit.script", "taichi.kernel", "taichi.func", "warp.kernel", "warp.func", "dace.program"}
 )
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -140,7 +120,7 @@ class Scope:
         return None if None in targets or targets == {""} else frozenset(t for t in targets if t)
 
     def has_star(self) -> bool:
-        """True if a star import may have bound a name used here."""
+        """Whether a star import may have bound a name used here."""
         return any(scope.star_imports for scope in self.chain())
 
     def root_bindings(self, expr: ast.expr) -> list[Binding]:
@@ -156,15 +136,14 @@ class Scope:
         return any(b.module or b.target in ARRAY_MODULES for b in self.root_bindings(expr))
 
     def is_compiled(self) -> bool:
-        """True inside a function or class that numba, or a decorator of its names, compiles."""
-        for scope in (self, *self._around()):
-            decorators = getattr(scope.node, "decorator_list", [])
-            if scope.parent and any(scope.parent.names_compiler(d) for d in decorators):
-                return True
-        return False
+        """Whether numba, or a decorator of its names, compiles this scope or one around it."""
+        if self.parent is None:
+            return False
+        decorators = getattr(self.node, "decorator_list", [])
+        return any(map(self.parent.names_compiler, decorators)) or self.parent.is_compiled()
 
     def names_compiler(self, expr: ast.expr) -> bool:
-        """True if an expression is a decorator of a compiler such as numba, called or not."""
+        """Whether an expression is a decorator of a compiler such as numba, called or not."""
         if isinstance(expr, ast.Call):
             expr = expr.func
         known = self.meanings(expr)
@@ -183,9 +162,3 @@ class Scope:
             return False
         targets = [binding.target or "" for binding in self.root_bindings(expr)]
         return any(name.rpartition(".")[2] in COMPILERS for name in (expr.id, *targets))
-
-    def _around(self) -> Iterator["Scope"]:
-        scope = self.parent
-        while scope:
-            yield scope
-            scope = scope.parent

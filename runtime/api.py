@@ -32,7 +32,7 @@ from mixpert_py.runtime.request import (
 )
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.signatures import NATIVE, find
-from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
 MOVES = 1 << 20
@@ -261,18 +261,19 @@ def _record(
     shape = _shape(call)
     is_array = on_device or issubclass(kind, ndarray)
     has_dtype = is_array or issubclass(kind, np.generic)
-    trace.add(
-        site,
+    outliers = 0.0
+    if product is not None and trace.samples(site, "outliers", shape):
+        outliers = product.outliers()
+    traced = TracedCall(
         (0, 0, 0) if isinstance(shape, Reason) else shape,
         name_of(result.dtype) if has_dtype else kind.__name__,
         "native" if product is None else product.scheme,
         reason,
         seconds,
-        product.outliers()
-        if product is not None and trace.samples(site, "outliers", shape)
-        else 0.0,
+        outliers,
         0.0 if product is None else product.transfer,
     )
+    trace.add(site, traced)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
     if trace.levels is None:
@@ -285,12 +286,12 @@ def _record(
         return
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
-    if known and has_come and _is_intact(call) and trace.samples(site, "shadow", (shape, dtypes)):
-        from mixpert_py.runtime.tracing.shadow import look
+    if known and has_come and _is_intact(call) and trace.samples(site, "operands", (shape, dtypes)):
+        from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 
-        found = look(call.a, call.b, trace.levels)
+        found = operand_statistics(call.a, call.b, trace.levels)
         if found is not None:
-            trace.add_shadow(site, found)
+            trace.add_statistics(site, found)
 
 
 def _shape(call: Call) -> Shape | Reason:

@@ -5,31 +5,12 @@ SHAPE_ATTRIBUTES = frozenset(
     {"shape", "ndim", "size", "dtype", "nbytes", "itemsize", "strides", "flags"}
 )
 SHAPE_FUNCTIONS = frozenset(
-    {
-        "zeros_like",
-        "ones_like",
-        "empty_like",
-        "shape",
-        "size",
-        "ndim",
-        "result_type",
-        "iscomplexobj",
-    }
+    {"zeros_like", "ones_like", "empty_like", "shape", "size", "ndim", "result_type"}
+    | {"iscomplexobj"}
 )
 BUILTINS_WITHOUT_ARRAYS = frozenset(
-    {
-        "len",
-        "range",
-        "isinstance",
-        "issubclass",
-        "type",
-        "id",
-        "print",
-        "hasattr",
-        "callable",
-        "dir",
-    }
-    | {"open", "input"}
+    {"len", "range", "isinstance", "issubclass", "type", "id", "print", "hasattr", "callable"}
+    | {"dir", "open", "input"}
 )
 
 # The result may be the argument, or a view of it.
@@ -51,27 +32,15 @@ FRESH_METHODS = frozenset(
     | {"permutation", "permuted", "choice", "exponential", "poisson", "binomial", "gamma", "beta"}
 )
 
-# Builtins whose result has the elements of their arguments.
-ELEMENT_BUILTINS = frozenset(
-    {"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "next", "filter", "map"}
-    | {"max", "min", "dict"}
-)
+# The result is a container of the elements of the arguments; that of a `dict` has keys as well.
 CONTAINER_BUILTINS = frozenset(
-    {"list", "tuple", "set", "frozenset", "sorted", "dict", "reversed", "map", "filter"}
+    {"list", "tuple", "set", "frozenset", "sorted", "reversed", "map", "filter"}
 )
+# The result is an argument or one of its elements.
+ELEMENT_BUILTINS = frozenset({"iter", "next", "max", "min"})
 
 # Calls into these show or store values; nothing comes back into the program.
 OUTPUT_MODULES = frozenset(
-    {
-        "matplotlib",
-        "seaborn",
-        "logging",
-        "warnings",
-        "pickle",
-        "json",
-        "sys",
-        "os",
-        "time",
-        "pprint",
-    }
+    {"matplotlib", "seaborn", "logging", "warnings", "pickle", "json", "sys", "os", "time"}
+    | {"pprint"}
 )

@@ -37,28 +37,23 @@ class Program:
     by_call: bool  # whether each call of a function is followed separately
 
 
+@dataclass(eq=False)
 class Evaluator:
     """Evaluates expressions, and assigns to targets, at one point of a function or of the module.
 
-    home: the scope of the running function. context: the call that entered it. state: what
-    variables and objects hold at this point.
+    home: the scope of the running function. state: the variables and objects at this point.
+    context: the call that entered the function.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        heap: Heap,
-        home: Scope,
-        state: State,
-        context: ast.AST | None = None,
-    ) -> None:
-        self.program = program
-        self.heap = heap
-        self.home = home
-        self.state = state
-        self.context = context
-        # Owner of what is stored in attributes of values that are not known at all.
-        self.unknown_owner = heap.object_at(program.scopes.module.node)
+    program: Program
+    heap: Heap
+    home: Scope
+    state: State
+    context: ast.AST | None = None
+
+    def __post_init__(self) -> None:
+        # The owner of attributes of values that are not known at all.
+        self.unknown_owner = self.heap.object_at(self.program.scopes.module.node)
 
     def sites(self, objects: Objects) -> Sites:
         return self.heap.sites(objects, self.state)
@@ -145,15 +140,14 @@ class Evaluator:
 
     def multiply(self, node: ast.expr, product: Product) -> Objects:
         """An operator: its result holds its own site only, so that edges are immediate."""
-        arguments, keywords = product.spelling.arguments(node)
-        operands = product.spelling.operands(node)
+        parts = product.spelling.parts(node)
         out = NOTHING
-        for argument in (*arguments, *(keyword.value for keyword in keywords)):
+        for argument in (*parts.arguments, *(keyword.value for keyword in parts.keywords)):
             objects = self.evaluate(argument)
-            if argument in operands:
-                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
-            else:
+            if argument is parts.output:
                 out |= objects
+            else:
+                self.heap.edges |= {(site, product.site.id) for site in self.sites(objects)}
         own = frozenset({product.site.id})
         self.state.put(out, own)
         return self.new(node, own) | out

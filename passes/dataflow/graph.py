@@ -4,7 +4,7 @@ Reaching definitions as an abstract interpretation of the module: a value is the
 it may be, an object holds the sites whose results it may contain. Statements run in order, branches
 join, loops and the functions of the module go to a fixpoint, each call of a function by itself.
 Control dependence (`if` on a result) is no edge. Where that takes too long, all calls of a function
-are taken together; where that does too, every product may reach every other.
+are analysed as one; where that takes too long as well, every product may reach every other.
 """
 
 import ast
@@ -62,8 +62,9 @@ def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Depe
 def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
     """Run the module and every function until nothing is added; the state at the module's end.
 
-    First only what the module itself calls; then functions that nobody calls, as if called from
-    outside after everything else, with instances of their class and arguments without a product.
+    At first only functions that the module calls are run; then those that it does not call, as if
+    called from outside after everything else, with instances of their class and arguments without a
+    product.
     """
     end = State()
     outside = False

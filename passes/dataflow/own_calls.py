@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow.expressions import Evaluator
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Object, Objects
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Object, Objects, gain
 from mixpert_py.passes.scope import FUNCTIONS, written_name
 
 PROPERTIES = frozenset({"property", "cached_property"})
@@ -77,7 +77,7 @@ class OwnCallEvaluator(Evaluator):
                 returned = NOTHING.union(*(self.enter(node, m, itself, arguments) for m in called))
             else:
                 continue
-            result = returned if result is None else result | returned
+            result = (result or NOTHING) | returned
         return result
 
     def construct(self, node: ast.AST, definition: ast.ClassDef, arguments: Arguments) -> Objects:
@@ -111,8 +111,7 @@ class OwnCallEvaluator(Evaluator):
         """
         assert isinstance(function, FUNCTIONS)
         activation = (function, call if self.program.by_call else function)
-        if activation not in self.heap.summaries:
-            self.heap.grown = True
+        self.heap.grown |= activation not in self.heap.summaries
         summary = self.heap.summaries[activation]
         positional = list(arguments.positional)
         parameters = [*function.args.posonlyargs, *function.args.args]
@@ -138,13 +137,9 @@ class OwnCallEvaluator(Evaluator):
         if function.args.kwarg:
             given[function.args.kwarg.arg] = self.container(function.args.kwarg, {ANY: rest})
         for name, objects in given.items():
-            before = summary.parameters.get(name, NOTHING)
-            if not objects <= before:
-                summary.parameters[name] = before | objects
-                self.heap.grown = True
+            self.heap.grown |= gain(summary.parameters, name, objects)
         self.heap.spend(len(self.state.held) + len(summary.exit.held))
-        if summary.entry.gain(self.state.held):
-            self.heap.grown = True
+        self.heap.grown |= summary.entry.gain(self.state.held)
         self.state.gain(summary.exit.held)
         return summary.returned
 

@@ -4,31 +4,26 @@
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from mixpert_py.passes.dataflow.calls import CallEvaluator
-from mixpert_py.passes.dataflow.expressions import Program
 from mixpert_py.passes.dataflow.own_calls import Arguments
-from mixpert_py.passes.dataflow.values import ANY, NOTHING, Heap, Loop, Objects, State, joined
-from mixpert_py.passes.scope import Scope
+from mixpert_py.passes.dataflow.values import ANY, NOTHING, Loop, Objects, State, joined
 
 Step = Callable[[], None]
 
 
+@dataclass(eq=False)
 class Executor(CallEvaluator):
-    """Runs the body of the module or of one function. live: whether this point is reached."""
+    """Runs the body of the module or of one function.
 
-    def __init__(
-        self,
-        program: Program,
-        heap: Heap,
-        home: Scope,
-        state: State,
-        context: ast.AST | None = None,
-    ) -> None:
-        super().__init__(program, heap, home, state, context)
-        self.live = True
-        self.loops: list[Loop] = []
-        self.raised: list[State] = []  # for each `try` around: what may hold when something raises
+    live: whether this point is reached. loops: those around it, the innermost last. raised: for
+    each `try` around it the state in which a statement of its body raises.
+    """
+
+    live: bool = True
+    loops: list[Loop] = field(default_factory=list)
+    raised: list[State] = field(default_factory=list)
 
     def block(self, body: Sequence[ast.stmt]) -> None:
         for statement in body:
@@ -198,9 +193,9 @@ class Executor(CallEvaluator):
     def loop(
         self, test: Step, take: Step, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
     ) -> None:
-        """Run a loop until no turn adds anything.
+        """Run a loop until no iteration adds anything.
 
-        test: runs before every turn and before the end. take: runs at the beginning of a turn.
+        test: runs before every iteration and before the end. take: runs at the beginning of one.
         """
         test()
         top = self.state
@@ -211,8 +206,8 @@ class Executor(CallEvaluator):
             self.loops.append(loop)
             self.block(body)
             self.loops.pop()
-            turn = joined(loop.continued, self.state if self.live else None)
-            self.state = joined(turn, top) or top
+            end = joined(loop.continued, self.state if self.live else None)
+            self.state = joined(end, top) or top
             test()
             if not top.join(self.state):
                 break
@@ -239,8 +234,8 @@ class Executor(CallEvaluator):
 
     def leave(self) -> None:
         """Let objects hold, after the function has returned, what they hold here."""
-        if self.heap.summaries[(self.home.node, self.context)].exit.gain(self.state.held):
-            self.heap.grown = True
+        summary = self.heap.summaries[(self.home.node, self.context)]
+        self.heap.grown |= summary.exit.gain(self.state.held)
 
     def exec_Raise(self, node: ast.Raise) -> None:
         self.evaluate(node.exc)

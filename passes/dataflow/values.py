@@ -4,13 +4,17 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from mixpert_py.passes.scope import Scope
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Object:
-    """Everything that one place of the program creates: arrays, containers, instances, functions.
+    """All arrays, containers, instances or functions that one place of the program creates.
 
     Made by Heap.object_at only, one for each place, so that sets of them compare by identity.
     number: counts the objects of a heap; as their hash it makes the order of sets the same in every
@@ -35,7 +39,7 @@ Key = str | int | bytes
 ANY: Key = "*"
 ANY_ATTRIBUTE: Key = ".*"
 
-# Work is counted in objects looked at, so that the outcome does not depend on the machine's speed.
+# Work is counted in objects visited, so that the outcome does not depend on the machine's speed.
 MAX_WORK = 5_000_000
 
 NOTHING: Objects = frozenset()
@@ -44,6 +48,15 @@ NO_SITES: Sites = frozenset()
 
 class TooComplexError(Exception):
     """The analysis would take too long at this precision."""
+
+
+def gain(table: dict[K, frozenset[V]], key: K, more: frozenset[V]) -> bool:
+    """Add to the set of a key; True if that adds anything."""
+    before = table.get(key, frozenset())
+    if more <= before:
+        return False
+    table[key] = before | more
+    return True
 
 
 @dataclass
@@ -60,25 +73,19 @@ class State:
         return State(dict(self.variables), dict(self.held))
 
     def join(self, other: "State | None") -> bool:
-        """Add what may hold at another point; True if that adds anything."""
+        """Add what may be true at another point; True if that adds anything."""
         if other is None:
             return False
         grown = False
         for variable, objects in other.variables.items():
-            before = self.variables.get(variable, NOTHING)
-            if not objects <= before:
-                self.variables[variable] = before | objects
-                grown = True
+            grown |= gain(self.variables, variable, objects)
         return self.gain(other.held) or grown
 
     def gain(self, held: dict[Object, Sites]) -> bool:
         """Let objects hold more; True if that adds anything."""
         grown = False
         for obj, sites in held.items():
-            before = self.held.get(obj, NO_SITES)
-            if not sites <= before:
-                self.held[obj] = before | sites
-                grown = True
+            grown |= gain(self.held, obj, sites)
         return grown
 
     def put(self, objects: Iterable[Object], sites: Sites) -> None:
@@ -88,7 +95,7 @@ class State:
 
 
 def joined(one: State | None, other: State | None) -> State | None:
-    """A new state that holds what either holds; None stands for a point that is not reached."""
+    """A new state with everything in either; None stands for a point that is not reached."""
     if one is None or other is None:
         only = one or other
         return only.copy() if only else None
@@ -99,7 +106,7 @@ def joined(one: State | None, other: State | None) -> State | None:
 
 @dataclass
 class Loop:
-    """A loop around this point: what may hold where it is left, and where its next turn begins."""
+    """The states of a loop where it is left by `break`, and where its next iteration begins."""
 
     broken: State | None = None
     continued: State | None = None
@@ -120,7 +127,7 @@ Activation = tuple[ast.AST, ast.AST | None]
 
 
 class Heap:
-    """Facts about every point of the program. They are only added; grown: whether some were."""
+    """Facts that are true at every point of the program; `grown` says whether some were added."""
 
     def __init__(self) -> None:
         self.grown = False
@@ -147,9 +154,7 @@ class Heap:
     def store(self, owners: Iterable[Object], key: Key, objects: Objects) -> None:
         """Put objects into containers, or into attributes of instances."""
         for owner in owners:
-            before = self.elements[owner].get(key, NOTHING)
-            if not objects <= before:
-                self.elements[owner][key] = before | objects
+            if gain(self.elements[owner], key, objects):
                 self.grown = True
                 self._reached.clear()
 
@@ -169,17 +174,11 @@ class Heap:
 
     def remember(self, variable: Variable, objects: Objects) -> None:
         """Add the objects of a variable, which other functions see at any time."""
-        before = self.variables.get(variable, NOTHING)
-        if not objects <= before:
-            self.variables[variable] = before | objects
-            self.grown = True
+        self.grown |= gain(self.variables, variable, objects)
 
     def store_class_attribute(self, name: str, objects: Objects) -> None:
         """An attribute that instances have from their class, whichever class that is."""
-        before = self.class_attributes.get(name, NOTHING)
-        if not objects <= before:
-            self.class_attributes[name] = before | objects
-            self.grown = True
+        self.grown |= gain(self.class_attributes, name, objects)
 
     def reach(self, objects: Objects) -> Objects:
         """Objects and everything stored in them."""
@@ -188,15 +187,15 @@ class Heap:
             return known
         reached: set[Object] = set()
         pending = list(objects)
-        looked_at = 0
+        visited = 0
         while pending:
             obj = pending.pop()
-            looked_at += 1
+            visited += 1
             if obj not in reached:
                 reached.add(obj)
                 for stored in self.elements.get(obj, {}).values():
                     pending += stored
-        self.spend(looked_at)
+        self.spend(visited)
         self._reached[objects] = frozenset(reached)
         return self._reached[objects]
 

@@ -18,7 +18,7 @@ WRITTEN: tuple[Spelling, ...] = (operator, assign, method, fused, *functions.FUN
 
 
 def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Match] | None:
-    """The spelling of a product, and what is known about it; None if the node is no product.
+    """The spelling of a product and its Match; None if the node is no product.
 
     fuse: whether sums may become one call with the product in them.
     """

@@ -16,14 +16,15 @@ from mixpert_py.passes.edits import (
 )
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
+from mixpert_py.passes.spellings.spelling import Parts
 
 RUNTIME = "imatmul"
 TARGET = "target"
-METHODS = frozenset({"imatmul", "fused"})  # of what `target` returns
+METHODS = frozenset({"imatmul", "fused"})  # of the object that `target` returns
 
 
 def matches(node: ast.AST) -> bool:
-    """Every `@=` is a product, in place or not: its target's type decides when it runs."""
+    """Whether a node is an `@=`, which is a product, in place or not by its target's type."""
     return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.MatMult)
 
 
@@ -36,10 +37,10 @@ def refusal(node: ast.AugAssign) -> str | None:
     return None
 
 
-def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """The target as it was, and the right side."""
+def parts(node: ast.AST) -> Parts:
+    """The target, which is an operand too, and the right side; `statement` makes the rest."""
     assert isinstance(node, ast.AugAssign)
-    return (node.target, node.value)
+    return Parts([node.target, node.value], [])
 
 
 def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
@@ -52,17 +53,6 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
     spacing = assignment_to_spacing(source.text[left : value_start(node, source)])
     keywords = keywords.replace("=", "=".join(spacing), 1)
     return [*target_edits(node, source, call, depth), Edit(end, end, f"{keywords})", False, depth)]
-
-
-def native(node: ast.AST) -> ast.expr | None:
-    """An operator has no function object to fall back to."""
-    return None
-
-
-def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-    """The runtime call's arguments; `statement` makes the rest."""
-    assert isinstance(node, ast.AugAssign)
-    return [node.target, node.value], []
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
@@ -109,7 +99,7 @@ def target_edits(node: ast.AugAssign, source: Source, call: str, depth: int) -> 
 
 
 def statement(node: ast.AugAssign, call: ast.Call) -> ast.stmt:
-    """The statement in place of a product, made of the call that has its arguments."""
+    """The statement that replaces a product, from the call that has its arguments."""
     target, *values = call.args
     if isinstance(target, ast.Name):
         call.args[0] = ast.copy_location(ast.Name(target.id, ast.Load()), target)

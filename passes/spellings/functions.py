@@ -13,7 +13,7 @@ from mixpert_py.passes.edits import Edit, after_brackets
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import ARRAY_MODULES, Scope, written_name
 from mixpert_py.passes.source import Source
-from mixpert_py.passes.spellings.spelling import Match
+from mixpert_py.passes.spellings.spelling import Match, Parts
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class Parameters:
     options: frozenset[str] = frozenset()
     any_number: bool = False
     by_keyword: bool = False
+
+    def argument(self, call: ast.Call, name: str) -> ast.expr | None:
+        """The argument of a parameter; None if the call does not give it."""
+        named = (keyword.value for keyword in call.keywords if keyword.arg == name)
+        positional = (*self.required, *self.optional)
+        at = positional.index(name) if name in positional else len(call.args)
+        return call.args[at] if at < len(call.args) else next(named, None)
 
     def refusal(self, call: ast.Call) -> str | None:
         """Why a product with these arguments is left alone; None if it is rewritten."""
@@ -98,23 +105,11 @@ class Function:
             return "the function's name spans several lines"
         return None
 
-    def operands(self, node: ast.AST) -> tuple[ast.expr, ...]:
-        """Every argument but the output: axes and subscripts too decide the result."""
+    def parts(self, node: ast.AST) -> Parts:
+        """The arguments of the program's call, and its function."""
         assert isinstance(node, ast.Call)
-        positional = (*self.parameters.required, *self.parameters.optional)
-        at = positional.index(self.output) if self.output in positional else len(node.args)
-        others = [keyword.value for keyword in node.keywords if keyword.arg != self.output]
-        return (*node.args[:at], *node.args[at + 1 :], *others)
-
-    def native(self, node: ast.AST) -> ast.expr | None:
-        """The function that the program called."""
-        assert isinstance(node, ast.Call)
-        return node.func
-
-    def arguments(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """The arguments of the runtime call are those of the program's call."""
-        assert isinstance(node, ast.Call)
-        return list(node.args), list(node.keywords)
+        output = self.parameters.argument(node, self.output)
+        return Parts(list(node.args), list(node.keywords), output, node.func)
 
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int

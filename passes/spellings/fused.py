@@ -14,19 +14,15 @@ from typing import NamedTuple
 
 from mixpert_py.passes.edits import (
     Edit,
-    after_brackets,
     assignment_to_spacing,
-    before_brackets,
-    comma_to_operator,
     opening,
-    operator_to_comma,
     spacing_to_assignment,
-    without_comments,
     without_opening,
 )
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings import assign
+from mixpert_py.passes.spellings.spelling import Parts, to_comma, to_operator
 
 RUNTIME = "fused"
 
@@ -38,7 +34,7 @@ FORM = re.compile(
 
 
 class Fused(NamedTuple):
-    """A sum that one call can make. product: the `@` in it. first, second: its terms."""
+    """A sum that one call can compute. product: the `@` in it. first, second: its terms."""
 
     form: str
     product: ast.BinOp
@@ -47,7 +43,7 @@ class Fused(NamedTuple):
 
 
 def matches(node: ast.AST) -> bool:
-    """Whether a node is a sum or difference of a product and another term that one call makes."""
+    """Whether a node is a sum or difference with a product that one call can compute."""
     return read(node) is not None
 
 
@@ -65,18 +61,19 @@ def read(node: ast.AST) -> Fused | None:
     product = _product(node.left)
     if product is not None and _start(node) == _start(node.left):
         other = _other(node.right, bare=_end(node) == _end(node.right))
-        if all(_is_inert(part) for part in _parts(node.right, other)):
+        if all(_is_inert(part) for part in _operands(node.right, other)):
             return Fused(f"{product[0]}{sign}{other}", product[1], node.left, node.right)
     product = _product(node.right)
     if product is None or _end(node) != _end(node.right):
         return None
     # What stands before the product has its value before it, whether or not it is part of the call.
-    inert = all(_is_inert(part) for part in _parts(node.right, product[0]))
+    inert = all(_is_inert(part) for part in _operands(node.right, product[0]))
     other = _other(node.left, bare=inert and _start(node) == _start(node.left))
     return Fused(f"{other}{sign}{product[0]}", product[1], node.left, node.right)
 
 
 def _product(term: ast.expr) -> tuple[str, ast.BinOp] | None:
+    """The form of a term that is a product, and the `@` in it; None if it is none."""
     match term:
         case ast.BinOp(op=ast.MatMult()):
             return "ab", term
@@ -90,15 +87,12 @@ def _other(term: ast.expr, bare: bool) -> str:
 
     bare: whether no brackets stand around it, which in a call would be those of a tuple.
     """
-    return "beta*c" if bare and isinstance(term, ast.BinOp) and _is_times(term) else "c"
+    is_scaled = isinstance(term, ast.BinOp) and isinstance(term.op, ast.Mult)
+    return "beta*c" if bare and is_scaled else "c"
 
 
-def _is_times(term: ast.BinOp) -> bool:
-    return isinstance(term.op, ast.Mult)
-
-
-def _parts(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
-    """The expressions that a term is made of, in order."""
+def _operands(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
+    """The factors of a term, in order."""
     if form in ("c", "ab") and not (form == "ab" and isinstance(term, ast.BinOp)):
         return (term,)
     assert isinstance(term, ast.BinOp)
@@ -109,6 +103,7 @@ def _parts(term: ast.expr, form: str) -> tuple[ast.expr, ...]:
 
 
 def _is_inert(node: ast.expr) -> bool:
+    """Whether the value of an expression is the same whenever it is evaluated."""
     match node:
         case ast.Name():
             return True
@@ -125,32 +120,22 @@ def _end(node: ast.expr | ast.stmt) -> tuple[int | None, int | None]:
     return node.end_lineno, node.end_col_offset
 
 
-def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """Every matrix and factor that is multiplied or added."""
-    return tuple(arguments(node)[0])
-
-
-def native(node: ast.AST) -> ast.expr | None:
-    """Operators have no function object to fall back to."""
-    return None
-
-
-def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-    """The runtime call's arguments: the operands as they stand, a product in brackets as a pair."""
+def parts(node: ast.AST) -> Parts:
+    """The operands as they stand, a product in brackets as a pair; and the form of the sum."""
     fused = read(node)
     assert fused is not None
     found = FORM.fullmatch(fused.form)
     assert found is not None
     terms: list[ast.expr] = []
     for term, form in ((fused.first, found["first"]), (fused.second, found["second"])):
-        parts = _parts(term, form)
+        operands = _operands(term, form)
         if form == "alpha*ab":
             product = fused.product
             pair = ast.Tuple([product.left, product.right], ast.Load())
-            parts = (parts[0], ast.copy_location(pair, product))
-        terms += parts
+            operands = (operands[0], ast.copy_location(pair, product))
+        terms += operands
     value = ast.copy_location(ast.Constant(fused.form), fused.product)
-    return terms, [ast.copy_location(ast.keyword("form", value), fused.product)]
+    return Parts(terms, [ast.copy_location(ast.keyword("form", value), fused.product)])
 
 
 def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
@@ -159,18 +144,20 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
     assert fused is not None
     assert isinstance(node, ast.BinOp | ast.AugAssign)
     start, end = source.span(node)
-    made = [_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)]
+    changes = [
+        to_comma(source, part.left, part.right, sign, depth) for part, sign in _operations(fused)
+    ]
     keywords = f', form="{fused.form}"{keywords}'
     if isinstance(node, ast.AugAssign):
         between = source.text[source.span(node.target)[1] : assign.value_start(node, source)]
         spacing = assignment_to_spacing(between, f"{SIGNS[type(node.op)]}=")
         keywords = keywords.replace("site=", f"site{'='.join(spacing)}", 1)
-        made += assign.target_edits(node, source, call, depth)
+        changes += assign.target_edits(node, source, call, depth)
     else:
         sign = SIGNS[type(node.op)]
-        made.append(_comma(source, node.left, node.right, sign, depth))
-        made.append(Edit(start, start, opening(source.text, start, call), True, depth))
-    return [*made, Edit(end, end, f"{keywords})", False, depth)]
+        changes.append(to_comma(source, node.left, node.right, sign, depth))
+        changes.append(Edit(start, start, opening(source.text, start, call), True, depth))
+    return [*changes, Edit(end, end, f"{keywords})", False, depth)]
 
 
 def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
@@ -182,19 +169,8 @@ def _operations(fused: Fused) -> Iterator[tuple[ast.BinOp, str]]:
             yield term, "*"
 
 
-def _between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
-    """From one operand and its brackets to the brackets of the next."""
-    start, end = source.span(left)[1], source.span(right)[0]
-    at = start + without_comments(source.text[start:end]).index(sign)
-    return after_brackets(source.text, start, at), before_brackets(source.text, at, end)
-
-
-def _comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: int) -> Edit:
-    start, end = _between(source, left, right, sign)
-    return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
-
-
 def _form(call: ast.Call) -> str:
+    """The form that a call names; "" if it names none."""
     for keyword in call.keywords:
         if keyword.arg == "form" and isinstance(keyword.value, ast.Constant):
             return str(keyword.value.value)
@@ -226,21 +202,21 @@ def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit
     else:
         first = [without_opening(source.text, start, ast.unparse(call.func))]
     last = Edit(begin, end, "", False, 0)
-    return [*first, *(_operator(source, *one) for one in separators), last]
+    return [*first, *(to_operator(source, *one) for one in separators), last]
 
 
 def _separators(
     args: list[ast.expr], found: re.Match[str]
 ) -> list[tuple[ast.expr, ast.expr, str]] | None:
-    """The commas of a call: between which operands, and for which operator; the sum's first."""
-    waiting = list(args)
+    """For each comma of a call the operands around it and its operator; the sum's comes first."""
+    remaining = list(args)
     inner: list[tuple[ast.expr, ast.expr, str]] = []
     ends: list[ast.expr] = []
     for form in (found["first"], found["second"]):
         count = 1 if form == "c" else 2
-        if len(waiting) < count:
+        if len(remaining) < count:
             return None
-        parts, waiting = waiting[:count], waiting[count:]
+        parts, remaining = remaining[:count], remaining[count:]
         if count == 2:
             inner.append((parts[0], parts[1], "@" if form == "ab" else "*"))
         if form == "alpha*ab":
@@ -249,9 +225,4 @@ def _separators(
                 return None
             inner.append((pair.elts[0], pair.elts[1], "@"))
         ends += [parts[0], parts[-1]]
-    return None if waiting else [(ends[1], ends[2], found["sign"]), *inner]
-
-
-def _operator(source: Source, left: ast.expr, right: ast.expr, sign: str) -> Edit:
-    start, end = _between(source, left, right, ",")
-    return Edit(start, end, comma_to_operator(source.text[start:end], sign), False, 0)
+    return None if remaining else [(ends[1], ends[2], found["sign"]), *inner]

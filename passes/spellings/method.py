@@ -16,6 +16,7 @@ from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.scope import Scope, written_name
 from mixpert_py.passes.source import Source
 from mixpert_py.passes.spellings.functions import Parameters, after_arguments
+from mixpert_py.passes.spellings.spelling import Parts, between
 
 RUNTIME = "dot_method"
 PARAMETERS = Parameters(("b",), ("out",))
@@ -44,11 +45,12 @@ def refusal(call: ast.Call, scope: Scope) -> str | None:
     return PARAMETERS.refusal(call)
 
 
-def operands(node: ast.AST) -> tuple[ast.expr, ...]:
-    """The object and its method's operand."""
+def parts(node: ast.AST) -> Parts:
+    """The object and its method's own arguments; the runtime looks the method up on the object."""
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Attribute)
-    return (node.func.value, node.args[0])
+    output = PARAMETERS.argument(node, "out")
+    return Parts([node.func.value, *node.args], list(node.keywords), output)
 
 
 def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -> list[Edit]:
@@ -67,25 +69,13 @@ def edits(node: ast.AST, source: Source, call: str, keywords: str, depth: int) -
     left = after_brackets(source.text, left, period)
     right = before_brackets(source.text, bracket, right)
     last = after_arguments(node, source)
-    between, spacing = method_to_comma(source.text[left:right])
+    text, spacing = method_to_comma(source.text[left:right])
     keywords = keywords.replace("=", "=".join(spacing), 1)
     return [
         Edit(start, start, opening(source.text, start, call), True, depth),
-        Edit(left, right, between, False, depth),
+        Edit(left, right, text, False, depth),
         Edit(last, last, keywords, False, depth),
     ]
-
-
-def native(node: ast.AST) -> ast.expr | None:
-    """The runtime looks the method up on the object itself."""
-    return None
-
-
-def arguments(node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-    """The runtime call's arguments: the object, then the method's own."""
-    assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Attribute)
-    return [node.func.value, *node.args], list(node.keywords)
 
 
 def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
@@ -93,13 +83,10 @@ def undo(call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit
     if len(call.args) < 2 or keywords.native:
         return None
     start = source.span(call)[0]
-    left, right = source.span(call.args[0])[1], source.span(call.args[1])[0]
-    at = left + without_comments(source.text[left:right]).index(",")
-    left = after_brackets(source.text, left, at)
-    right = before_brackets(source.text, at, right)
-    between = comma_to_method(source.text[left:right], keywords.spacing)
+    left, right = between(source, call.args[0], call.args[1], ",")
+    text = comma_to_method(source.text[left:right], keywords.spacing)
     return [
         without_opening(source.text, start, ast.unparse(call.func)),
-        Edit(left, right, between, False, 0),
+        Edit(left, right, text, False, 0),
         Edit(keywords.start, keywords.end, "", False, 0),
     ]

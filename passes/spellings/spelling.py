@@ -1,10 +1,20 @@
-"""Spelling: what every way to write a product provides, and Match: a node that is written so."""
+"""Spelling: the interface of every way to write a product, and Match: a node that is written so.
+
+Also the edits that several spellings share: those of the text between two operands.
+"""
 
 import ast
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from mixpert_py.passes.edits import Edit
+from mixpert_py.passes.edits import (
+    Edit,
+    after_brackets,
+    before_brackets,
+    comma_to_operator,
+    operator_to_comma,
+    without_comments,
+)
 from mixpert_py.passes.keywords import RuntimeKeywords
 from mixpert_py.passes.source import Source
 
@@ -15,13 +25,25 @@ class Match:
 
     kind: the word in the site's id. reason: why the product is left alone; None if it is
     rewritten. names: the qualified names that the called function may have. product: the product
-    within a fused sum, after which the site is called.
+    within a fused sum, after which the site is named.
     """
 
     kind: str
     reason: str | None = None
     names: frozenset[str] = frozenset()
     product: ast.expr | None = None
+
+
+class Parts(NamedTuple):
+    """The expressions of a product. arguments, keywords: those of the runtime call, without its own
+    keywords. output: the argument that the result is written to, which is no operand. native: the
+    function that the program called, which the runtime gets as `native=`.
+    """
+
+    arguments: list[ast.expr]
+    keywords: list[ast.keyword]
+    output: ast.expr | None = None
+    native: ast.expr | None = None
 
 
 class Spelling(Protocol):
@@ -36,14 +58,8 @@ class Spelling(Protocol):
     def matches(self, node: ast.AST) -> bool:
         """Whether a node is written this way, whatever its names mean."""
 
-    def operands(self, node: ast.AST) -> tuple[ast.expr, ...]:
-        """The matrices that are multiplied, and all else that decides the result."""
-
-    def native(self, node: ast.AST) -> ast.expr | None:
-        """The function that the program called, handed to the runtime as `native=`."""
-
-    def arguments(self, node: ast.AST) -> tuple[list[ast.expr], list[ast.keyword]]:
-        """The runtime call's arguments, without the runtime's own keywords."""
+    def parts(self, node: ast.AST) -> Parts:
+        """The expressions of the node that the runtime call takes."""
 
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
@@ -52,3 +68,22 @@ class Spelling(Protocol):
 
     def undo(self, call: ast.Call, source: Source, keywords: RuntimeKeywords) -> list[Edit] | None:
         """The inverse of `edits`; None if it did not write this call."""
+
+
+def between(source: Source, left: ast.expr, right: ast.expr, sign: str) -> tuple[int, int]:
+    """The span between two operands around a sign; their own brackets lie outside."""
+    start, end = source.span(left)[1], source.span(right)[0]
+    at = start + without_comments(source.text[start:end]).index(sign)
+    return after_brackets(source.text, start, at), before_brackets(source.text, at, end)
+
+
+def to_comma(source: Source, left: ast.expr, right: ast.expr, sign: str, depth: int) -> Edit:
+    """The edit that replaces the operator between two operands by a comma."""
+    start, end = between(source, left, right, sign)
+    return Edit(start, end, operator_to_comma(source.text[start:end], sign), False, depth)
+
+
+def to_operator(source: Source, left: ast.expr, right: ast.expr, sign: str) -> Edit:
+    """The inverse of `to_comma`."""
+    start, end = between(source, left, right, ",")
+    return Edit(start, end, comma_to_operator(source.text[start:end], sign), False, 0)

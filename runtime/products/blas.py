@@ -10,7 +10,7 @@ from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.rearranged import not_rearranged, rearranged
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Native, Settings
+from mixpert_py.runtime.request import Array, Native, Settings
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "sgemm": np.dtype(np.float32),
@@ -23,7 +23,7 @@ COMPLEX = (complex, np.complexfloating)
 
 
 class Arguments(NamedTuple):
-    """SciPy's parameters, in its order and with its defaults."""
+    """The parameters of SciPy's functions, in their order and with their defaults."""
 
     alpha: Any
     a: Any
@@ -44,38 +44,38 @@ def blas_gemm(
     block: int | None = None,
     **options: Any,
 ) -> Any:
-    """alpha · op(a) @ op(b) + beta · c, as native(*arguments, **options) makes it.
+    """alpha · op(a) @ op(b) + beta · c, as native(*arguments, **options) computes it.
 
-    native: one of these four of scipy.linalg.blas; whatever it would convert or refuse is left to
-    it. Matrices of its own dtype take the scheme; the result is in Fortran's order, and c itself
-    where it may be overwritten. alpha and beta are rounded to that dtype. Other arguments and
-    errors as in `matmul`.
+    native: one of these four of scipy.linalg.blas. Arguments that it would convert or refuse are
+    left to it; matrices of its own dtype take the scheme. The result is in Fortran order, and is c
+    itself where that may be overwritten. alpha and beta are rounded to that dtype. Other arguments
+    and errors as in `matmul`.
     """
     given = _bound(arguments, options)
     is_small = type(given.a) is not ndarray or given.a.size < MOVES
     if scheme is None and backend is None and passes(site) and is_small:
         return native(*arguments, **options)
     settings = Settings(scheme, block, backend, site)
-    made: list[Any] = []
+    native_result: list[Any] = []
 
-    def run(*_: Any) -> Any:
-        made[:] = [native(*arguments, **options)]
-        return made[0]
+    def run(*_: object) -> Any:
+        native_result[:] = [native(*arguments, **options)]
+        return native_result[0]
 
     a, b = given.a, given.b
     refused = _refused(given, native)
     if refused is not None:
         return carry_out(not_rearranged(run, a, b, refused), settings)[0]
-    left, right = _as_given(a, given.trans_a), _as_given(b, given.trans_b)
+    left, right = _op(a, given.trans_a), _op(b, given.trans_b)
     product = carry_out(rearranged(run, left, right), settings)[0]
-    result = made[0] if made else _finished(product, given)
+    result = native_result[0] if native_result else _with_factors(product, given)
     trace = current().trace
     if trace is not None and site in trace.keep:
-        trace.keep_result(site, result.copy())  # not the product, whoever multiplied
+        trace.keep_result(site, result.copy())  # in place of the product alone
     return result
 
 
-def _as_given(x: Any, flag: Any) -> Any:
+def _op(x: Array, flag: int) -> Array:
     """op(x) as a new array: x, its transpose (1), or that conjugated (2)."""
     if not flag:
         return x.view()
@@ -83,7 +83,7 @@ def _as_given(x: Any, flag: Any) -> Any:
 
 
 def _bound(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
-    """What a call gives; nothing at all where it gives other parameters than there are."""
+    """The arguments of a call by their names; None for all where SciPy would refuse them."""
     try:
         return Arguments(*arguments, **options)
     except TypeError:
@@ -91,7 +91,7 @@ def _bound(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> Arguments:
 
 
 def _refused(given: Arguments, native: Native) -> Reason | None:
-    """Why the call is `native`'s; None: its result is known."""
+    """The reason why the call is left to `native`; None if its result is known."""
     dtype = DTYPES.get(str(getattr(native, "__name__", "")).rpartition(" ")[2])
     if dtype is None:
         return Reason.DTYPE
@@ -125,8 +125,8 @@ def _refused(given: Arguments, native: Native) -> Reason | None:
     return None
 
 
-def _finished(product: Any, given: Arguments) -> Any:
-    """The product with all that BLAS does to it."""
+def _with_factors(product: Array, given: Arguments) -> Any:
+    """alpha · product + beta · c, in c where that is overwritten."""
     dtype, c = product.dtype, given.c
     with np.errstate(all="ignore"):  # as in BLAS, nobody warns
         result = np.multiply(product, dtype.type(given.alpha), order="F")

@@ -1,13 +1,17 @@
-"""Contractions: what subscripts of einsum mean, and which sums over products are of matrices."""
+"""Contractions: the meaning of einsum's subscripts, and the sums that are matrix products."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
 from string import ascii_letters, ascii_uppercase
 from typing import Any, NamedTuple
 
 import numpy as np
 
-# What np.einsum_path raises for paths that are none; np.einsum then says so itself.
+from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.products.rearranged import rearranged
+
+# The exceptions of np.einsum_path for an invalid path, which np.einsum reports itself.
 NO_PATH = (IndexError, KeyError, RuntimeError, TypeError, ValueError)
 
 
@@ -34,14 +38,16 @@ class Contraction(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One contraction of a path: which of the waiting operands; the result waits behind them."""
+    """One contraction of a path: which of the remaining operands it takes; its result is appended
+    to them.
+    """
 
     positions: tuple[int, ...]
     terms: Sum
 
 
-def read(operands: Sequence[Any]) -> tuple[str | None, tuple[Any, ...]]:
-    """Subscripts and arrays out of the arguments of np.einsum, in either form.
+def read(operands: Sequence[object]) -> tuple[str | None, tuple[Any, ...]]:
+    """Subscripts and arrays from the arguments of np.einsum, in either form.
 
     Subscripts are None where lists of indices hold anything but numbers below 26 and Ellipsis.
     """
@@ -57,7 +63,7 @@ def read(operands: Sequence[Any]) -> tuple[str | None, tuple[Any, ...]]:
     return "->".join([inputs, *output]), tuple(arrays)
 
 
-def _letters(indices: Any) -> str | None:
+def _letters(indices: object) -> str | None:
     if not isinstance(indices, (list, tuple)):
         return None
     if not all(i is Ellipsis or (type(i) is int and 0 <= i < 26) for i in indices):
@@ -98,10 +104,10 @@ def expand(subscripts: str, ndims: tuple[int, ...]) -> Sum | None:
 
 @lru_cache(maxsize=256)
 def contraction(terms: Sum) -> Contraction | None:
-    """The product of matrices that a sum is; None: it is another.
+    """The matrix product that a sum is; None if it is none.
 
-    Others: an index twice in one operand or summed in one alone, no sum over both, and products of
-    vectors alone, which give one number (of a stack) each.
+    It is none if an index stands twice in one operand or is summed in one alone, if no index is
+    summed over both operands, or if both are vectors, which give one number each.
     """
     if len(terms.inputs) != 2:
         return None
@@ -121,8 +127,10 @@ def contraction(terms: Sum) -> Contraction | None:
     return found if found.sum and once else None
 
 
-def path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Step, ...] | None:
-    """The order in which np.einsum would contract its operands; None if it has to judge that.
+def path(
+    terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object
+) -> tuple[Step, ...] | None:
+    """The order in which np.einsum contracts its operands; None if it does not accept `optimize`.
 
     shapes: of the operands, no index of two sizes. optimize: as in np.einsum; False: "greedy".
     """
@@ -134,19 +142,57 @@ def path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tupl
 
 
 @lru_cache(maxsize=256)
-def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Step, ...]:
+def _path(terms: Sum, shapes: tuple[tuple[int, ...], ...], optimize: object) -> tuple[Step, ...]:
     if isinstance(optimize, tuple) and optimize and optimize[0] == "einsum_path":
         optimize = list(optimize)
     written = f"{','.join(terms.inputs)}->{terms.output}"
-    stands = [np.broadcast_to(0.0, shape) for shape in shapes]
-    (_, *order), _ = np.einsum_path(written, *stands, optimize=optimize)
-    waiting = list(terms.inputs)
+    stand_ins: Any = [np.broadcast_to(0.0, shape) for shape in shapes]
+    accepted: Any = optimize
+    (_, *order), _ = np.einsum_path(written, *stand_ins, optimize=accepted)
+    remaining = list(terms.inputs)
     steps = []
     for positions in order:
-        taken = tuple(waiting[at] for at in positions)
-        waiting = [part for at, part in enumerate(waiting) if at not in positions]
-        wanted = set(terms.output).union(*waiting)
-        made = "".join(dict.fromkeys(i for part in taken for i in part if i in wanted))
-        steps.append(Step(tuple(positions), Sum(taken, made if waiting else terms.output)))
-        waiting.append(made)
+        taken = tuple(remaining[at] for at in positions)
+        remaining = [part for at, part in enumerate(remaining) if at not in positions]
+        needed = set(terms.output).union(*remaining)
+        result = "".join(dict.fromkeys(i for part in taken for i in part if i in needed))
+        steps.append(Step(tuple(positions), Sum(taken, result if remaining else terms.output)))
+        remaining.append(result)
     return tuple(steps)
+
+
+class Pair:
+    """Two arrays as stacks of matrices, and the call of their product.
+
+    run: their contraction as the program makes it. native_result: its result, once it has run.
+    """
+
+    def __init__(self, terms: Sum, arrays: Sequence[AnyArray], run: Callable[[], Any]) -> None:
+        found = contraction(terms)
+        assert found is not None
+        a, b = arrays
+        size = dict(zip(found.left + found.right, a.shape + b.shape, strict=True))
+        stack = [size[index] for index in found.stack]
+        m, k, n = (prod(size[i] for i in part) for part in (found.rows, found.sum, found.columns))
+        self.output = found.output
+        self.letters = found.stack + found.rows + found.columns
+        self.shape = tuple(size[index] for index in self.letters)
+        self.native_result: Any = None
+
+        def native() -> Any:
+            self.native_result = run()
+            return _moved(self.native_result, self.output, self.letters).reshape(*stack, m, n)
+
+        rows = _moved(a, found.left, found.stack + found.rows + found.sum).reshape(*stack, m, k)
+        columns = _moved(b, found.right, found.stack + found.sum + found.columns)
+        self.call = rearranged(native, rows, columns.reshape(*stack, k, n))
+
+    def result(self, product: AnyArray) -> Any:
+        """The contraction's result, from the product of the matrices unless `run` has made it."""
+        if self.native_result is not None:
+            return self.native_result
+        return _moved(product.reshape(self.shape), self.letters, self.output)
+
+
+def _moved(x: AnyArray, indices: str, order: str) -> Any:
+    return x.transpose(*(indices.index(index) for index in order))

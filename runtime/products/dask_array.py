@@ -1,8 +1,9 @@
-"""Products of Dask arrays: Dask's own blockwise graph, with our product at each pair of blocks.
+"""Products of Dask arrays: Dask's own blockwise graph, with a product of the runtime for each pair
+of blocks.
 
-Nothing is computed here: a product of Dask arrays is one again, with the chunks, the dtype and the
-kind of blocks that the program's own call gives. What is in force here travels in the graph, since
-a worker has no context of ours. Dask is never imported but by who has such an array.
+Nothing is computed here: a product of Dask arrays is a Dask array, with the chunks, the dtype and
+the kind of blocks that the program's own call gives. The context in force here is a part of the
+graph, since a worker has none. Dask is imported only where a program has made such an array.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import Context, current, require_backend, use
 from mixpert_py.runtime.dtypes import is_single
 from mixpert_py.runtime.products.contraction import expand, read
@@ -28,14 +30,14 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Multiplies blocks, wherever a task of the graph runs, under what was in force for its site.
+    """Multiplies blocks, wherever a task of the graph runs, under the context of its site.
 
-    word: "matmul", "tensordot" or "einsum"; first: the argument before the blocks, if any. summed:
-    where in the result the axes stand, of length 1, that are summed over: the sum over blocks is
-    taken along them. origin: whose trace its calls belong to.
+    function: "matmul", "tensordot" or "einsum"; first: the argument before the blocks, if any.
+    summed: the positions in the result of the summed axes, of length 1, along which the results of
+    blocks are added. origin: the address of the trace that its calls belong to.
     """
 
-    word: str
+    function: str
     first: tuple[str, ...]
     options: Mapping[str, Any]
     summed: Index
@@ -43,10 +45,12 @@ class Block:
     site: str | None
     origin: Origin | None
 
-    def __call__(self, *blocks: Any) -> Any:
+    def __call__(self, *blocks: AnyArray) -> Any:
         trace = None if self.origin is None else self.origin.trace()
         with use(replace(self.context, trace=trace)):
-            product = _functions()[self.word](*self.first, *blocks, site=self.site, **self.options)
+            product = _functions()[self.function](
+                *self.first, *blocks, site=self.site, **self.options
+            )
         if self.origin is not None and trace is not None:
             self.origin.send(trace)
         axes = range(product.ndim + len(self.summed))
@@ -54,53 +58,52 @@ class Block:
 
 
 def product(call: Call, settings: Settings) -> Any | None:
-    """A product of matmul or dot, as a Dask array; None where the call is to run as it is.
+    """A product of matmul or dot, as a Dask array; None where the call is to run unchanged.
 
-    Raises what the call raises, PlanError for an unknown scheme or backend.
+    Raises the call's own exceptions, and PlanError for an unknown scheme or backend.
     """
     if call.destination is not None or call.shape_of not in (matmul_shape, dot_shape):
         return None
     wanted = call.run()
     arrays = _arrays(wanted, call.a, call.b)
-    if arrays is None or not _may_differ(wanted, arrays, settings):
+    if arrays is None or not _may_differ(arrays, settings):
         return None
     options = {} if settings.guarantee is None else {"guarantee": settings.guarantee}
     if call.shape_of is matmul_shape:
-        made = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
+        result = _matmul(arrays, partial(_block, settings, "matmul", options=options), wanted)
     else:
         a, b = arrays
         axes = (a.ndim - 1,), (max(b.ndim - 2, 0),)
-        made = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
-    return _kept(made, settings)
+        result = _tensordot(arrays, axes, partial(_block, settings, "tensordot"), wanted)
+    return _stored(result, settings)
 
 
-def tensordot(native: Native, a: Any, b: Any, axes: Any, settings: Settings) -> Any | None:
-    """native(a, b, axes), a tensordot, as a Dask array; else as `product`."""
-    current().choice(
-        settings.site
-    )  # from here a warning of a stale plan finds the program's own line
+def tensordot(native: Native, a: object, b: object, axes: object, settings: Settings) -> Any | None:
+    """native(a, b, axes), a tensordot, as a Dask array. None and errors as in `product`."""
+    # Looked up at this depth of calls, a warning of a stale plan names the program's own line.
+    current().choice(settings.site)
     if type(axes) not in (int, list, tuple):
-        return None  # an iterator can be asked once
+        return None  # an iterator can be read once
     wanted = native(a, b, axes)
     arrays = _arrays(wanted, a, b)
-    if arrays is None or not _may_differ(wanted, arrays, settings):
+    if arrays is None or not _may_differ(arrays, settings):
         return None
     pairs = pairs_of(arrays[0], arrays[1], axes)
     if isinstance(pairs, Reason):
         return None
     block = partial(_block, settings, "tensordot")
-    return _kept(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), settings)
+    return _stored(_tensordot(arrays, (tuple(pairs[0]), tuple(pairs[1])), block, wanted), settings)
 
 
 def einsum(
-    native: Native, operands: Sequence[Any], options: Mapping[str, Any], settings: Settings
+    native: Native, operands: Sequence[object], options: Mapping[str, Any], settings: Settings
 ) -> Any | None:
-    """native(*operands, **options), an einsum, as a Dask array; else as `product`."""
+    """native(*operands, **options), an einsum, as a Dask array. None and errors as in `product`."""
     current().choice(settings.site)
     wanted = native(*operands, **options)
     subscripts, given = read(operands)
     arrays = _arrays(wanted, *given)
-    if arrays is None or not _may_differ(wanted, arrays, settings) or len(arrays) < 2:
+    if arrays is None or not _may_differ(arrays, settings) or len(arrays) < 2:
         return None
     terms = None if subscripts is None else expand(subscripts, tuple(x.ndim for x in arrays))
     if terms is None or not options.keys() <= {"optimize", "dtype"}:
@@ -121,13 +124,15 @@ def einsum(
         options=dict(options),
     )
     numbers = [tuple(out.index(letter) for letter in letters) for letters in terms.inputs]
-    made = _blockwise(block, len(out), arrays, numbers, wanted)
-    return _kept(made.sum(axis=block.summed) if sums else made, settings)
+    result = _blockwise(block, len(out), arrays, numbers, wanted)
+    return _stored(result.sum(axis=block.summed) if sums else result, settings)
 
 
-def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
-    """The operands as Dask arrays of NumPy's or CuPy's own; None where they, or the product that
-    the program makes, are anything else, or hold no floats.
+def _arrays(wanted: AnyArray, *operands: object) -> tuple[Any, ...] | None:
+    """The operands as Dask arrays with blocks of NumPy or CuPy.
+
+    None where an operand, or the result of the program's own call, is anything else, or holds no
+    floats.
     """
     import dask.array as da
 
@@ -138,8 +143,8 @@ def _arrays(wanted: Any, *operands: Any) -> tuple[Any, ...] | None:
     return arrays if all(type(x._meta) in kinds and x.ndim for x in arrays) else None
 
 
-def _may_differ(wanted: Any, arrays: Sequence[Any], settings: Settings) -> bool:
-    """Whether blocks may be other than the program's: by a scheme or a GPU; or be traced."""
+def _may_differ(arrays: Sequence[AnyArray], settings: Settings) -> bool:
+    """Whether blocks may be multiplied by a scheme or on a GPU, or are traced."""
     context = current()
     scheme = settings.scheme or context.choice(settings.site).scheme
     backend = settings.backend or context.backend
@@ -154,13 +159,13 @@ def _may_differ(wanted: Any, arrays: Sequence[Any], settings: Settings) -> bool:
 
 def _block(
     settings: Settings,
-    word: str,
+    function: str,
     summed: Index,
     *,
     first: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Block:
-    """What multiplies the blocks of a call of which so much is wished."""
+    """The function that multiplies the blocks of a call with these settings."""
     context = current()
     choice = context.choice(settings.site)
     there = Context(
@@ -171,11 +176,11 @@ def _block(
     )
     length = settings.block or (choice.block if settings.scheme is None else None)
     given = dict(options or {}) | ({} if length is None else {"block": length})
-    return Block(word, first, given, summed, there, settings.site, origin_of(context.trace))
+    return Block(function, first, given, summed, there, settings.site, origin_of(context.trace))
 
 
-def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: Any) -> Any:
-    """As dask.array.matmul, which sums without joining blocks: they would take as much again."""
+def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: AnyArray) -> Any:
+    """As dask.array.matmul, which adds blocks without concatenating them, to save memory."""
     import dask.array as da
 
     a, b = arrays
@@ -186,23 +191,23 @@ def _matmul(arrays: Sequence[Any], block: Callable[[Index], Block], wanted: Any)
     columns = columns[(np.newaxis,) * (ndim - columns.ndim)]
     stack = tuple(range(ndim - 2))
     numbers = [(*stack, ndim - 2, ndim - 1), (*stack, ndim - 1, ndim)]
-    made = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
-    if made.shape[-2] == 1:
-        made = made.squeeze(-2)
+    result = _blockwise(block((ndim - 1,)), ndim + 1, (rows, columns), numbers, wanted)
+    if result.shape[-2] == 1:
+        result = result.squeeze(-2)
     else:
-        made = da.reduction(
-            made, _added, _added, axis=ndim - 1, dtype=made.dtype, concatenate=False
+        result = da.reduction(
+            result, _added, _added, axis=ndim - 1, dtype=result.dtype, concatenate=False
         )
     if a.ndim == 1:
-        made = made.squeeze(-2)
-    return made.squeeze(-1) if b.ndim == 1 else made
+        result = result.squeeze(-2)
+    return result.squeeze(-1) if b.ndim == 1 else result
 
 
 def _tensordot(
     arrays: Sequence[Any],
     axes: tuple[Index, Index],
     block: Callable[..., Block],
-    wanted: Any,
+    wanted: AnyArray,
 ) -> Any:
     """As dask.array.tensordot: the sum over blocks is dask.array's own."""
     a, b = arrays
@@ -211,27 +216,27 @@ def _tensordot(
     for i, j in zip(left, right, strict=True):
         numbers[1][j] = numbers[0][i]
     free = [number for number in numbers[1] if number >= a.ndim]
-    place = {number: at for at, number in enumerate((*numbers[0], *free))}
-    indices = [tuple(place[number] for number in some) for some in numbers]
-    made = block(tuple(sorted(left)), options={"axes": axes})
-    result = _blockwise(made, len(place), arrays, indices, wanted)
-    return result.sum(axis=made.summed) if left else result
+    position = {number: at for at, number in enumerate((*numbers[0], *free))}
+    indices = [tuple(position[number] for number in operand) for operand in numbers]
+    multiply = block(tuple(sorted(left)), options={"axes": axes})
+    result = _blockwise(multiply, len(position), arrays, indices, wanted)
+    return result.sum(axis=multiply.summed) if left else result
 
 
 def _blockwise(
     block: Block, ndim: int, arrays: Sequence[Any], indices: Sequence[Index], wanted: Any
 ) -> Any:
-    """The products of all pairs of blocks that meet, an axis of `ndim` for each index."""
+    """The products of all pairs of blocks with common indices, an axis of `ndim` for each index."""
     import dask.array as da
     from dask.array.utils import meta_from_array
 
-    # What Dask names alike is alike; other blocks may lie in the same memory later.
+    # Arrays of one name are equal, while other blocks may lie in the same memory later.
     names = " ".join(x.name for x in arrays)
     return da.blockwise(
         replace(block, context=replace(block.context, constant=names)),
         tuple(range(ndim)),
         *[part for pair in zip(arrays, indices, strict=True) for part in pair],
-        token=f"mixpert-{block.word}",
+        token=f"mixpert-{block.function}",
         adjust_chunks=dict.fromkeys(block.summed, 1),
         dtype=wanted.dtype,
         meta=meta_from_array(wanted._meta, ndim=ndim, dtype=wanted.dtype),
@@ -239,9 +244,9 @@ def _blockwise(
     )
 
 
-def _added(blocks: Any, axis: Index, keepdims: bool) -> Any:
+def _added(blocks: AnyArray | list[Any], axis: Index, keepdims: bool) -> Any:
     """The sum of blocks that have length 1 along the axis, in their order."""
-    total = reduce(np.add, blocks) if isinstance(blocks, list) else blocks
+    total: Any = reduce(np.add, blocks) if isinstance(blocks, list) else blocks
     return total if keepdims else total.squeeze(axis[0])
 
 
@@ -255,17 +260,17 @@ def _cut(x: Any, chunks: Sequence[tuple[int, ...] | None]) -> Any:
     return x.rechunk(finer) if finer else x
 
 
-def _kept(made: Any, settings: Settings) -> Any:
-    """The product, which a run that is judged by it keeps; it is computed when it is looked at."""
+def _stored(result: AnyArray, settings: Settings) -> Any:
+    """The product, stored in the trace of a run that is judged by it; it is computed when read."""
     trace = current().trace
-    if trace is not None and settings.site in trace.keep and 0 not in made.shape:
-        trace.keep_result(settings.site, made)
-    return made
+    if trace is not None and settings.site in trace.keep and 0 not in result.shape:
+        trace.keep_result(settings.site, result)
+    return result
 
 
 @cache
 def _functions() -> dict[str, Callable[..., Any]]:
-    """Ours by name. Imported here: they come by this file on their way to a product."""
+    """The runtime's functions by name. They are imported here because they import this file."""
     from mixpert_py.runtime import api
     from mixpert_py.runtime.products import einsum, tensordot
 

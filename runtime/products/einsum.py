@@ -1,4 +1,4 @@
-"""`einsum`: np.einsum, each product of matrices in it under the scheme in force for this call."""
+"""`einsum`: np.einsum, with each matrix product in it under the scheme in force for the site."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
-from mixpert_py.runtime.products.contraction import Step, Sum, contraction, expand, path, read
-from mixpert_py.runtime.products.pair import Pair
-from mixpert_py.runtime.products.rearranged import are_arrays, dtype_reason, not_rearranged
+from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
+from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, not_rearranged
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 
@@ -21,13 +21,13 @@ ORDERS = ("K", "A", "C", "F")
 
 
 class Problem(NamedTuple):
-    """Arrays that take schemes and what is summed over their products, in steps.
+    """A sum of products of arrays that take schemes, in steps.
 
-    No index has two sizes, and arrays have the dtype that np.einsum would cast them to.
+    arrays: no index has two sizes, and they have the dtype that np.einsum would cast them to.
     """
 
     terms: Sum
-    arrays: tuple[Any, ...]
+    arrays: tuple[AnyArray, ...]
     steps: tuple[Step, ...]
 
 
@@ -42,12 +42,12 @@ def einsum(
 ) -> Any:
     """np.einsum(*operands, **options): subscripts and arrays, or arrays and lists of indices.
 
-    operands, options: anything `native` takes. Arrays of NumPy's and CuPy's, of types that take
-    schemes, are multiplied as (stacks of) matrices where `contraction` finds them to be that. More
-    than two are contracted in pairs, in the order of np.einsum_path, if a scheme is in force for
-    them: each pair is then a call of the site. Other arguments, result and errors as in `matmul`.
+    operands, options: anything `native` takes. NumPy and CuPy arrays of types that take schemes are
+    multiplied as (stacks of) matrices where `contraction` finds a matrix product. More than two are
+    contracted in pairs, in the order of np.einsum_path, if a scheme is in force for the site: each
+    pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
-    if scheme is None and backend is None and passes(site) and _stay(operands):
+    if scheme is None and backend is None and passes(site) and _are_small(operands):
         return native(*operands, **options)
     settings = Settings(scheme, block, backend, site)
     if is_dask(*operands):
@@ -56,28 +56,26 @@ def einsum(
         if (lazy := dask_array.einsum(native, operands, options, settings)) is not None:
             return lazy
 
-    def whole(*_: Any) -> Any:
+    def whole(*_: object) -> Any:
         return native(*operands, **options)
 
-    found = _found(operands, options)
-    if isinstance(found, Reason):
-        return carry_out(not_rearranged(whole, *_telling(operands), found), settings)[0]
-    if len(found.steps) > 1:
-        if not _is_emulated(settings, found):
-            call = not_rearranged(whole, *_telling(operands), Reason.DIMENSIONS)
-            return carry_out(call, settings)[0]
+    found = _problem(operands, options)
+    if isinstance(found, Problem) and len(found.steps) == 1:
+        pair = Pair(found.terms, found.arrays, whole)
+        result = pair.result(carry_out(pair.call, settings)[0])
+        return result if pair.native_result is not None else _as_wanted(result, options)
+    if isinstance(found, Problem) and _is_emulated(settings, found):
         result = _by_steps(found, native, options, settings)
         trace = current().trace
         if trace is not None and site in trace.keep and 0 not in result.shape:
-            trace.keep_result(site, on_host(result))  # of all, as where `native` makes it
-        return _finished(result, options)
-    pair = Pair(found.terms, found.arrays, whole)
-    result = carry_out(pair.call, settings)[0]
-    return pair.made[0] if pair.made else _finished(pair.restored(result), options)
+            trace.keep_result(site, on_host(result))  # the result of all steps, not of the last
+        return _as_wanted(result, options)
+    reason = found if isinstance(found, Reason) else Reason.DIMENSIONS
+    return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
 
 
-def _stay(operands: Sequence[Any]) -> bool:
-    """Whether nothing here is on a GPU, or worth moving there."""
+def _are_small(operands: Sequence[object]) -> bool:
+    """Whether all arrays are NumPy's, and too small to be worth moving to a GPU."""
     for x in operands:
         if type(x) is ndarray:
             if x.size >= MOVES:
@@ -87,18 +85,19 @@ def _stay(operands: Sequence[Any]) -> bool:
     return True
 
 
-def _telling(operands: Sequence[Any]) -> tuple[Any, Any]:
-    """Two arrays, those first that tell why no scheme is taken."""
+def _examples(operands: Sequence[object]) -> tuple[object, object]:
+    """Two of the operands; those that show why no scheme is taken come first."""
     _, arrays = read(operands)
-    odd = [x for x in arrays if not are_arrays(x)]
+    odd = [x for x in arrays if as_arrays(x) is None]
     first, *others = odd or arrays or (None,)
     return first, others[-1] if others else first
 
 
-def _found(operands: Sequence[Any], options: Mapping[str, Any]) -> Problem | Reason:
-    """What the arguments mean, or why `native` has to judge them."""
-    subscripts, arrays = read(operands)
-    if not arrays or not are_arrays(*arrays):
+def _problem(operands: Sequence[object], options: Mapping[str, Any]) -> Problem | Reason:
+    """The meaning of the arguments, or the reason why `native` computes them."""
+    subscripts, given = read(operands)
+    arrays = as_arrays(*given) if given else None
+    if arrays is None:
         return Reason.NOT_AN_ARRAY
     if any(x.ndim == 0 for x in arrays):
         return Reason.SCALAR
@@ -108,26 +107,26 @@ def _found(operands: Sequence[Any], options: Mapping[str, Any]) -> Problem | Rea
     terms = expand(subscripts, tuple(x.ndim for x in arrays)) if subscripts is not None else None
     if terms is None or len(arrays) < 2:
         return Reason.DIMENSIONS
-    fitting = _fitting(terms, arrays)
-    if isinstance(fitting, Reason):
-        return fitting
-    kept, fit, shape = fitting
-    steps = path(kept, tuple(x.shape for x in fit), options.get("optimize", False))
-    if len(fit) == 2 and steps is not None:
-        steps = (Step((0, 1), kept),)
+    squeezed = _squeezed(terms, arrays)
+    if isinstance(squeezed, Reason):
+        return squeezed
+    terms, squeezed_arrays, shape = squeezed
+    steps = path(terms, tuple(x.shape for x in squeezed_arrays), options.get("optimize", False))
+    if len(arrays) == 2 and steps is not None:
+        steps = (Step((0, 1), terms),)
     if steps is None or not any(contraction(step.terms) for step in steps):
         return Reason.DIMENSIONS
-    cast = _cast(fit, options)
+    cast = _cast(squeezed_arrays, options)
     if isinstance(cast, Reason):
         return cast
     reason = _options_reason(options, arrays, shape, cast)
-    return reason if reason is not None else Problem(kept, cast, steps)
+    return reason if reason is not None else Problem(terms, cast, steps)
 
 
-def _fitting(
-    terms: Sum, arrays: Sequence[Any]
-) -> tuple[Sum, tuple[Any, ...], tuple[int, ...]] | Reason:
-    """The operands without axes of 1 that would be repeated, and the shape of the result."""
+def _squeezed(
+    terms: Sum, arrays: Sequence[AnyArray]
+) -> tuple[Sum, tuple[AnyArray, ...], tuple[int, ...]] | Reason:
+    """The operands without axes of 1 that would be broadcast, and the shape of the result."""
     sizes: dict[str, int] = {}
     for letters, x in zip(terms.inputs, arrays, strict=True):
         for index, size in zip(letters, x.shape, strict=True):
@@ -135,18 +134,18 @@ def _fitting(
             if size not in (1, known) and known != 1:
                 return Reason.SHAPE
             sizes[index] = size if known == 1 else known
-    inputs, kept = [], []
+    inputs, squeezed = [], []
     for letters, x in zip(terms.inputs, arrays, strict=True):
         repeated = [size != sizes[i] for i, size in zip(letters, x.shape, strict=True)]
         if any(repeated) and len(set(letters)) < len(letters):
-            return Reason.SHAPE  # a diagonal of what is no square
+            return Reason.SHAPE  # a diagonal of a matrix that is not square
         inputs.append("".join(i for i, gone in zip(letters, repeated, strict=True) if not gone))
-        kept.append(x[tuple(0 if gone else slice(None) for gone in repeated)])
-    return Sum(tuple(inputs), terms.output), tuple(kept), tuple(sizes[i] for i in terms.output)
+        squeezed.append(x[tuple(0 if gone else slice(None) for gone in repeated)])
+    return Sum(tuple(inputs), terms.output), tuple(squeezed), tuple(sizes[i] for i in terms.output)
 
 
-def _cast(arrays: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, ...] | Reason:
-    """The arrays in the dtype that the program asks for; a pair without a settings as it is."""
+def _cast(arrays: Sequence[AnyArray], options: Mapping[str, Any]) -> tuple[AnyArray, ...] | Reason:
+    """The arrays in the dtype that the program asks for; of two operands without one, as given."""
     wanted = options.get("dtype")
     casting = options.get("casting", "safe")
     if wanted is None and len(arrays) == 2:
@@ -162,9 +161,12 @@ def _cast(arrays: Sequence[Any], options: Mapping[str, Any]) -> tuple[Any, ...] 
 
 
 def _options_reason(
-    options: Mapping[str, Any], given: Sequence[Any], shape: tuple[int, ...], cast: Sequence[Any]
+    options: Mapping[str, Any],
+    given: Sequence[AnyArray],
+    shape: tuple[int, ...],
+    cast: Sequence[AnyArray],
 ) -> Reason | None:
-    """Why `native` has to judge the options; None: `_finished` keeps to them."""
+    """The reason why the options are left to `native`; None if `_as_wanted` follows them."""
     known = {"optimize", "dtype", "out", "order", "casting"}
     if type(given[0]) is not ndarray:
         known = {"optimize", "dtype"}  # CuPy's has no others
@@ -178,12 +180,12 @@ def _options_reason(
     dtype = np.result_type(*(x.dtype for x in cast))
     if type(out) is not ndarray or out.shape != shape or out.dtype != dtype:
         return Reason.OUT
-    apart = out.flags.writeable and not any(np.may_share_memory(out, x) for x in given)
-    return None if apart else Reason.OUT
+    overlaps = any(type(x) is ndarray and np.may_share_memory(out, x) for x in given)
+    return None if out.flags.writeable and not overlaps else Reason.OUT
 
 
-def _finished(result: Any, options: Mapping[str, Any]) -> Any:
-    """The result where and as the program wants it."""
+def _as_wanted(result: Any, options: Mapping[str, Any]) -> Any:
+    """The result in the program's `out`, or in the memory order that it asks for."""
     out = options.get("out")
     if out is not None:
         np.copyto(out, result)
@@ -195,7 +197,7 @@ def _finished(result: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _is_emulated(settings: Settings, found: Problem) -> bool:
-    """Whether more than two operands take a scheme: else the program's own sum is made."""
+    """Whether a scheme is in force for more than two operands; else `native` contracts them."""
     scheme = settings.scheme or current().choice(settings.site).scheme
     if scheme is not None:
         return scheme != "native"
@@ -209,26 +211,26 @@ def _by_steps(
 ) -> Any:
     given = {"optimize": True} if options.get("optimize", False) is not False else {}
 
-    def natively(terms: Sum, *arrays: Any) -> Any:
+    def contract(terms: Sum, *arrays: AnyArray) -> Any:
         return native(f"{','.join(terms.inputs)}->{terms.output}", *arrays, **given)
 
-    waiting = list(found.arrays)
+    remaining = list(found.arrays)
     for step in found.steps:
-        taken = [waiting[at] for at in step.positions]
-        waiting = [x for at, x in enumerate(waiting) if at not in step.positions]
-        waiting.append(
-            _step(step.terms, taken, natively, settings._replace(more_follow=bool(waiting)))
-        )
-    return waiting[0]
+        taken = [remaining[at] for at in step.positions]
+        remaining = [x for at, x in enumerate(remaining) if at not in step.positions]
+        more_follow = settings._replace(more_follow=bool(remaining))
+        remaining.append(_step(step.terms, taken, contract, more_follow))
+    return remaining[0]
 
 
-def _step(terms: Sum, arrays: Sequence[Any], native: Native, settings: Settings) -> Any:
-    def run(*_: Any) -> Any:
-        return native(terms, *arrays)
+def _step(terms: Sum, arrays: Sequence[AnyArray], contract: Native, settings: Settings) -> Any:
+    """One contraction of a path, as a call of the site."""
+
+    def run(*_: object) -> Any:
+        return contract(terms, *arrays)
 
     if contraction(terms) is None:
-        both = arrays[0], arrays[-1]
-        return carry_out(not_rearranged(run, *both, Reason.DIMENSIONS), settings)[0]
+        call = not_rearranged(run, arrays[0], arrays[-1], Reason.DIMENSIONS)
+        return carry_out(call, settings)[0]
     pair = Pair(terms, arrays, run)
-    result = carry_out(pair.call, settings)[0]
-    return pair.made[0] if pair.made else pair.restored(result)
+    return pair.result(carry_out(pair.call, settings)[0])

@@ -12,10 +12,11 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy
-from numpy import errstate, finfo, ndarray, result_type
+from numpy import errstate, finfo, floating, ndarray, result_type
 
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.overlap import shares
 from mixpert_py.runtime.request import Addend, Call, Settings, broadcast, matmul_shape, result_shape
@@ -36,7 +37,7 @@ INTEGERS = 24  # bits: any float type has these integers as they are
 
 
 class Form(NamedTuple):
-    """How a sum is written: whether the product is its first term, and has a factor; and so on."""
+    """The order of a sum's terms, their factors, and the sign between them."""
 
     product_first: bool
     has_alpha: bool
@@ -60,14 +61,14 @@ def fused(
 
     operands: as they stand in the form, such as "c-ab" or "alpha*ab+beta*c"; a and b are a pair
     where they have a factor. `c+=ab` and `c-=ab` write where Python's statement would, and return
-    what it would bind. Any types: each step but the product is made by the operator that the
-    program wrote, in the program's order. Raises PlanError for a form that is none; other arguments
+    the value that it would bind. Any types: every step but the product is made by the operator that
+    the program wrote, in the program's order. Raises PlanError for an unknown form; other arguments
     and errors as in `matmul`.
 
     CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
-    the product: `gpu.slices.multiply` says how that is rounded. Sums without factors of NumPy
-    arrays are made as a product that a GPU makes comes back. Shape and type are those of the
-    operators, and so are the places of NaN and Inf where nothing overflows on its way.
+    the product; `gpu.slices.multiply` documents its rounding. Sums without factors of NumPy arrays
+    are computed as the product of a GPU is copied back. Shape and type are those of the operators,
+    and so are the places of NaN and Inf where no intermediate result overflows.
     """
     how = read(form)
     count = 2 if how.product_first or how.has_beta else 1  # arguments of the first term
@@ -93,7 +94,7 @@ def fused(
         value, emulated = carry_out(call, Settings(scheme, block, backend, site))
         if emulated is not None and emulated.includes_addend:
             return value
-        if emulated is None and type(a) is ndarray and _takes_sum(addend):
+        if emulated is None and type(a) is ndarray and _may_overwrite_product(addend):
             add = partial(UFUNCS[how.sign], out=value)
     if how.has_alpha:
         value = product[0] * value
@@ -102,9 +103,11 @@ def fused(
     return add(value, term) if how.product_first else add(term, value)
 
 
-def _takes_sum(addend: Addend | None) -> bool:
-    """Whether the memory of a native product, of NumPy arrays, takes the sum. A trace may keep the
-    product; else nobody else has it. Python's own operators, too, use such memory again.
+def _may_overwrite_product(addend: Addend | None) -> bool:
+    """Whether the sum may be written over a native product of NumPy arrays.
+
+    Nothing else refers to the product, unless a trace stores it. NumPy's operators also reuse the
+    memory of such temporary arrays.
     """
     return addend is not None and not addend.in_place and current().trace is None
 
@@ -113,9 +116,10 @@ def _other(term: tuple[Any, ...]) -> Any:
     return term[0] if len(term) == 1 else term[0] * term[1]
 
 
-def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Addend | None:
-    """What the product may be added to at once: all CuPy arrays of one type on one device, and
-    numbers. None where the operators must judge, or do what one pass cannot.
+def _addend(how: Form, alpha: object, a: Any, b: Any, other: tuple[Any, ...]) -> Addend | None:
+    """The term that is added in the same pass as the product is made; None if there is no such.
+
+    There is one if a, b and c are CuPy arrays of one type on one device, and the factors numbers.
     """
     array = getattr(sys.modules.get("cupy"), "ndarray", None)
     beta, c = (1.0, *other) if len(other) == 1 else other
@@ -129,23 +133,24 @@ def _addend(how: Form, alpha: Any, a: Any, b: Any, other: tuple[Any, ...]) -> Ad
         return None
     if c.data.device_id != a.data.device_id or not _fits(c, a, b, how.in_place):
         return None
-    alpha = _factor(alpha, a.dtype.type) if how.has_alpha else 1.0
+    factor = _factor(alpha, a.dtype.type) if how.has_alpha else 1.0
     beta = _factor(beta, a.dtype.type) if len(other) == 2 else 1.0
-    if alpha is None or not beta:  # the kernels do not read c, and its NaN, where beta is 0
+    if factor is None or not beta:  # the kernels do not read c, and its NaN, where beta is 0
         return None
-    return _signed(how, alpha, beta, c)
+    return _signed(how, factor, beta, c)
 
 
-def _signed(how: Form, alpha: float, beta: float, c: Any) -> Addend:
-    """The term, with the sign of the sum in the factor of what comes second."""
+def _signed(how: Form, alpha: float, beta: float, c: AnyArray) -> Addend:
+    """The term, with the sign of the sum in the factor of the second summand."""
     if how.sign.startswith("-"):
         alpha, beta = (alpha, -beta) if how.product_first else (-alpha, beta)
     return Addend(alpha, beta, c, how.in_place)
 
 
-def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
-    """The same of NumPy arrays, of which sums without factors alone are made at once: from the
-    panels in which the product comes back, if it is made elsewhere.
+def _host_addend(how: Form, a: object, b: object, c: object) -> Addend | None:
+    """The same as `_addend` of NumPy arrays, in sums without factors only.
+
+    It is added to the panels in which a product is copied back from a GPU.
     """
     if how.has_alpha or how.has_beta or not type(a) is type(b) is type(c) is ndarray:
         return None
@@ -153,13 +158,13 @@ def _host_addend(how: Form, a: Any, b: Any, c: Any) -> Addend | None:
         return None
     if c.dtype != result_type(a, b) or not _fits(c, a, b, how.in_place):
         return None
-    # In place, all of a product that shares memory with c has to be there before.
+    # In place, an operand that shares memory with c would change before it is multiplied.
     if how.in_place and (not c.flags.writeable or any(shares(c, x) for x in (a, b))):
         return None
     return _signed(how, 1.0, 1.0, c)
 
 
-def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:
+def _fits(c: AnyArray, a: AnyArray, b: AnyArray, in_place: bool) -> bool:
     """Whether a sum with c has the product's shape."""
     try:
         shape = result_shape(a, b)
@@ -168,20 +173,22 @@ def _fits(c: Any, a: Any, b: Any, in_place: bool) -> bool:
         return False
 
 
-def _factor(x: Any, real: Any) -> float | None:
-    """A number as an array of type `real` takes it, if the array keeps its type, and if the number
-    is 0 or normal there: the kernels may flush others.
+def _factor(x: object, real: type[floating[Any]]) -> float | None:
+    """A number rounded to the type `real`; None if it would change the type of an array.
+
+    None as well for a number that is neither 0 nor normal in that type: the kernels may flush it.
     """
     if type(x) not in (int, float, real) or (type(x) is int and x.bit_length() > INTEGERS):
         return None
+    number: Any = x
     with errstate(all="ignore"):
-        value = float(real(x))
+        value = float(real(number))
     return value if value == 0 or finfo(real).tiny <= abs(value) <= finfo(real).max else None
 
 
 @lru_cache(maxsize=64)
 def read(form: str) -> Form:
-    """Raises PlanError for a form that is none."""
+    """Parse the form of a sum. Raises PlanError for an unknown one."""
     if found := PRODUCT_FIRST.fullmatch(form):
         alpha, sign, beta = found.groups()
     elif found := OTHER_FIRST.fullmatch(form):

@@ -24,15 +24,15 @@ _IN_PLACE: Native = operator.imatmul
 
 
 def imatmul(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     *,
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
 ) -> Any:
-    """operator.imatmul(a, b): what `a @= b` binds `a` to.
+    """operator.imatmul(a, b), the value that `a @= b` binds to `a`.
 
     A NumPy array takes the product in place and is returned, with the shapes and casts that NumPy
     allows; a type without `__imatmul__`, such as CuPy's, gives a new array. Other arguments and
@@ -49,7 +49,7 @@ def imatmul(
     return carry_out(_call(a, b), Settings(scheme, block, backend, site))[0]
 
 
-def _call(a: Any, b: Any) -> Call:
+def _call(a: object, b: object) -> Call:
     if type(a) is type(b) is ndarray and b.ndim > 1:
         return Call(_product, a, b, (), a, matmul_shape)
     is_array = may_be_on_device(type(a)) or is_dask(a)
@@ -58,43 +58,43 @@ def _call(a: Any, b: Any) -> Call:
     return not_rearranged(_IN_PLACE, a, b, Reason.OUT)
 
 
-def _product(a: Any, b: Any, *, out: Any = None) -> Any:
+def _product(a: object, b: object, *, out: object = None) -> Any:
     return operator.matmul(a, b) if out is None else _IN_PLACE(a, b)
 
 
-def target(owner: Any) -> "_Owner":
-    """An object whose attributes and elements are places that `imatmul` and `fused` write to."""
+def target(owner: object) -> "_Owner":
+    """A proxy of an object, through which `imatmul` and `fused` write attributes and elements."""
     return _Owner(owner)
 
 
 class _Owner:
     __slots__ = ("_owner",)
 
-    def __init__(self, owner: Any) -> None:
+    def __init__(self, owner: object) -> None:
         self._owner = owner
 
     def __getattribute__(self, name: str) -> "_Place":
         owner = object.__getattribute__(self, "_owner")
         return _Place(getattr(owner, name), partial(setattr, owner, name))
 
-    def __getitem__(self, key: Any) -> "_Place":
+    def __getitem__(self, key: object) -> "_Place":
         owner = object.__getattribute__(self, "_owner")
         return _Place(owner[key], partial(operator.setitem, owner, key))
 
 
 class _Place:
-    """An attribute or an element: what it was, and how it is written."""
+    """An attribute or an element of an object: its value, and the function that assigns to it."""
 
     __slots__ = ("_store", "_value")
 
-    def __init__(self, value: Any, store: Callable[[Any], None]) -> None:
+    def __init__(self, value: object, store: Callable[[object], None]) -> None:
         self._value = value
         self._store = store
 
-    def imatmul(self, b: Any, **given: Any) -> None:
+    def imatmul(self, b: object, **given: Any) -> None:
         """`place @= b`. Arguments as in the function `imatmul`."""
         self._store(imatmul(self._value, b, **given))
 
-    def fused(self, *operands: Any, form: str, **given: Any) -> None:
+    def fused(self, *operands: object, form: str, **given: Any) -> None:
         """`place += a @ b`, say. Arguments as in the function `fused`, without c."""
         self._store(fused(self._value, *operands, form=form, **given))

@@ -7,14 +7,14 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import passes
-from mixpert_py.runtime.products.rearranged import are_arrays, not_rearranged, rearranged
+from mixpert_py.runtime.products.rearranged import as_arrays, not_rearranged, rearranged
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings
 
 
 def inner(
-    a: Any,
-    b: Any,
+    a: object,
+    b: object,
     *,
     scheme: str | None = None,
     backend: str | None = None,
@@ -24,7 +24,7 @@ def inner(
 ) -> Any:
     """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
 
-    a, b: anything `native` takes. Vectors and matrices, NumPy's and CuPy's, are multiplied as
+    a, b: anything `native` takes. Vectors and matrices of NumPy and CuPy are multiplied as
     a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
     """
     if (
@@ -38,7 +38,9 @@ def inner(
     return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]
 
 
-def _call(native: Native, a: Any, b: Any) -> Call:
-    if not are_arrays(a, b) or max(a.ndim, b.ndim) > 2:
+def _call(native: Native, a: object, b: object) -> Call:
+    arrays = as_arrays(a, b)
+    if arrays is None or max(x.ndim for x in arrays) > 2:
         return not_rearranged(native, a, b, Reason.DIMENSIONS)
-    return rearranged(lambda: native(a, b), a, b.T)
+    rows, columns = arrays
+    return rearranged(lambda: native(a, b), rows, columns.T)

@@ -1,7 +1,8 @@
-"""`multi_dot`: np.linalg.multi_dot, each product of it under the scheme in force for this call."""
+"""`multi_dot`: np.linalg.multi_dot, with each product in it under the scheme in force."""
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import ndarray
@@ -10,51 +11,56 @@ from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.products.rearranged import dtype_reason, not_rearranged
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape
+from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
 
-# The product of matrices i … j out of those of i … k and k + 1 … j.
+# The product of matrices i … j from those of i … k and k + 1 … j.
 Step = tuple[int, int, int]
 
 
 def multi_dot(
-    arrays: Any,
+    arrays: object,
     *,
     scheme: str | None = None,
     backend: str | None = None,
     site: str | None = None,
-    out: Any = None,
+    out: object = None,
     block: int | None = None,
     native: Native = np.linalg.multi_dot,
 ) -> Any:
     """np.linalg.multi_dot(arrays, out=out), in the order of products that NumPy takes.
 
-    arrays: anything `native` takes. Lists and tuples of NumPy's matrices, float32 or float64, the
-    first and last perhaps vectors, are multiplied in pairs, each counted as a call of the site.
+    arrays: anything `native` takes. Lists and tuples of NumPy matrices of types that take schemes,
+    the first and last perhaps vectors, are multiplied in pairs, each counted as a call of the site.
     Other arguments, result and errors as in `matmul`.
     """
     if (
         scheme is None
         and backend is None
         and passes(site)
-        and type(arrays) in (list, tuple)
+        and (type(arrays) is list or type(arrays) is tuple)
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):
         return native(arrays) if out is None else native(arrays, out=out)
     settings = Settings(scheme, block, backend, site)
-    refused = _refused(native, arrays, out)
-    if refused is not None:
-        return carry_out(refused, settings)[0]
-    first, last = arrays[0].ndim, arrays[-1].ndim
-    matrices = list(arrays)
+    matrices = _matrices(arrays)
+    if isinstance(matrices, Refused):
+
+        def run(*_: object) -> Any:
+            return native(arrays) if out is None else native(arrays, out=out)
+
+        call = not_rearranged(run, matrices.operand, matrices.operand, matrices.reason)
+        return carry_out(call, settings)[0]
+    sizes = _sizes(matrices)
+    first, last = matrices[0].ndim, matrices[-1].ndim
     if len(matrices) > 2:  # NumPy leaves the vectors of a pair as they are
-        matrices[0] = arrays[0][np.newaxis] if first == 1 else arrays[0]
-        matrices[-1] = arrays[-1][:, np.newaxis] if last == 1 else arrays[-1]
+        matrices[0] = matrices[0][np.newaxis] if first == 1 else matrices[0]
+        matrices[-1] = matrices[-1][:, np.newaxis] if last == 1 else matrices[-1]
     products = {(i, i): matrix for i, matrix in enumerate(matrices)}
-    for i, k, j in steps(_sizes(arrays)):
+    for i, k, j in steps(sizes):
         left, right = products.pop((i, k)), products.pop((k + 1, j))
         step = settings._replace(more_follow=bool(products))
-        place = None if products else out  # of the last product, which is two-dimensional
-        products[i, j] = carry_out(Call(DOT, left, right, (), place, dot_shape), step)[0]
+        destination = None if products else out  # of the last product, which is two-dimensional
+        products[i, j] = carry_out(Call(DOT, left, right, (), destination, dot_shape), step)[0]
     result = products[0, len(matrices) - 1]
     if len(matrices) == 2 or first == last == 2:
         return result
@@ -78,38 +84,43 @@ def steps(sizes: tuple[int, ...]) -> tuple[Step, ...]:
                 for k in range(i, j)
             )
     order: list[Step] = []
-    waiting = [(0, count - 1)]
-    while waiting:  # from the last product to the first
-        i, j = waiting.pop()
+    pending = [(0, count - 1)]
+    while pending:  # from the last product to the first
+        i, j = pending.pop()
         if i < j:
             order.append((i, split[i, j], j))
-            waiting += [(i, split[i, j]), (split[i, j] + 1, j)]
+            pending += [(i, split[i, j]), (split[i, j] + 1, j)]
     return tuple(reversed(order))
 
 
-def _sizes(arrays: Any) -> tuple[int, ...]:
+def _sizes(arrays: Sequence[Array]) -> tuple[int, ...]:
     """Rows of the first, then columns of every array; a vector is a row first, a column last."""
     rows = arrays[0].shape[0] if arrays[0].ndim == 2 else 1
     columns = arrays[-1].shape[1] if arrays[-1].ndim == 2 else 1
     return (rows, *(x.shape[0] for x in arrays[1:]), columns)
 
 
-def _refused(native: Native, arrays: Any, out: Any) -> Call | None:
-    """The whole as one native call, if any of it can take no scheme."""
+class Refused(NamedTuple):
+    """The reason why a chain of products is one native call, and the operand that it is about."""
 
-    def run(*_: Any) -> Any:
-        return native(arrays) if out is None else native(arrays, out=out)
+    operand: object
+    reason: Reason
 
-    if type(arrays) not in (list, tuple) or len(arrays) < 2:
-        return not_rearranged(run, arrays, arrays, Reason.SHAPE)
+
+def _matrices(arrays: object) -> list[Array] | Refused:
+    """The arrays of a chain in which every product can take a scheme."""
+    if (type(arrays) is not list and type(arrays) is not tuple) or len(arrays) < 2:
+        return Refused(arrays, Reason.SHAPE)
+    matrices: list[Array] = []
     for at, x in enumerate(arrays):
         if type(x) is not ndarray:
-            return not_rearranged(run, x, x, Reason.NOT_AN_ARRAY)
+            return Refused(x, Reason.NOT_AN_ARRAY)
         reason = dtype_reason(x)
         if x.ndim > 2 or (x.ndim == 1 and 0 < at < len(arrays) - 1):
             reason = Reason.DIMENSIONS
         if at and x.ndim and x.shape[0] != arrays[at - 1].shape[-1]:
             reason = Reason.SHAPE
         if reason is not None or x.ndim == 0:
-            return not_rearranged(run, x, x, reason or Reason.SCALAR)
-    return None
+            return Refused(x, reason or Reason.SCALAR)
+        matrices.append(x)
+    return matrices

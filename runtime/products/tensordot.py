@@ -8,9 +8,10 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.products.rearranged import (
-    are_arrays,
+    as_arrays,
     dtype_reason,
     not_rearranged,
     rearranged,
@@ -18,13 +19,13 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 
-NUMPYS = np.tensordot
+NUMPY_TENSORDOT = np.tensordot  # as it is here, whatever a program puts in its place later
 
 
 def tensordot(
-    a: Any,
-    b: Any,
-    axes: Any = 2,
+    a: object,
+    b: object,
+    axes: object = 2,
     *,
     scheme: str | None = None,
     backend: str | None = None,
@@ -34,8 +35,8 @@ def tensordot(
 ) -> Any:
     """np.tensordot(a, b, axes): sums over pairs of axes.
 
-    a, b, axes: anything `native` takes. Arrays of NumPy's and CuPy's, of types that take schemes,
-    are multiplied as two matrices, the summed axes last in a and first in b. Other arguments,
+    a, b, axes: anything `native` takes. NumPy and CuPy arrays of types that take schemes are
+    multiplied as two matrices, with the summed axes last in a and first in b. Other arguments,
     result and errors as in `matmul`.
     """
     if (
@@ -52,34 +53,39 @@ def tensordot(
 
         if (lazy := dask_array.tensordot(native, a, b, axes, settings)) is not None:
             return lazy
-    pairs = pairs_of(a, b, axes) if are_arrays(a, b) else Reason.NOT_AN_ARRAY
-    if isinstance(pairs, Reason):
+    arrays = as_arrays(a, b)
+    pairs = Reason.NOT_AN_ARRAY if arrays is None else pairs_of(arrays[0], arrays[1], axes)
+    if arrays is None or isinstance(pairs, Reason):
+        assert isinstance(pairs, Reason)
         call = not_rearranged(lambda x, y: native(x, y, axes), a, b, pairs)
         return carry_out(call, settings)[0]
-    left, right = pairs
-    rows = [axis for axis in range(a.ndim) if axis not in left]
-    columns = [axis for axis in range(b.ndim) if axis not in right]
-    m, k = math.prod(a.shape[axis] for axis in rows), math.prod(a.shape[axis] for axis in left)
-    n = math.prod(b.shape[axis] for axis in columns)
-    matrices = a.transpose(*rows, *left).reshape(m, k), b.transpose(*right, *columns).reshape(k, n)
-    if native is NUMPYS and type(a) is ndarray:
-        # This is all that NumPy does: asking it would copy the operands once more.
+    (left, right), (summed_left, summed_right) = arrays, pairs
+    rows = [axis for axis in range(left.ndim) if axis not in summed_left]
+    columns = [axis for axis in range(right.ndim) if axis not in summed_right]
+    m, n = (math.prod(x.shape[i] for i in free) for x, free in ((left, rows), (right, columns)))
+    k = math.prod(left.shape[axis] for axis in summed_left)
+    matrices = (
+        left.transpose(*rows, *summed_left).reshape(m, k),
+        right.transpose(*summed_right, *columns).reshape(k, n),
+    )
+    if native is NUMPY_TENSORDOT and type(a) is ndarray:
+        # This is all that NumPy does: calling it would copy the operands once more.
         call = Call(DOT, *matrices, (), None, dot_shape)
     else:
         call = rearranged(lambda: native(a, b, axes).reshape(m, n), *matrices)
-    shape = (*(a.shape[axis] for axis in rows), *(b.shape[axis] for axis in columns))
+    shape = (*(left.shape[axis] for axis in rows), *(right.shape[axis] for axis in columns))
     return carry_out(call, settings)[0].reshape(shape)
 
 
-def pairs_of(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:
-    """The axes to sum over, of a and of b, from 0; or why `native` has to judge them."""
+def pairs_of(a: AnyArray, b: AnyArray, axes: object) -> tuple[list[int], list[int]] | Reason:
+    """The axes of a and of b to sum over, from 0; or the reason why they are left to `native`."""
     if a.ndim == 0 or b.ndim == 0:
         return Reason.SCALAR
     reason = dtype_reason(a, b)
     if reason is not None:
         return reason
     if type(axes) is int:
-        given: Any = range(-axes, 0), range(axes)
+        given: Sequence[object] = (range(-axes, 0), range(axes))
     elif isinstance(axes, (list, tuple)) and len(axes) == 2:
         given = axes
     else:
@@ -92,7 +98,7 @@ def pairs_of(a: Any, b: Any, axes: Any) -> tuple[list[int], list[int]] | Reason:
     return left, right
 
 
-def _normal(axes: Any, ndim: int) -> list[int] | None:
+def _normal(axes: object, ndim: int) -> list[int] | None:
     """Axes as distinct numbers from 0; None if they are anything else."""
     several: Sequence[Any] = axes if isinstance(axes, (list, tuple, range)) else (axes,)
     if not all(type(axis) is int and -ndim <= axis < ndim for axis in several):

@@ -1,4 +1,4 @@
-"""`xp_product`: a call of a function that may be a product of NumPy's or CuPy's, or anything."""
+"""`xp_product`: a call of a function that may be a product of NumPy or CuPy, or anything else."""
 
 import sys
 from collections.abc import Callable, Collection
@@ -15,10 +15,10 @@ from mixpert_py.runtime.request import Native
 
 
 class Known(NamedTuple):
-    """A product of ours: how many arguments it takes by position, and which by name."""
+    """A function of the runtime, the most arguments that it takes, and those taken by name."""
 
     product: Callable[..., Any]
-    most: float
+    max_arguments: float
     options: Collection[str]
 
 
@@ -42,21 +42,21 @@ def xp_product(
 ) -> Any:
     """native(*operands, **options), under the scheme in force if `native` is a product.
 
-    native: anything. NumPy's and CuPy's own matmul, dot, inner, tensordot and einsum do what our
-    functions of these names do; all else is called and nothing more. Other arguments and errors as
-    in `matmul`.
+    native: anything. For matmul, dot, inner, tensordot and einsum of NumPy, CuPy and Dask the
+    runtime's functions of these names are called; any other function is called as it is. Other
+    arguments and errors as in `matmul`.
     """
     known = _known(native)
     if known is None or not _takes(known, operands, options):
         return native(*operands, **options)
     if not passes(site):
-        _choose(site)
+        _look_up(site)
     ours = {"scheme": scheme, "backend": backend, "site": site, "block": block, "native": native}
     return known.product(*operands, **options, **ours)
 
 
 def _known(native: Native) -> Known | None:
-    """Ours for a function, if it is one of theirs."""
+    """The runtime's function for a library's product; None for any other function."""
     modules = (np, sys.modules.get("cupy"), sys.modules.get("dask.array"))
     for name, known in KNOWN.items():
         if any(native is getattr(module, name, None) for module in modules if module):
@@ -65,10 +65,15 @@ def _known(native: Native) -> Known | None:
 
 
 def _takes(known: Known, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    count = len(operands) + (known.most == 3 and len(options))
-    return len(operands) >= 2 and count <= known.most and options.keys() <= set(known.options)
+    """Whether the runtime's function takes these arguments."""
+    count = len(operands) + (known.max_arguments == 3 and len(options))
+    if len(operands) < 2 or count > known.max_arguments:
+        return False
+    return options.keys() <= set(known.options)
 
 
-def _choose(site: str | None) -> None:
-    """Look the site up from here, where a warning of a stale plan finds the program's own line."""
+def _look_up(site: str | None) -> None:
+    """Look the site up at the depth of calls at which a warning of a stale plan names the program's
+    own line.
+    """
     current().choice(site)

@@ -1,7 +1,7 @@
-"""Which site's result a piece of memory holds: a later operand there was that site's result.
+"""Buffers: which site's result lies in a piece of memory, so that later operands are recognised.
 
-What is seen is memory. A result, its views and what was done to it in place are followed; a new
-array computed from it is not.
+A result is recognised through its views and after changes in place, since its memory stays the
+same; a new array that is computed from it is not recognised.
 """
 
 import sys
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MOST_PARTS = 64  # of one array that are told apart; those written before are forgotten
-MOST_WORK = 1000  # of deciding whether two views meet; beyond that nobody knows, and they do not
+MAX_PARTS = 64  # of one array that are distinguished; those written earliest are dropped
+MAX_WORK = 1000  # of deciding whether two views overlap; beyond it they are taken not to
 
 
 class _Written(NamedTuple):
-    """A site's result. region: where in its owner it lies, as `__array_interface__` says it."""
+    """A site's result. region: the `__array_interface__` of the part of its owner that it is."""
 
     site: str
     region: dict[str, Any] | None  # None: all of the owner
@@ -28,55 +28,54 @@ class _Owner(NamedTuple):
 
 
 class Buffers:
-    """The results that are still alive. Keeps none of them so.
+    """The results that are still alive, held by weak references.
 
-    They are known by the array that owns the memory, not by the address, which is used again once
-    that array is gone. Whatever else writes to the memory goes unseen.
+    Each is identified by the array that owns its memory, and not by its address, which is used
+    again once that array is deleted. Writes of other code to the memory are not noticed.
     """
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
 
-    def sites(self, x: Any) -> set[str]:
+    def sites(self, x: object) -> set[str]:
         """The sites whose results an operand shares memory with."""
         owner = _owner_of(x)
         known = self._owners.get(id(owner))
         if known is None or known.reference() is not owner:
             return set()
-        return {one.site for one in known.written if one.region is None or _meet(x, one.region)}
+        return {one.site for one in known.written if one.region is None or _overlap(x, one.region)}
 
-    def write(self, x: Any, site: str) -> None:
-        """A result now lies in the memory of x; what it covers there is no more."""
+    def write(self, x: object, site: str) -> None:
+        """Record that a site's result lies in the memory of x, in place of what it overwrites."""
         owner = _owner_of(x)
-        whole = x is owner or (isinstance(x, np.ndarray) and x.size == owner.size)
-        if not whole and not isinstance(x, np.ndarray):
-            return  # of a part of another library's array nobody can say where it lies
+        region = None
+        if x is not owner:
+            if not isinstance(x, np.ndarray):
+                return  # the place of a part of another library's array is not known
+            if x.size != owner.size:
+                region = dict(x.__array_interface__)
         known = self._owners.get(id(owner))
         if known is None or known.reference() is not owner:
             try:
-                known = self._known(owner)
+                known = self._watched(owner)
             except TypeError:  # a scalar, say
                 return
-        if whole:
+        if region is None:
             known.written[:] = [_Written(site, None)]
         else:
-            region = dict(x.__array_interface__)
             known.written[:] = [one for one in known.written if one.region != region]
             known.written.append(_Written(site, region))
-            del known.written[:-MOST_PARTS]
+            del known.written[:-MAX_PARTS]
 
-    def _known(self, owner: Any) -> _Owner:
+    def _watched(self, owner: object) -> _Owner:
+        """A record of an array, which is dropped with it, before its id can be another array's."""
         owners, key = self._owners, id(owner)
-
-        def forget(_: Any) -> None:  # before the id can be another array's
-            owners.pop(key, None)
-
-        known = owners[key] = _Owner(weakref.ref(owner, forget), [])
-        return known
+        record = owners[key] = _Owner(weakref.ref(owner, lambda _: owners.pop(key, None)), [])
+        return record
 
 
-def _owner_of(x: Any) -> Any:
-    """The array whose memory x is a view of; x itself where its library does not tell."""
+def _owner_of(x: object) -> Any:
+    """The array whose memory x is a view of; x itself where its library does not say."""
     if type(x) is np.ndarray and x.base is None:
         return x  # most are
     arrays = (np.ndarray, getattr(sys.modules.get("cupy"), "ndarray", np.ndarray))
@@ -85,12 +84,12 @@ def _owner_of(x: Any) -> Any:
     return x
 
 
-def _meet(x: Any, region: dict[str, Any]) -> bool:
+def _overlap(x: object, region: dict[str, Any]) -> bool:
     if not isinstance(x, np.ndarray):
         return False
     there = np.asarray(SimpleNamespace(__array_interface__=region))
     try:
         # NumPy takes any number; its types know two.
-        return np.shares_memory(x, there, max_work=MOST_WORK)  # type: ignore[arg-type]
+        return np.shares_memory(x, there, max_work=MAX_WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return False

@@ -1,10 +1,10 @@
-"""What products did in other threads and processes of a Dask graph, brought back into one trace.
+"""Records of products in other threads and processes of a Dask graph, collected into one trace.
 
-A task carries the `Origin` of the trace that its product was written under. What it did is sent as
-soon as it is done: straight into the trace, where the task runs in the trace's own process; as an
-event of its worker, which reaches the client before the task's result does; else, from the pool of
-Dask's own process scheduler, as a file, which is read when the computation ends. A block that is
-computed twice counts twice, since it ran twice; one that was lost with its worker was sent before.
+A task carries the `Origin` of the trace that was in force where its product was written. It sends
+its records as soon as it is done: directly into the trace, where the task runs in the trace's own
+process; as an event of its worker, which reaches the client before the task's result does; or, from
+the pool of Dask's own process scheduler, as a file that is read when the computation ends. A block
+that is computed twice counts twice, since it ran twice; the records of a lost worker were sent.
 """
 
 import os
@@ -22,16 +22,16 @@ from typing import Any
 from mixpert_py.runtime.tracing.trace import Trace
 
 TOPIC = "mixpert-trace"
-MOST_TRACES = 8  # that tasks of a worker belong to at a time
+MAX_TRACES = 8  # that the tasks of one worker belong to at a time
 
-# This process's own; and the clients that bring back what workers did.
+# The traces of this process, by name, and the clients that receive records from workers.
 _own: weakref.WeakValueDictionary[str, Trace] = weakref.WeakValueDictionary()
 _clients: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A trace, as other processes know it. folder: of its process, for those of its machine."""
+    """The address of a trace. folder: where processes of its machine leave files for it."""
 
     name: str
     process: int
@@ -40,15 +40,15 @@ class Origin:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.process == os.getpid():
-            _listen()  # a client that came after the product was written
+            _subscribe()  # for a client that was made after the product was written
         return Origin, (self.name, self.process, self.folder, self.levels)
 
     def trace(self) -> Trace:
-        """What collects for it here."""
+        """The trace of this process that collects records for it."""
         return _collecting(self.name, self.levels)
 
     def send(self, trace: Trace) -> None:
-        """Bring back what has been collected."""
+        """Send the records that have been collected."""
         sites = trace.take()
         if not sites:
             return
@@ -61,25 +61,25 @@ class Origin:
         if worker is not None:
             worker.log_event(TOPIC, content)
         else:
-            _leave(Path(self.folder), content)
+            _write_file(Path(self.folder), content)
 
 
 def origin_of(trace: Trace | None) -> Origin | None:
-    """Where what tasks do is to be sent."""
+    """The address to which tasks are to send their records."""
     if trace is None:
         return None
     _own[trace.name] = trace
     return Origin(trace.name, os.getpid(), _folder(os.getpid()), trace.levels)
 
 
-@lru_cache(MOST_TRACES)
+@lru_cache(MAX_TRACES)
 def _collecting(name: str, levels: tuple[str, ...] | None) -> Trace:
-    """One for all tasks of this process, which knows how often it has looked at operands."""
+    """One trace for all tasks of this process, so that calls are sampled across tasks."""
     return Trace(levels)
 
 
-def _listen() -> None:
-    """Have the current client, if there is one, pass on what workers send; one of a scheduler's."""
+def _subscribe() -> None:
+    """Let the current client, if there is one, receive records; one client for each scheduler."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return
@@ -87,19 +87,19 @@ def _listen() -> None:
         client = distributed.default_client()
     except ValueError:
         return  # there is none
-    heard = {_scheduler(other) for other in _clients if other.status == "running"}
-    if _scheduler(client) not in heard:
+    subscribed = {_scheduler(other) for other in _clients if other.status == "running"}
+    if _scheduler(client) not in subscribed:
         _clients.add(client)
         client.subscribe_topic(TOPIC, lambda event: _receive(event[1]))
 
 
 def _scheduler(client: Any) -> str | None:
-    """Whose client it is; None before it is connected."""
+    """The address of a client's scheduler; None before it is connected."""
     return getattr(client.scheduler, "address", None)
 
 
 def _receive(content: bytes) -> None:
-    """A pickle, as every result of a task is: who sends it is trusted with as much."""
+    """Add records to their trace. They are a pickle, as is every result of a task of the sender."""
     name, sites = pickle.loads(content)
     trace = _own.get(name)
     if trace is not None:
@@ -107,7 +107,7 @@ def _receive(content: bytes) -> None:
 
 
 def _worker() -> Any | None:
-    """The worker that this thread runs a task of."""
+    """The worker whose task this thread runs; None if it runs none."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return None
@@ -119,29 +119,32 @@ def _worker() -> Any | None:
 
 @cache
 def _folder(process: int) -> str:
-    """Of this process, which is the one of that number; read whenever Dask has computed."""
+    """A folder for records of other processes, which is read whenever Dask has computed.
+
+    process: the number of this process, so that a forked child has a folder of its own.
+    """
     from dask.callbacks import Callback
 
     folder = tempfile.mkdtemp(prefix="mixpert-traces-")
-    weakref.finalize(_folder, _removed, folder, process)
-    Callback(finish=lambda *_: _collect(Path(folder))).register()
+    weakref.finalize(_folder, _remove, folder, process)
+    Callback(finish=lambda *_: _read_files(Path(folder))).register()
     return folder
 
 
-def _removed(folder: str, process: int) -> None:
+def _remove(folder: str, process: int) -> None:
     if os.getpid() == process:  # not a child that was forked
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _leave(folder: Path, content: bytes) -> None:
-    with suppress(OSError):  # on another machine, without a worker: nobody can be told
+def _write_file(folder: Path, content: bytes) -> None:
+    with suppress(OSError):  # another machine without a worker: the records are lost
         descriptor, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         os.replace(name, f"{name}.whole")
 
 
-def _collect(folder: Path) -> None:
+def _read_files(folder: Path) -> None:
     for path in folder.glob("*.whole"):
         with suppress(FileNotFoundError):  # another thread's computation has ended, too
             content = path.read_bytes()

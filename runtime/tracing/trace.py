@@ -1,33 +1,50 @@
-"""What happened at each call site: calls, shapes, time, what ran, and why nothing else did."""
+"""The record of a run: the calls of each site, their shapes, times, schemes and reasons."""
 
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.tracing.buffers import Buffers
-from mixpert_py.runtime.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.tracing.shadow import Shadow
+    from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
+
+MAX_KINDS = 16  # of calls of one site that are sampled separately
+
+
+class TracedCall(NamedTuple):
+    """One call of a site. shape: (m, k, n). scheme: what made the product, "native" among others.
+
+    reason: why the scheme in force did not make it. seconds: the time of the call; transfer: the
+    part of it in which NumPy arrays were moved to a GPU and back. outliers: the share of the
+    operands' blocks that left the scheme's slices, where that was asked for.
+    """
+
+    shape: Shape
+    dtype: str
+    scheme: str
+    reason: Reason | None
+    seconds: float
+    outliers: float = 0.0
+    transfer: float = 0.0
 
 
 @dataclass(slots=True)
 class SiteTrace:
-    """All calls of one site. `shapes` counts (m, k, n) of the products; `seconds` is their time,
-    `transfer` what moving NumPy arrays to a GPU and back added to it. outliers: largest share of
-    an operand pair's blocks that left the integer slices, of those calls that were looked into.
+    """All calls of one site. seconds, transfer: sums over the calls; outliers: the largest share.
 
-    The rest only where the trace was asked to look at operands. sampled: how many calls were looked
-    into; of these, as `tracing.shadow` says it, the worst spread, int8_loss, cancellation and
-    errors: scheme → relative Frobenius error, against FP64, that it would make on the operands
-    seen. The worst, as what is known of a few calls has to hold for all; that it is too large for
-    most of them, the tuner's fit makes up for. fed_by: site → calls with an operand that was that
-    site's result.
+    The rest is recorded only where the trace samples operands. sampled: the number of sampled
+    calls. errors, spread, int8_loss, cancellation: the worst of these calls, as
+    `tracing.operand_statistics` defines them; errors maps a scheme to its relative Frobenius error
+    against FP64. The worst is recorded because the few sampled calls stand for all; the tuner's fit
+    makes up for its being too large for most. fed_by: for each site the number of calls with an
+    operand that was that site's result.
     """
 
     calls: int = 0
@@ -60,7 +77,7 @@ class SiteTrace:
         self.add_errors(other.errors)
 
     def add_errors(self, errors: Mapping[str, float]) -> None:
-        """Keep the larger ones."""
+        """Keep the larger error of each scheme."""
         for scheme, error in errors.items():
             # NaN is the largest: it means that the scheme failed here.
             self.errors[scheme] = max(
@@ -68,77 +85,93 @@ class SiteTrace:
             )
 
 
+class Sampling:
+    """Chooses the calls of a site whose operands are read: early ones, then fewer and fewer.
+
+    Of every kind of call, a shape with its dtypes, these are calls 1, 2, 3, 5, 8, 13, …: Fibonacci
+    numbers. Powers of two are even, and a site that alternates would show half of its calls. The
+    choice depends on counts and not on the clock, so that two runs sample the same calls. Kinds
+    beyond the first MAX_KINDS count as one, so that O(log n) of n calls are sampled in any case.
+    """
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self) -> None:
+        # kind → calls so far, the next call to sample, and the one after that
+        self._kinds: dict[Hashable, tuple[int, int, int]] = {}
+
+    def takes(self, kind: Hashable) -> bool:
+        """Count a call of this kind; True if it is one to sample."""
+        if kind not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            kind = None
+        calls, due, after = self._kinds.get(kind, (0, 1, 2))
+        calls += 1
+        is_due = calls == due
+        self._kinds[kind] = (calls, after, due + after) if is_due else (calls, due, after)
+        return is_due
+
+
 class Trace:
     """Collects the calls of a run. Safe to share between threads.
 
-    levels: None: operands are not looked at. Else those of sampled calls are, and the local error
-    of these schemes is measured on them, if any; and it is seen whose results operands are.
-    keep: sites whose last non-empty result is kept, in `results`.
+    levels: None if no operands are read. Otherwise those of sampled calls are read, the local
+    errors of these schemes are measured on them, and operands are recognised as results of other
+    sites. keep: the sites whose last non-empty result is stored, in `results`.
     """
 
     def __init__(self, levels: Collection[str] | None = None, keep: Collection[str] = ()) -> None:
         self.levels = None if levels is None else tuple(levels)
         self.keep = frozenset(keep)
-        self.name = uuid4().hex  # by which other processes know it
+        self.name = uuid4().hex  # the name by which other processes send records to it
         self.sites: dict[str, SiteTrace] = {}
         self.results: dict[str, Any] = {}
         self._sampling: dict[tuple[str | None, str], Sampling] = defaultdict(Sampling)
         self._buffers = Buffers()
         self._lock = threading.Lock()
 
-    def add(
-        self,
-        site: str | None,
-        shape: Shape,
-        dtype: str,
-        scheme: str,
-        reason: Reason | None,
-        seconds: float,
-        outliers: float = 0.0,
-        transfer: float = 0.0,
-    ) -> None:
+    def add(self, site: str | None, call: TracedCall) -> None:
         """Record one call."""
         with self._lock:
             record = self._site(site)
             record.calls += 1
-            record.seconds += seconds
-            record.transfer += transfer
-            record.shapes[shape] += 1
-            record.dtypes[dtype] += 1
-            record.schemes[scheme] += 1
-            record.outliers = max(record.outliers, outliers)
-            if reason is not None:
-                record.reasons[reason] += 1
+            record.seconds += call.seconds
+            record.transfer += call.transfer
+            record.shapes[call.shape] += 1
+            record.dtypes[call.dtype] += 1
+            record.schemes[call.scheme] += 1
+            record.outliers = max(record.outliers, call.outliers)
+            if call.reason is not None:
+                record.reasons[call.reason] += 1
 
     def take(self) -> dict[str, SiteTrace]:
-        """What was recorded since this was last asked for; it is no longer here."""
+        """Remove and return the records of all sites."""
         with self._lock:
             taken, self.sites = self.sites, {}
         return taken
 
     def merge(self, sites: Mapping[str, SiteTrace]) -> None:
-        """Record what another trace took."""
+        """Add the records that another trace's `take` returned."""
         with self._lock:
             for site, record in sites.items():
                 self._site(site).add(record)
 
     def samples(self, site: str | None, purpose: str, kind: Hashable) -> bool:
-        """Whether this call of a site is one to look into. kind: its shape and dtypes."""
+        """Whether this call of a site is sampled. kind: its shape and dtypes."""
         with self._lock:
             return self._sampling[site, purpose].takes(kind)
 
-    def add_shadow(self, site: str | None, shadow: "Shadow") -> None:
-        """Record what one sampled call showed; the worst stays."""
+    def add_statistics(self, site: str | None, found: "OperandStatistics") -> None:
+        """Record the operands of one sampled call; the worst values stay."""
         with self._lock:
             record = self._site(site)
             record.sampled += 1
-            record.spread = max(record.spread, shadow.spread)
-            record.int8_loss = max(record.int8_loss, shadow.int8_loss)
-            record.cancellation = max(record.cancellation, shadow.cancellation)
-            record.add_errors(shadow.errors)
+            record.spread = max(record.spread, found.spread)
+            record.int8_loss = max(record.int8_loss, found.int8_loss)
+            record.cancellation = max(record.cancellation, found.cancellation)
+            record.add_errors(found.errors)
 
-    def follow(self, site: str, operands: Collection[Any], result: Any | None) -> None:
-        """See whose results the operands of a call are; and its own, unless it is None."""
+    def follow(self, site: str, operands: Collection[AnyArray], result: AnyArray | None) -> None:
+        """Record which sites' results the operands of a call are; remember its own result."""
         with self._lock:
             found = set().union(*map(self._buffers.sites, operands))
             if found:
@@ -146,8 +179,8 @@ class Trace:
             if result is not None:
                 self._buffers.write(result, site)
 
-    def keep_result(self, site: str | None, result: Any) -> None:
-        """Keep a result that the run will be judged by."""
+    def keep_result(self, site: str | None, result: object) -> None:
+        """Store a result that the run will be judged by."""
         if site is not None:
             with self._lock:
                 self.results[site] = result

@@ -18,7 +18,8 @@ from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reference.emulation import emulate, multiply
 from mixpert_py.runtime.request import Product, Request
-from mixpert_py.runtime.tracing.shadow import local_errors, look
+from mixpert_py.runtime.tracing.local_errors import emulated_errors
+from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
@@ -322,7 +323,7 @@ def test_float64_is_complex128() -> None:
 
 def test_local_errors_lead_down_the_ladder() -> None:
     a, b = normal(60, 200, dtype="D"), normal(200, 40, dtype="D", seed=1)
-    errors = local_errors(a, b, ("native", "int8x10", "int8x6", "float32", "int8x3", "int8x1"))
+    errors = emulated_errors(a, b, ("native", "int8x10", "int8x6", "float32", "int8x3", "int8x1"))
     assert errors["native"] == 0
     assert 0 < errors["int8x10"] < errors["int8x6"] < errors["int8x3"] < errors["int8x1"] < 0.1
     assert 1e-8 < errors["float32"] < 1e-6
@@ -330,11 +331,11 @@ def test_local_errors_lead_down_the_ladder() -> None:
 
 def test_what_operands_are_like() -> None:
     a, b = normal(60, 200), normal(200, 40, seed=1)
-    shadow = look(a, b, ["int8x6"])
-    assert shadow is not None
-    assert 1e-8 < shadow.errors["int8x6"] < 1e-6
-    assert 1 < shadow.spread < 4
-    assert 5 < shadow.cancellation < 15  # about 0.8 √K
-    cancelling = look(np.array([[1, 1j]]), np.array([[1], [1j]]), [])
+    found = operand_statistics(a, b, ["int8x6"])
+    assert found is not None
+    assert 1e-8 < found.errors["int8x6"] < 1e-6
+    assert 1 < found.spread < 4
+    assert 5 < found.cancellation < 15  # about 0.8 √K
+    cancelling = operand_statistics(np.array([[1, 1j]]), np.array([[1], [1j]]), [])
     assert cancelling is not None
     assert cancelling.cancellation == 2.0**53

@@ -16,7 +16,8 @@ from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.tracing.shadow import local_errors, look
+from mixpert_py.runtime.tracing.local_errors import emulated_errors
+from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 from mixpert_py.runtime.tracing.trace import Trace
 
 pytestmark = pytest.mark.gpu
@@ -336,12 +337,12 @@ def test_no_memory_falls_back() -> None:
 
 def test_local_errors_are_made_by_the_kernels() -> None:
     a, b = normal(600, 900), normal(900, 700, seed=1)
-    errors = local_errors(a.get(), b.get(), ("int8x6", "int8x3"))
-    shadow = look(a, b, ("native", "int8x6", "int8x3"))
-    assert shadow is not None
-    assert 0 < shadow.errors["native"] < 1e-6
+    errors = emulated_errors(a.get(), b.get(), ("int8x6", "int8x3"))
+    found = operand_statistics(a, b, ("native", "int8x6", "int8x3"))
+    assert found is not None
+    assert 0 < found.errors["native"] < 1e-6
     for scheme, wanted in errors.items():
-        assert shadow.errors[scheme] == pytest.approx(wanted, rel=0.2)
+        assert found.errors[scheme] == pytest.approx(wanted, rel=0.2)
 
 
 def test_large_products_are_faster_than_cublas() -> None:

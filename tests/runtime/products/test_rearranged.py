@@ -12,7 +12,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
-from mixpert_py.runtime.products.rearranged import are_arrays, dtype_reason, rearranged
+from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, rearranged
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 
@@ -59,10 +59,10 @@ def test_unknown_names_are_errors(name: str) -> None:
 
 
 def test_only_plain_arrays_of_one_library_are_rearranged() -> None:
-    assert are_arrays(A, A)
-    assert not are_arrays(A, A.view(np.matrix))
-    assert not are_arrays(A.view(np.matrix), A)
-    assert not are_arrays([1.0], [1.0])
+    assert as_arrays(A, A) is not None
+    assert as_arrays(A, A.view(np.matrix)) is None
+    assert as_arrays(A.view(np.matrix), A) is None
+    assert as_arrays([1.0], [1.0]) is None
 
 
 def test_the_first_dtype_without_a_scheme_is_the_reason() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.tracing.buffers import MOST_PARTS, Buffers
+from mixpert_py.runtime.tracing.buffers import MAX_PARTS, Buffers
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 
 
@@ -47,10 +47,10 @@ def test_parts_of_one_array_are_told_apart(buffers: Buffers) -> None:
 
 
 def test_of_many_parts_the_last_are_known(buffers: Buffers) -> None:
-    c = np.zeros((3 * MOST_PARTS, 2))
+    c = np.zeros((3 * MAX_PARTS, 2))
     for row in range(len(c)):
         buffers.write(c[row], str(row))
-    assert buffers.sites(c) == {str(len(c) - 1 - at) for at in range(MOST_PARTS)}
+    assert buffers.sites(c) == {str(len(c) - 1 - at) for at in range(MAX_PARTS)}
 
 
 def test_nothing_is_kept_alive_and_no_address_remembered(buffers: Buffers) -> None:

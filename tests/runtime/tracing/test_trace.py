@@ -11,8 +11,8 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.multi_dot import multi_dot
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.tracing.shadow import Shadow
-from mixpert_py.runtime.tracing.trace import Trace
+from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
+from mixpert_py.runtime.tracing.trace import MAX_KINDS, Sampling, Trace, TracedCall
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
 
 THREADS, CALLS = 8, 1000
@@ -62,7 +62,7 @@ def test_a_call_without_a_site_is_counted() -> None:
 def test_the_largest_error_stays(errors: list[float], kept: float) -> None:
     trace = Trace()
     for error in errors:
-        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 0.0, 1.0))
+        trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0, 0.0, 1.0))
     assert trace.sites["s"].errors == {"fp16": kept}
     assert trace.sites["s"].sampled == len(errors)
 
@@ -73,7 +73,7 @@ def test_not_a_number_is_the_largest(place: int) -> None:
     errors = [1.0, math.inf]
     errors.insert(place, math.nan)
     for error in errors:
-        trace.add_shadow("s", Shadow({"fp16": error}, 1.0, 0.0, 1.0))
+        trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0, 0.0, 1.0))
     assert math.isnan(trace.sites["s"].errors["fp16"])
 
 
@@ -91,7 +91,7 @@ def test_results_are_kept_of_the_sites_asked_for() -> None:
 def test_the_largest_share_of_outliers_stays() -> None:
     trace = Trace()
     for share in (0.1, 0.3, 0.0):
-        trace.add("s", (1, 1, 1), "float32", "int8x6", None, 0.1, share)
+        trace.add("s", TracedCall((1, 1, 1), "float32", "int8x6", None, 0.1, share))
     assert trace.sites["s"].outliers == 0.3
 
 
@@ -118,12 +118,12 @@ def test_operands_are_looked_at_where_that_is_asked_for() -> None:
 def test_the_worst_of_the_sampled_calls_stays() -> None:
     trace = Trace(())
     for found in ((3.0, 0.0, 2.0), (9.0, 0.5, 1.0), (1.0, 7.0, 5.0)):
-        trace.add_shadow("s", Shadow({}, *found))
+        trace.add_statistics("s", OperandStatistics({}, *found))
     record = trace.sites["s"]
     assert record.sampled == 3
     assert (record.spread, record.int8_loss, record.cancellation) == (9.0, 7.0, 5.0)
     other = Trace(())
-    other.add_shadow("s", Shadow({}, 1.0, 8.0, 1.0))
+    other.add_statistics("s", OperandStatistics({}, 1.0, 8.0, 1.0))
     other.merge(trace.take())
     assert other.sites["s"].int8_loss == 8.0
 
@@ -189,3 +189,29 @@ def test_a_product_written_over_its_operand() -> None:
         "r": {"q": 1},
     }
     assert trace.sites["q"].sampled == 0
+
+
+def taken(kinds: list[object]) -> list[int]:
+    sampling = Sampling()
+    return [call for call, kind in enumerate(kinds, 1) if sampling.takes(kind)]
+
+
+def test_the_distance_between_calls_grows() -> None:
+    assert taken(["a"] * 100) == [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]
+    assert len(taken(["a"] * 100_000)) == 24
+
+
+def test_what_alternates_is_seen_on_both_sides() -> None:
+    calls = taken(["a"] * 1000)
+    assert sum(call % 2 for call in calls) >= len(calls) // 2
+
+
+def test_a_new_kind_is_taken_at_once() -> None:
+    assert taken(["a"] * 6 + ["b"] + ["a"] * 3 + ["b", "c"]) == [1, 2, 3, 5, 7, 9, 11, 12]
+
+
+def test_many_kinds_are_few_calls_all_the_same() -> None:
+    calls = taken(list(range(100_000)))
+    assert calls[: MAX_KINDS + 3] == list(range(1, MAX_KINDS + 4))
+    assert len(calls) == MAX_KINDS + 24
+    assert len(taken([n % 1000 for n in range(100_000)])) < MAX_KINDS * 11 + 24

@@ -1,5 +1,7 @@
-"""What the operands of a call are like: the local error that each scheme would make on them, the
-spread of their exponents, what int8 schemes lose of them, and how much of the product cancels.
+"""Statistics of the operands of one call that say which schemes may suit them.
+
+They are the local error that each scheme makes on the operands, the spread of their exponents, the
+bits that int8 schemes lose of them, and how much of the product cancels.
 """
 
 import math
@@ -8,24 +10,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import is_complex, widened
 from mixpert_py.runtime.gpu.foreign import on_host
-from mixpert_py.runtime.reference.emulation import TYPES, emulate
 from mixpert_py.runtime.request import Array
-from mixpert_py.runtime.tracing.local_errors import MOST_STACKED, relative, sampled
+from mixpert_py.runtime.tracing.local_errors import MAX_MATRICES, local_errors
 
-FEW = 128  # rows of A and columns of B that are enough to know what the operands are like
-FEWEST, LOOKED_AT = 8, 1 << 19  # of long ones so many, and about so many elements of an operand
-ALL_CANCELS = 2.0**53  # no bit of float64 is left
+MAX_ROWS = 128  # of A, and columns of B, that show what the operands are like
+# Of long rows fewer are read, so that about MAX_ELEMENTS of an operand are; but at least MIN_ROWS.
+MIN_ROWS, MAX_ELEMENTS = 8, 1 << 19
+MAX_CANCELLATION = 2.0**53  # no bit of float64 is left
 UNIT = 2.0**-24  # u
 SUMS = 0.5  # of u · |A||B|: by how much an FP32 product of random numbers is off
 ROUNDINGS = 3.5  # of u · √((A∘A)(B∘B)): an error that counts as none, as in `bench.contract`
 
 
-class Shadow(NamedTuple):
-    """One call, looked into. errors: as `local_errors` gives them.
+class OperandStatistics(NamedTuple):
+    """Statistics of one call's operands.
 
-    spread: as `exponent_spread` gives it, of the worse operand. int8_loss, cancellation: see there.
+    errors: as `local_errors` returns them. spread: the `exponent_spread` of the worse operand.
+    int8_loss, cancellation: as the functions of these names return them.
     """
 
     errors: dict[str, float]
@@ -34,43 +38,37 @@ class Shadow(NamedTuple):
     cancellation: float
 
 
-def look(a: Any, b: Any, schemes: Sequence[str]) -> Shadow | None:
-    """What two operands of a product are like; None where nobody can look at them.
+def operand_statistics(
+    a: AnyArray, b: AnyArray, schemes: Sequence[str]
+) -> OperandStatistics | None:
+    """Statistics of two operands of a product; None where their elements cannot be read.
 
-    a, b: as np.matmul takes them, of types that take schemes, NumPy's or on a GPU. For all but
-    errors, FEW rows of A and columns of B, evenly apart, are looked at, or fewer that are long.
+    a, b: as np.matmul takes them, of types that take schemes, NumPy's or on a GPU. schemes: those
+    whose local errors are measured. Everything but the errors is computed from MAX_ROWS rows of A
+    and columns of B, evenly apart, or fewer if they are long.
     """
     try:
-        count = min(FEW, max(FEWEST, LOOKED_AT // max(1, a.shape[-1])))
+        count = min(MAX_ROWS, max(MIN_ROWS, MAX_ELEMENTS // max(1, a.shape[-1])))
         left, right = on_host(_few(a, -2, count)), on_host(_few(b, -1, count))
-        errors = _errors(a, b, schemes) if schemes else {}
+        errors = local_errors(a, b, schemes) if schemes else {}
     except (AttributeError, BufferError, RuntimeError, TypeError, ValueError):
         return None  # an array in name only: being traced, batched, deleted …
     left, right = widened(left), widened(right)
-    spread = max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1))
-    return Shadow(errors, spread, int8_loss(left, right), cancellation(left, right))
-
-
-def _errors(a: Any, b: Any, schemes: Sequence[str]) -> dict[str, float]:
-    from mixpert_py.runtime.tracing import gpu_shadow
-
-    numpys = type(a) is type(b) is np.ndarray
-    try:
-        errors = (gpu_shadow.of_host if numpys else gpu_shadow.local_errors)(a, b, schemes)
-    except (ImportError, MemoryError):  # CuPy without cuBLAS, a full device
-        errors = None
-    if errors is not None:
-        return errors
-    return local_errors(a if numpys else on_host(a), b if numpys else on_host(b), schemes)
+    return OperandStatistics(
+        errors,
+        max(exponent_spread(left, -1), exponent_spread(right, -2 if right.ndim > 1 else -1)),
+        int8_loss(left, right),
+        cancellation(left, right),
+    )
 
 
 def exponent_spread(x: Array, axis: int) -> float:
-    """By how many bits the entries of a row lie below its largest one, in the mean: what a scheme
-    that has one scale for the row loses of them.
+    """The number of bits by which the entries of a row lie below its largest one, in the mean.
 
-    x: float64 or complex128, rows along `axis`; the worst of them counts. Zeros, rows of nothing
-    else, and rows with NaN or Inf do not. About 3 for normal data. The mean, and not the smallest
-    entry: among a million normal numbers one is a million times as small, and nothing hangs on it.
+    A scheme with one scale for the row loses these bits. x: float64 or complex128, rows along
+    `axis`; the worst row counts. Zeros, rows of zeros, and rows with NaN or Inf do not count. About
+    3 for normal data. The mean is taken, and not the smallest entry, because among a million normal
+    numbers one is a million times as small, and nothing depends on it.
     """
     if x.size == 0:
         return 0.0
@@ -83,7 +81,7 @@ def exponent_spread(x: Array, axis: int) -> float:
 
 
 def int8_loss(a: Array, b: Array) -> float:
-    """By how many bits `int8x6` is expected to be further off than an FP32 product; 0: by none.
+    """The bits by which int8x6 is expected to be less accurate than an FP32 product; 0 for none.
 
     a, b: float64 or complex128, as np.matmul takes them. Errors are compared in the Frobenius norm.
     Rows of A and columns of B with NaN or Inf do not count. 0 for normal and uniform data, however
@@ -107,8 +105,9 @@ def int8_loss(a: Array, b: Array) -> float:
 
 
 def _rows(x: Array) -> Array:
-    """x as (…, rows, k), its largest entry between 1/2 and 1; both parts of a complex one, rows of
-    zeros for those that are not finite.
+    """x as (…, rows, k), its largest entry between 1/2 and 1.
+
+    A complex x gives the rows of both of its parts. Rows that are not finite become zeros.
     """
     x = np.atleast_2d(_scaled(x))
     if is_complex(x):
@@ -117,8 +116,9 @@ def _rows(x: Array) -> Array:
 
 
 def _squares_left(x: Array) -> list[Array]:
-    """Sums over rows, (…, k), of the squares of what 0, 1, 2 and 3 digits leave of x (…, rows, k),
-    in the unit of each row's largest entry.
+    """Sums over rows, (…, k), of the squared residuals of x (…, rows, k) after 0 to 3 digits.
+
+    The digits are base-256, in the unit of each row's largest entry.
     """
     largest = np.max(np.abs(x), -1, keepdims=True, initial=0)
     largest[largest == 0] = 1
@@ -130,11 +130,11 @@ def _squares_left(x: Array) -> list[Array]:
 
 
 def cancellation(a: Array, b: Array) -> float:
-    """‖|A| |B|‖F / ‖A B‖F, in float64: 1 where nothing cancels, ALL_CANCELS at most.
+    """‖|A| |B|‖F / ‖A B‖F, in float64: 1 where nothing cancels, MAX_CANCELLATION at most.
 
-    As many times as an error bounded by |A| |B| is an error relative to the product larger than the
-    bound says: about 0.6 √K for normal data, 1 where no sign differs. Elements that are not finite
-    do not count.
+    An error that is bounded relative to |A| |B| may be this many times as large relative to the
+    product: about 0.6 √K for normal data, 1 where no sign differs. Elements that are not finite do
+    not count.
     """
     with np.errstate(all="ignore"):
         # Powers of two, so that squares stay in range and nothing is rounded.
@@ -144,7 +144,7 @@ def cancellation(a: Array, b: Array) -> float:
         whole, left = (float(np.linalg.norm(x[finite])) for x in (sizes, product))
     if whole == 0:
         return 1.0
-    return max(1.0, whole / left) if left * ALL_CANCELS > whole else ALL_CANCELS
+    return max(1.0, whole / left) if left * MAX_CANCELLATION > whole else MAX_CANCELLATION
 
 
 def _scaled(x: Array) -> Array:
@@ -163,31 +163,12 @@ def _exponent(size: Array) -> int:
     return int(np.frexp(largest)[1])
 
 
-def _few(x: Any, axis: int, count: int) -> Any:
-    """Some of an array: so many rows, or columns, evenly apart, and MOST_STACKED of a stack."""
+def _few(x: AnyArray, axis: int, count: int) -> Any:
+    """At most `count` rows, or columns, of an array, evenly apart, and MAX_MATRICES of a stack."""
     if x.ndim == 1:
         return x
     # Slices, which any library takes. Equal lengths get equal steps, so that stacks still fit.
-    picked = [slice(None, None, -(-n // MOST_STACKED) or 1) for n in x.shape[:-2]]
+    picked = [slice(None, None, -(-n // MAX_MATRICES) or 1) for n in x.shape[:-2]]
     picked += [slice(None), slice(None)]
     picked[axis] = slice(None, None, -(-x.shape[axis] // count) or 1)
     return x[tuple(picked)]
-
-
-def local_errors(a: Array, b: Array, schemes: Sequence[str]) -> dict[str, float]:
-    """Scheme → ‖C − Ĉ‖F / ‖C‖F on these operands, C the product in float64, or complex128.
-
-    a, b: as np.matmul takes them; of large ones, rows of A, columns of B and matrices of a stack
-    are sampled, K never. Empty for operands that no scheme takes; NaN where a scheme left its
-    range, or has NaN and Inf elsewhere than C has; zero where C is zero and so is Ĉ.
-    """
-    if a.dtype not in TYPES or b.dtype not in TYPES:
-        return {}
-    a, b = sampled(a, b)
-    errors = {}
-    with np.errstate(all="ignore"):
-        exact = widened(a) @ widened(b)
-        for scheme in schemes:
-            result = emulate(a, b, scheme)
-            errors[scheme] = float("nan") if result is None else relative(exact, result)
-    return errors

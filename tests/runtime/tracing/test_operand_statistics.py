@@ -13,17 +13,17 @@ from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
-from mixpert_py.runtime.tracing import gpu_shadow as device_shadow
-from mixpert_py.runtime.tracing import shadow
-from mixpert_py.runtime.tracing.local_errors import MOST, MOST_STACKED, sampled
-from mixpert_py.runtime.tracing.shadow import (
-    ALL_CANCELS,
-    FEW,
+from mixpert_py.runtime.tracing import local_errors as local_errors_module
+from mixpert_py.runtime.tracing import operand_statistics as statistics_module
+from mixpert_py.runtime.tracing.local_errors import MAX_MATRICES, emulated_errors, sampled
+from mixpert_py.runtime.tracing.local_errors import MAX_ROWS as MAX_SAMPLED
+from mixpert_py.runtime.tracing.operand_statistics import (
+    MAX_CANCELLATION,
+    MAX_ROWS,
     cancellation,
     exponent_spread,
     int8_loss,
-    local_errors,
-    look,
+    operand_statistics,
 )
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES
@@ -44,7 +44,7 @@ def direct(a: Any, b: Any, scheme: str) -> float:
 def test_small_operands_are_measured_whole(dtype: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
-    errors = local_errors(a, b, LEVELS)
+    errors = emulated_errors(a, b, LEVELS)
     assert list(errors) == list(LEVELS)
     for scheme, error in errors.items():
         assert error == pytest.approx(direct(a, b, scheme), rel=1e-6), scheme
@@ -55,7 +55,7 @@ def test_small_operands_are_measured_whole(dtype: Any, shapes: tuple[tuple[int, 
 def test_a_sample_says_what_the_whole_says(shapes: tuple[tuple[int, ...], ...]) -> None:
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
-    for scheme, error in local_errors(a, b, ("int8x3", "fp16", "mixpert-I")).items():
+    for scheme, error in emulated_errors(a, b, ("int8x3", "fp16", "mixpert-I")).items():
         assert error == pytest.approx(direct(a, b, scheme), rel=0.2), scheme
 
 
@@ -63,7 +63,7 @@ def test_a_sample_keeps_tiles_and_both_ends() -> None:
     rows = np.arange(1500.0)[:, np.newaxis] * np.ones((1, 3))
     a, b = sampled(rows, rows.T)
     np.testing.assert_array_equal(a, b.T)
-    assert a.shape == (MOST, 3)
+    assert a.shape == (MAX_SAMPLED, 3)
     groups = a[:, 0].reshape(-1, 32)
     assert (groups[:, 0] % 32 == 0).all()
     assert (np.diff(groups) == 1).all()
@@ -84,7 +84,7 @@ def test_a_sample_keeps_tiles_and_both_ends() -> None:
 def test_a_stack_is_sampled_matrix_by_matrix(shapes: tuple[tuple[int, ...], ...]) -> None:
     a, b = (np.arange(np.prod(shape), dtype=float).reshape(shape) for shape in shapes)
     whole = (a @ b).reshape(50, -1)
-    sample = np.matmul(*sampled(a, b)).reshape(MOST_STACKED, -1)
+    sample = np.matmul(*sampled(a, b)).reshape(MAX_MATRICES, -1)
     np.testing.assert_array_equal(sample[[0, -1]], whole[[0, -1]])
     assert all((whole == one).all(axis=1).any() for one in sample)
 
@@ -92,7 +92,7 @@ def test_a_stack_is_sampled_matrix_by_matrix(shapes: tuple[tuple[int, ...], ...]
 @pytest.mark.parametrize("dtype", [int, np.clongdouble, np.float16, object])
 def test_other_dtypes_have_no_errors(dtype: Any) -> None:
     a = np.ones((3, 3), dtype)
-    assert local_errors(a, a, LEVELS) == {}
+    assert emulated_errors(a, a, LEVELS) == {}
 
 
 def test_values_that_native_does_not_make_finite_do_not_count() -> None:
@@ -100,7 +100,7 @@ def test_values_that_native_does_not_make_finite_do_not_count() -> None:
     a[2, 3] = np.nan
     b = np.random.default_rng(3).standard_normal((6, 6))
     b[4, 4] = np.inf
-    errors = local_errors(a, b, ("native", "int8x6", "float32"))
+    errors = emulated_errors(a, b, ("native", "int8x6", "float32"))
     assert errors["native"] == 0
     assert 0 < errors["int8x6"] < 1e-6
     assert math.isnan(errors["float32"])  # it falls back: there is nothing to measure
@@ -111,21 +111,21 @@ def test_a_scheme_that_overflows_failed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert math.isnan(
-            local_errors(a.astype(float) * 1e20, a.astype(float), ["float32"])["float32"]
+            emulated_errors(a.astype(float) * 1e20, a.astype(float), ["float32"])["float32"]
         )
-        assert not local_errors(a, a, ["native"])["native"] <= 1
+        assert not emulated_errors(a, a, ["native"])["native"] <= 1
 
 
 def test_zero_is_exact() -> None:
     a = np.zeros((3, 3))
-    assert local_errors(a, a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
-    assert local_errors(a[:0], a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
+    assert emulated_errors(a, a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
+    assert emulated_errors(a[:0], a, ("float32", "int8x6")) == {"float32": 0.0, "int8x6": 0.0}
 
 
 @pytest.mark.parametrize("scale", [2.0**-660, 2.0**530])
 def test_squares_out_of_range_do_not_matter(scale: float) -> None:
     a = np.random.default_rng(4).standard_normal((8, 8))
-    errors = [local_errors(x, a, ["int8x3"])["int8x3"] for x in (a, a * scale)]
+    errors = [emulated_errors(x, a, ["int8x3"])["int8x3"] for x in (a, a * scale)]
     assert errors[0] == pytest.approx(errors[1], rel=1e-6)
 
 
@@ -206,7 +206,7 @@ def test_how_much_of_a_product_cancels() -> None:
     assert direct == pytest.approx(0.64 * math.sqrt(1000), rel=0.1)
     assert cancellation(abs(a), abs(b)) == 1
     assert cancellation(np.array([1.0, 1]), np.array([1, 2.0**-20 - 1])) == pytest.approx(2.0**21)
-    assert cancellation(np.array([1.0, 1]), np.array([1.0, -1])) == ALL_CANCELS
+    assert cancellation(np.array([1.0, 1]), np.array([1.0, -1])) == MAX_CANCELLATION
     assert cancellation(a * 0, b) == cancellation(a[:0], b) == cancellation(a[:, :0], b[:0]) == 1
 
 
@@ -236,14 +236,14 @@ def test_cancellation_does_not_depend_on_scale(scale: float) -> None:
 )
 def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) -> None:
     a, b = (normal(*shape, dtype=dtype, seed=seed) for seed, shape in enumerate(shapes))
-    found = look(a, b, ["int8x3"])
+    found = operand_statistics(a, b, ["int8x3"])
     assert found is not None
-    assert found.errors == local_errors(a, b, ["int8x3"])
+    assert found.errors == emulated_errors(a, b, ["int8x3"])
     if a.size and b.size:
         assert 1 < found.spread < 10
         assert found.int8_loss < 1
         assert found.cancellation > 1
-    without = look(a, b, ())
+    without = operand_statistics(a, b, ())
     assert without is not None
     assert without == found._replace(errors={})
 
@@ -251,24 +251,26 @@ def test_a_call_is_looked_into(dtype: Any, shapes: tuple[tuple[int, ...], ...]) 
 def test_few_rows_and_columns_tell() -> None:
     a, b = normal(5000, 60), normal(60, 3000, seed=6)
     rows = np.arange(0, 5000, 40)
-    assert len(rows) <= FEW
+    assert len(rows) <= MAX_ROWS
     a[:, 0] = 1
     a[rows, 0] = 2.0**40
-    found = look(a, b, ())
+    found = operand_statistics(a, b, ())
     assert found is not None
     assert found.spread == pytest.approx(exponent_spread(a[rows], -1))
     assert found.spread > 39
-    assert look(b.T, a.T, ()) == found
+    assert operand_statistics(b.T, a.T, ()) == found
 
 
 def test_the_worse_operand_counts() -> None:
     a, b = normal(20, 60), normal(60, 20, seed=6)
     wide = a * np.exp2(np.arange(60))
     for left, right in ((wide, b), (b.T, wide.T)):
-        found = look(left, right, ())
+        found = operand_statistics(left, right, ())
         assert found is not None
         assert 25 < found.spread < 40
-    tall = look(a * np.exp2(np.arange(20))[:, None], b, ())  # each row has its own scale
+    tall = operand_statistics(
+        a * np.exp2(np.arange(20))[:, None], b, ()
+    )  # each row has its own scale
     assert tall is not None
     assert tall.spread < 6
 
@@ -291,14 +293,16 @@ class Traced:
 
 @pytest.mark.parametrize("levels", [(), ("int8x3",)])
 def test_nobody_looks_at_what_has_no_values(levels: tuple[str, ...]) -> None:
-    assert look(Traced(), Traced(), levels) is None
+    assert operand_statistics(Traced(), Traced(), levels) is None
 
 
 def test_of_long_rows_fewer_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, ...]] = []
-    monkeypatch.setattr(shadow, "exponent_spread", lambda x, axis: seen.append(x.shape) or 3.0)
-    look(np.ones((700, 4096)), np.ones((4096, 500)), ())
-    look(np.ones((700, 1 << 16)), np.ones((1 << 16, 9)), ())
+    monkeypatch.setattr(
+        statistics_module, "exponent_spread", lambda x, axis: seen.append(x.shape) or 3.0
+    )
+    operand_statistics(np.ones((700, 4096)), np.ones((4096, 500)), ())
+    operand_statistics(np.ones((700, 1 << 16)), np.ones((1 << 16, 9)), ())
     assert seen == [(117, 4096), (4096, 125), (8, 1 << 16), (1 << 16, 5)]
 
 
@@ -319,12 +323,12 @@ class TestOnAGpu:
     def test_its_kernels_are_asked(self, gpu: FakeGpu) -> None:
         a, b = (x.astype(np.float32) for x in self.operands())
         levels = ("float64", "float32", "faithful", "int8x3", "fp16")
-        found = look(ndarray(a), ndarray(b), levels)
+        found = operand_statistics(ndarray(a), ndarray(b), levels)
         assert found is not None
         assert list(found.errors) == list(levels)
         # One of each emulation, of the sample; and nothing native.
-        assert gpu.launches == [(1, MOST, MOST)] * 3
-        expected = local_errors(a, b, levels)
+        assert gpu.launches == [(1, MAX_SAMPLED, MAX_SAMPLED)] * 3
+        expected = emulated_errors(a, b, levels)
         assert found.errors == pytest.approx(expected, rel=1e-3)
 
     def test_what_it_cannot_make_numpy_emulates(
@@ -332,9 +336,9 @@ class TestOnAGpu:
     ) -> None:
         a, b = (x.astype(np.float32) for x in self.operands())
         monkeypatch.setattr(gpu_backend, "multiply", lambda *given, **how: Reason.KERNEL)
-        found = look(ndarray(a), ndarray(b), ("int8x3",))
+        found = operand_statistics(ndarray(a), ndarray(b), ("int8x3",))
         assert found is not None
-        assert found.errors == local_errors(a, b, ("int8x3",))
+        assert found.errors == emulated_errors(a, b, ("int8x3",))
         assert gpu.launches == []
 
     @pytest.mark.usefixtures("gpu")
@@ -347,26 +351,26 @@ class TestOnAGpu:
             raise error
 
         monkeypatch.setattr(sys.modules["cupy"], "matmul", matmul)
-        monkeypatch.setattr(device_shadow, "WORTH", 1)
+        monkeypatch.setattr(local_errors_module, "MIN_WORK_TO_MOVE", 1)
         a, b = self.operands()
-        found = look(kind(a), kind(b), ("int8x3",))
+        found = operand_statistics(kind(a), kind(b), ("int8x3",))
         assert found is not None
-        assert found.errors == local_errors(a, b, ("int8x3",))
+        assert found.errors == emulated_errors(a, b, ("int8x3",))
 
     @pytest.mark.parametrize(("worth", "launched"), [(1, 1), (1 << 40, 0)])
     def test_numpys_large_operands_move_there(
         self, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, worth: int, launched: int
     ) -> None:
         a, b = self.operands()
-        monkeypatch.setattr(device_shadow, "WORTH", worth)
-        found = look(a, b, ("int8x3",))
+        monkeypatch.setattr(local_errors_module, "MIN_WORK_TO_MOVE", worth)
+        found = operand_statistics(a, b, ("int8x3",))
         assert found is not None
-        assert gpu.launches == [(1, MOST, MOST)] * launched
-        assert found.errors == pytest.approx(local_errors(a, b, ("int8x3",)), rel=1e-3)
+        assert gpu.launches == [(1, MAX_SAMPLED, MAX_SAMPLED)] * launched
+        assert found.errors == pytest.approx(emulated_errors(a, b, ("int8x3",)), rel=1e-3)
 
     def test_integers_have_no_errors(self, gpu: FakeGpu) -> None:
         a = ndarray(np.ones((8, 8), np.int32))
-        found = look(a, a, ("int8x3",))
+        found = operand_statistics(a, a, ("int8x3",))
         assert found is not None
         assert found.errors == {}
 
@@ -374,4 +378,4 @@ class TestOnAGpu:
 @pytest.mark.filterwarnings("error")
 def test_an_infinite_imaginary_part_is_no_warning() -> None:
     a = np.array([[complex(0, np.inf), 1]], np.complex64)
-    look(a, np.ones((2, 1), np.complex64), ())
+    operand_statistics(a, np.ones((2, 1), np.complex64), ())

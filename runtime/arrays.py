@@ -1,0 +1,42 @@
+"""The type of an array of any library, NumPy's, CuPy's or another's, as far as products use it."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class AnyArray(Protocol):
+    """An array, wherever its elements are.
+
+    Arrays of all libraries have shape, ndim, size, dtype and slices; those of NumPy and CuPy, the
+    only ones that are rearranged, have the rest.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def T(self) -> Any: ...  # noqa: N802 — the libraries' name
+
+    @property
+    def reshape(self) -> Callable[..., Any]: ...
+
+    @property
+    def transpose(self) -> Callable[..., Any]: ...
+
+    @property
+    def astype(self) -> Callable[..., Any]: ...
+
+    @property
+    def __getitem__(self) -> Callable[..., Any]: ...
+
+    @property
+    def __matmul__(self) -> Callable[..., Any]: ...
