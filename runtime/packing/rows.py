@@ -1,8 +1,8 @@
 """The launches that split whole rows, where K is one block.
 
-`row_plan` is for operands that are contiguous along K. Where rows are contiguous, `cluster_plan` is
-for K that the registers of a thread block cluster hold, on devices of compute capability 9.0, and
-`panel_plan` for any other.
+`row_config` is for operands that are contiguous along K. Where rows are contiguous,
+`cluster_config` is for K that the registers of a thread block cluster hold, on devices of compute
+capability 9.0, and `panel_config` for any other.
 """
 
 import threading
@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
+from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, up
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
 
@@ -36,18 +36,17 @@ class RowTuning(NamedTuple):
 ROWS = RowTuning()
 
 
-def rows_suit(
-    splitters: tuple[Splitter, ...], k: int, block: int, measure: bool, rule: OutlierRule
-) -> bool:
-    """Whether rows of k, of which every `block` share a unit, can be split by whole rows."""
+def rows_suit(task: PackingTask) -> bool:
+    """Whether the operands of a task can be split by whole rows: K is one block."""
     return (
-        not measure
-        and 0 < k <= min(block, LONGEST_ROW)
-        and all(_is_plain(splitter, rule) for splitter in splitters)
+        not task.measure
+        and 0 < task.k <= min(task.block, LONGEST_ROW)
+        and all(_is_plain(splitter, task.rule) for splitter in task.splitters)
     )
 
 
 def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
+    """Whether the kernels of whole rows make the slices of a splitter."""
     if isinstance(splitter, FloatSlices):
         return splitter.count <= MOST_FLOATS
     return (
@@ -59,31 +58,21 @@ def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
     )
 
 
-def row_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: RowTuning = ROWS,
-) -> Plan:
-    """For one operand or two that are contiguous along K, and that `rows_suit`.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def row_config(task: PackingTask, tuning: RowTuning = ROWS) -> PackingConfig:
+    """The launch for operands that are contiguous along K, and that `rows_suit`. Raises ShapeError
+    where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
-    k = forms[0].k
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
     threads, items, again = shares(k, max(x.itemsize for x in forms), tuning)
     of_row = share(k, threads, items)
     strips = [-(-x.rows // (threads // of_row)) for x in forms]
     grids = [x.batch * count for x, count in zip(forms, strips, strict=True)]
-    words = tuple(
-        (x.rows, x.batch_stride, x.row_stride, int(has_vectors(x, x.row_stride)), count)
-        for x, count in zip(forms, strips, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("row_kernels", "row_kernel"),
         (sides[0], sides[-1], threads, items, again, of_row == threads),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.row_stride, count) for x, count in zip(forms, strips, strict=True)),
         (grids[0], of_row.bit_length() - 1, k, layouts[0].steps),
         sum(grids),
         threads,
@@ -148,7 +137,7 @@ class Workspace:
     device: int
 
     def __call__(self, start: int, stream: int, cuda: Any) -> Extra:
-        """See `launch.Plan.extras`."""
+        """See `PackingConfig.extras`."""
         panels, kept = self.panels[-1], None
         if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
@@ -165,22 +154,13 @@ class Workspace:
         return tuple(words), (serial,), kept
 
 
-def panel_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    device: int,
-    tuning: PanelTuning = PANELS,
-) -> Plan:
-    """For one operand whose rows are contiguous, or two of one type and splitter, K up to
-    LONGEST_PANEL, and what `rows_suit`; on a device of this number.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConfig:
+    """The launch for one operand whose rows are contiguous, or two of one type and splitter, K up
+    to LONGEST_PANEL, and what `rows_suit`. Raises ShapeError where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
     assert sides[0] == sides[-1]
-    k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
+    itemsize, wide = forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
     pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     total = sum([x.batch * count for x, count in zip(forms, of_matrix, strict=True)])
@@ -199,20 +179,18 @@ def panel_plan(
             between.append(up(between[-1] + size))
         offsets.append(tuple(between))
     starts = tuple(accumulate((ends[-1] for ends in offsets), initial=0))
-    words = tuple(
-        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-        for x, count in zip(forms, of_matrix, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("panel_kernels", "panel_kernel"),
         (sides[0], tuning.threads, tuning.patience),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.k_stride, count) for x, count in zip(forms, of_matrix, strict=True)),
         (panels[1], panels[-1], runs, length, k, layouts[0].steps),
         2 * panels[-1] * runs,
         tuning.threads,
         starts=starts,
         bytes=up(starts[-1] + 4 * COUNTERS * panels[-1]),
-        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), device),
+        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), task.device),
     )
 
 
@@ -295,34 +273,23 @@ def cluster_room(side: Side, threads: int) -> int:
     return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
 
 
-def cluster_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: ClusterTuning = CLUSTERS,
-) -> Plan:
-    """For one operand whose rows are contiguous, or two of one type and splitter; for what
-    `rows_suit`, and K that a cluster holds.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def cluster_config(task: PackingTask, tuning: ClusterTuning = CLUSTERS) -> PackingConfig:
+    """The launch for one operand whose rows are contiguous, or two of one type and splitter, for
+    what `rows_suit`, and K that a cluster holds. Raises ShapeError where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
     assert sides[0] == sides[-1]
-    k = forms[0].k
     found = cluster_shape(sides[0], k, tuning)
     assert found is not None
     threads, blocks = found
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
-    words = tuple(
-        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-        for x, count in zip(forms, of_matrix, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("cluster_kernels", "cluster_kernel"),
         (sides[0], threads, blocks),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.k_stride, count) for x, count in zip(forms, of_matrix, strict=True)),
         (panels[0], k, layouts[0].steps),
         blocks * sum(panels),
         threads,
