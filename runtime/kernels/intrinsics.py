@@ -407,6 +407,16 @@ else:
 
 
 @device
+def read_four(values, to, x, at):
+    """Loads four elements of x from `at` on, which is aligned, into values from `to` on."""
+    a, b, c, d = load_four(x, at)
+    values[to] = a
+    values[to + 1] = b
+    values[to + 2] = c
+    values[to + 3] = d
+
+
+@device
 def power_of_two(exponent):
     """2^exponent as float64, exponent ≤ 1023; 0 where that is subnormal."""
     return float64_of(np.uint64((exponent + 1023) << 52)) if exponent > -1023 else 0.0

@@ -18,7 +18,13 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.kernels.intrinsics import device, fused, load_four, store_four
+from mixpert_py.runtime.kernels.intrinsics import (
+    device,
+    fused,
+    load_four,
+    read_four,
+    store_four,
+)
 from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
     RESIDENT,
@@ -141,16 +147,6 @@ def _read(x: Matrix, it: Block) -> Any:
                     values[single] = x[start + np.int64(product) * between + inside]
 
     return device(read)
-
-
-@device
-def read_four(values, first, x, at):
-    """Four elements of x from `at` on, which is aligned, into values from `first` on."""
-    p, q, r, s = load_four(x, at)
-    values[first] = p
-    values[first + 1] = q
-    values[first + 2] = r
-    values[first + 3] = s
 
 
 def _keep(x: Matrix, it: Block) -> Any:

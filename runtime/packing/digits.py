@@ -106,10 +106,7 @@ def digit_item(side: Any) -> tuple[Any, Any]:
         alive, square, parts = state
         store_two(slices, index, first, second)
         if p >= SQUARED and alive:
-            squares = np.int32(0)
-            for j in range(4):
-                squares += squared(first, j) + squared(second, j)
-            parts[2 + p] += np.float64(np.int32(squares)) * square
+            parts[2 + p] += np.float64(squared_sum(first, second)) * square
 
     def sevens(n):
         size = abs(n)
@@ -187,6 +184,15 @@ def squared(word, j):
     return np.int32(digit * digit)
 
 
+@device
+def squared_sum(first, second):
+    """The sum of the squares of the eight signed bytes of two words."""
+    squares = np.int32(0)
+    for j in range(4):
+        squares += squared(first, j) + squared(second, j)
+    return np.int32(squares)
+
+
 FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
 TOO_FINE = 1 << 13  # more than any
 
@@ -245,11 +251,10 @@ def row_units(side: Side) -> Any:
     power: about the sum of its squares. A residual is below 1.26 units, and a digit's square at
     most 2^14: a row that is large beside those neither loses too much nor is crowded.
     """
-    SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
-    HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
+    SHIFT = side.shift
     it = facts(side)
     WIDE, INFINITE, SUMS = it.wide, it.infinite, it.sums
-    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    unit, factors = unit_of(side), factors_of(side)
     MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
     LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
     UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
@@ -260,15 +265,9 @@ def row_units(side: Side) -> Any:
         exponent = 0
         significand = WHOLE
         if 0 < top < INFINITE:
-            fraction, exponent = math.frexp(np.float64(float_of(top)))
-            raised = exponent + 1 if fraction >= THRESHOLD else exponent
-            if FITTED and fine > FINEST + HELD - raised:
-                significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
-            else:
-                exponent = raised
+            exponent, significand = unit(np.float64(float_of(top)), FINEST - fine)
         word = np.int32(((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | significand)
-        split = min(SHIFT - exponent, HIGHEST_POWER)
-        one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
+        one, two = factors(SHIFT - exponent)
         ratio = WIDE(WHOLE) / WIDE(significand)
         flag = NONFINITE if top >= INFINITE else 0
         if flag == 0 and large(exponent, k):
@@ -283,6 +282,41 @@ def row_units(side: Side) -> Any:
         return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, is_safe
 
     return device(units)
+
+
+def unit_of(side: Side) -> Any:
+    """The device function for the exponent e that a row, or tile, has by its largest magnitude, and
+    the significand of its unit. finest: the exponent of the lowest bit that is set in it.
+
+    Digits whose rounding needs the room have an exponent more. A fitted unit is a power of two
+    where two digits hold all bits.
+    """
+    DIGITS, FITTED, THRESHOLD = side.kind == "digits", side.fitted, side.threshold
+    HELD = side.held
+    WIDE = facts(side).wide
+
+    def unit(largest, finest):
+        significand = WHOLE
+        fraction, exponent = math.frexp(largest)
+        raised = exponent + 1 if DIGITS and fraction >= THRESHOLD else exponent
+        if FITTED and finest < raised - HELD:
+            significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
+        else:
+            exponent = raised
+        return exponent, significand
+
+    return device(unit)
+
+
+def factors_of(side: Side) -> Any:
+    """The device function for 2^shift as two factors, neither of which overflows."""
+    WIDE, HIGHEST_POWER = facts(side).wide, 127 if side.wide == "float32" else 1023
+
+    def factors(shift):
+        power = min(shift, HIGHEST_POWER)
+        return WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
+
+    return device(factors)
 
 
 def is_large(side: Side) -> Any:
@@ -439,10 +473,7 @@ def squares_put(crowded: bool) -> Any:
     def put(slices, index, first, second, squares, p):
         store_two(slices, index, first, second)
         if CROWDED and p > 0:
-            total = np.int32(0)
-            for j in range(4):
-                total += squared(first, j) + squared(second, j)
-            squares[p] = np.int32(squares[p] + np.int32(total))
+            squares[p] = np.int32(squares[p] + squared_sum(first, second))
 
     return device(put)
 

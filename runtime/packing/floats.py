@@ -34,7 +34,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
     second_half,
     store_four,
 )
-from mixpert_py.runtime.packing.digits import facts, is_large
+from mixpert_py.runtime.packing.digits import factors_of, facts, is_large
 from mixpert_py.runtime.packing.side import Side
 
 
@@ -208,13 +208,12 @@ def float_units(side: Side) -> Any:
     SCALED = side.scaled
     it = facts(side)
     WIDE, BITS, INFINITE = it.wide, it.bits, it.infinite
-    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
     single = side.memory == "float32"
     float_of = float32_of if single else float64_of
     kind: Any = np.float32 if single else np.float64
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
     SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
-    large = is_large(side)
+    large, factors = is_large(side), factors_of(side)
 
     def units(top, fine, power, k):
         flag = 0
@@ -230,8 +229,7 @@ def float_units(side: Side) -> Any:
             if flag == 0 and large(exponent, k):
                 flag = LARGE
         word = np.int32(((exponent - SCALED_TO - WHOLE_LOG) << SIGNIFICAND_BITS) | WHOLE)
-        power = min(SCALED_TO - exponent, HIGHEST_POWER)
-        one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
+        one, two = factors(SCALED_TO - exponent)
         if flag & LEAVES:
             two = WIDE(0)
         return word, one, two, WIDE(0), WIDE(0), flag, 1 if two == WIDE(1) else 0

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.kernels.abi import LEAVES
+from mixpert_py.runtime.kernels.abi import LEAVES, SIGNIFICAND_MASK
 from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device, fused
 from mixpert_py.runtime.packing.digits import (
     TOO_FINE,
@@ -132,6 +132,13 @@ def panel_splits(side: Side) -> PanelSplits:
                         left[plane * p + at + i] += np.float32(squares[p]) * unit - limit
 
     return PanelSplits(device(make_units), device(split_slow_rows))
+
+
+@device
+def write_row(scales, flags, row, word, flag):
+    """Writes a row's scale word and flag. The unit of a row that leaves the slices is 0."""
+    scales[row] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
+    flags[row] = flag
 
 
 class ThreadScan(NamedTuple):

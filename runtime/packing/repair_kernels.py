@@ -65,11 +65,14 @@ def blocks_of(result: str, threads: int) -> Blocks:
     multiply = _multiply(REAL, BESIDE, STEP, DOWN, X_ROW, Y_ROW)
 
     def add_block(
-        xs, ys, x_at, y_at, start, found, members, marks, first, columns, last, batch,
-        x, y, c, y_flags, x_outliers, y_outliers, x_lines, y_lines, k, block, blocks, alpha,
-        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-        c_start, c_x, c_y, x_along, y_along, unmarked,
+        memory, start, found, first, columns, last, batch,
+        of_x, of_y, of_c, depth, alpha, unmarked,
     ):  # fmt: skip
+        marks, members, _, _, _, xs, ys, x_at, y_at = memory
+        x, _, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, x_along = of_x
+        y, y_flags, y_outliers, y_lines, y_batch, y_line, y_k, y_marks, y_along = of_y
+        c, c_start, c_x, c_y = of_c
+        k, block, blocks = depth
         x_held = cuda.local.array(X_LOADS, REAL)
         y_held = cuda.local.array(Y_LOADS, REAL)
         sums = cuda.local.array(SUMS, REAL)
@@ -236,6 +239,9 @@ def repair_kernel(
         if guarded and guard[0] != 0:  # what was packed anew has flags of its own
             a_flags, b_flags = a_other_flags, b_other_flags
             a_words, b_words = a_other_words, b_other_words
+        of_a = a, a_flags, a_outliers, m, a_batch, a_row, a_k, a_marks, a_along
+        of_b = b, b_flags, b_outliers, n, b_batch, b_row, b_k, b_marks, b_along
+        depth = k, block, blocks
         in_a = in_b = True
         if look:
             set_a, set_b = any_set(
@@ -252,20 +258,15 @@ def repair_kernel(
             batch, tile = np.int32(start + item // tiles), np.int32(item % tiles)
             if in_a if tile < a_tiles else in_b:
                 if tile < a_tiles:
+                    of_c = c, np.int64(batch) * c_batch, c_row, 1
                     rows(
-                        memory, lines, tile, batch,
-                        a, b, c, a_flags, b_flags, a_outliers, b_outliers,
-                        m, n, k, block, blocks, alpha, replaces,
-                        a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks,
-                        np.int64(batch) * c_batch, c_row, 1, a_along, b_along, False,
-                    )  # fmt: skip
+                        memory, lines, tile, batch, of_a, of_b, of_c, depth, alpha, replaces, False
+                    )
                 else:
+                    of_c_columns = c, np.int64(batch) * c_batch, 1, c_row
                     columns(
                         memory, lines, np.int32(tile - a_tiles), batch,
-                        b, a, c, b_flags, a_flags, b_outliers, a_outliers,
-                        n, m, k, block, blocks, alpha, replaces,
-                        b_batch, b_row, b_k, b_marks, a_batch, a_row, a_k, a_marks,
-                        np.int64(batch) * c_batch, 1, c_row, b_along, a_along, True,
+                        of_b, of_a, of_c_columns, depth, alpha, replaces, True,
                     )  # fmt: skip
 
     kernel.launch_bounds = threads, RESIDENT
@@ -321,18 +322,21 @@ def ends(flags, start, end, thread):
 def _lines(result: str, threads: int, at_once: Blocks) -> Any:
     """The device function for flagged lines x (rows, say) times all lines y, or unmarked ones only.
 
-    marks: flags from one product's lines to the next's, 0 where all share them.
+    An operand is a tuple: its address, flags, outliers, lines, the strides in elements of a
+    product, of a line and of K, the flags from one product's lines to the next's, 0 where all share
+    them, and whether K is its nearest direction.
     """
     REAL, THREADS = np.float32 if result == "float32" else np.float64, threads
     AT_ONCE, BESIDE, add_block = at_once.lines, at_once.columns, at_once.add
 
     def lines(
-        memory, span, tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
-        x_lines, y_lines, k, block, blocks, alpha, replaces,
-        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-        c_start, c_x, c_y, x_along, y_along, unmarked,
+        memory, span, tile, batch, of_x, of_y, of_c, depth, alpha, replaces, unmarked
     ):  # fmt: skip
-        marks, members, counts, sums, others, xs, ys, x_at, y_at = memory
+        marks, members, counts, sums, others, _, _, _, _ = memory
+        x, x_flags, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, _ = of_x
+        y, y_flags, y_outliers, y_lines, y_batch, y_line, y_k, y_marks, y_along = of_y
+        c, c_start, c_x, c_y = of_c
+        k, block, blocks = depth
         thread = np.int32(cuda.threadIdx.x)
         across = (y_lines + COLUMNS - 1) // COLUMNS
         chunk = np.int32(tile // across)
@@ -370,12 +374,9 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
             for column in range(columns, last, np.int32(BESIDE)):
                 for start in range(np.int32(0), found, np.int32(AT_ONCE)):
                     add_block(
-                        xs, ys, x_at, y_at, start, found, members, marks, first,
+                        memory, start, found, first,
                         column, np.int32(min(column + BESIDE, last)), batch,
-                        x, y, c, y_flags, x_outliers, y_outliers, x_lines, y_lines,
-                        k, block, blocks, alpha,
-                        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-                        c_start, c_x, c_y, x_along, y_along, unmarked,
+                        of_x, of_y, of_c, depth, alpha, unmarked,
                     )  # fmt: skip
             return
 
