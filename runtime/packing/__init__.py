@@ -20,7 +20,7 @@ slices.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.ptx import Order
@@ -33,6 +33,7 @@ from mixpert_py.runtime.packing.launch import (
     prepare,
 )
 from mixpert_py.runtime.packing.operand import (
+    DeviceMemory,
     DevicePacked,
     Form,
     Operand,
@@ -76,7 +77,7 @@ def pack(
     measure: bool = False,
     stream: int = 0,
     room_for: Scheme | None = None,
-    memory: Any = None,
+    memory: DeviceMemory | None = None,
     gate: int = 0,
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.

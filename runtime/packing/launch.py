@@ -9,6 +9,7 @@ since packing a small product takes less time than to find it out.
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
+from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
@@ -17,6 +18,7 @@ from mixpert_py.runtime.kernels.kernel import Kernel, words_of
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.packing.operand import (
     VECTOR,
+    DeviceMemory,
     DevicePacked,
     Form,
     Layout,
@@ -33,7 +35,7 @@ Which = Literal["both", "left", "right"]
 # The words of what a launch needs besides its operands, of each operand and at the end, and an
 # owner of memory that has to live until it is enqueued.
 Extra = tuple[tuple[tuple[int, ...], ...], tuple[int, ...], Any]
-Extras = Callable[[int, int, Any], Extra]
+Extras = Callable[[int, int, ModuleType], Extra]
 
 
 class PackingTask(NamedTuple):
@@ -149,10 +151,14 @@ class PackingLaunch(NamedTuple):
     lengths: tuple[int, ...]
     extras: Extras | None
     bytes: int
-    cuda: Any
+    cuda: ModuleType
 
     def pack(
-        self, operands: tuple[Operand, ...], stream: int, memory: Any = None, gate: int = 0
+        self,
+        operands: tuple[Operand, ...],
+        stream: int,
+        memory: DeviceMemory | None = None,
+        gate: int = 0,
     ) -> tuple[DevicePacked, ...]:
         """Enqueues on a stream of the device that this was prepared for, which is the current one.
 

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
@@ -10,6 +12,33 @@ from mixpert_py.runtime.splitter import Digits, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
+
+
+class DeviceMemory(Protocol):
+    """A place in the device's memory, as a CuPy array, or an allocation, has it."""
+
+    @property
+    def ptr(self) -> int: ...
+    @property
+    def device_id(self) -> int: ...
+    def __add__(self, offset: int, /) -> "DeviceMemory": ...
+
+
+class DeviceArray(Protocol):
+    """An array on a device, as far as packing and repair look at it: a CuPy array is one. Strides
+    are in bytes.
+    """
+
+    @property
+    def data(self) -> DeviceMemory: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
 
 
 class Form(NamedTuple):
@@ -45,7 +74,7 @@ class Operand(NamedTuple):
     address: int
     form: Form
     device: int
-    owner: Any
+    owner: DeviceArray
 
     @property
     def memory(self) -> str:
@@ -64,7 +93,7 @@ class Operand(NamedTuple):
         return self.form.k
 
 
-def by_rows(a: Any) -> Operand:
+def by_rows(a: DeviceArray) -> Operand:
     """A, (m, k) or (batch, m, k) float32 or float64, any strides. Raises ShapeError, TypeError."""
     memory = a.data
     address = memory.ptr
@@ -72,7 +101,7 @@ def by_rows(a: Any) -> Operand:
     return Operand(address, form, memory.device_id, a)
 
 
-def by_columns(b: Any) -> Operand:
+def by_columns(b: DeviceArray) -> Operand:
     """B, (k, n) or (batch, k, n), likewise: its rows are the columns."""
     memory = b.data
     address = memory.ptr
@@ -229,7 +258,7 @@ class DevicePacked(NamedTuple):
     flags: int
     outliers: int
     norms: int
-    owner: Any
+    owner: DeviceMemory
 
     @property
     def batch(self) -> int:

@@ -9,11 +9,12 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, up
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, DeviceMemory, up
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
 
@@ -136,7 +137,7 @@ class Workspace:
     panels: tuple[int, ...]
     device: int
 
-    def __call__(self, start: int, stream: int, cuda: Any) -> Extra:
+    def __call__(self, start: int, stream: int, cuda: ModuleType) -> Extra:
         """See `PackingConfig.extras`."""
         panels, kept = self.panels[-1], None
         if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
@@ -195,11 +196,13 @@ def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConf
 
 
 class Counters:
-    """Of a stream's launches: memory for so many panels, and the number of the last launch."""
+    """The counters of a stream's launches: memory for so many panels, and the number of the last
+    launch.
+    """
 
     __slots__ = ("memory", "panels", "serial")
 
-    def __init__(self, memory: Any, panels: int) -> None:
+    def __init__(self, memory: DeviceMemory, panels: int) -> None:
         self.memory, self.panels, self.serial = memory, panels, 0
 
 
@@ -207,7 +210,7 @@ _kept: dict[tuple[int, int], Counters] = {}
 _counting = threading.Lock()  # threads may share a stream, and no two launches a number
 
 
-def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[Any, int]:
+def _counters(panels: int, device: int, stream: int, cuda: ModuleType) -> tuple[DeviceMemory, int]:
     """A launch's counters on the stream, and its number. Hold them until it is enqueued: another
     thread may put larger ones in their place, and memory is not freed before what was enqueued.
     """
@@ -220,7 +223,7 @@ def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[Any, in
         return kept.memory, kept.serial
 
 
-def _zeros(panels: int, stream: int, cuda: Any) -> Counters:
+def _zeros(panels: int, stream: int, cuda: ModuleType) -> Counters:
     size = 4 * COUNTERS * panels
     try:
         # Not out of a pool, of which it would keep a large piece in use for ever.

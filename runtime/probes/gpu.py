@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 from mixpert_py.errors import DeviceError
@@ -20,7 +21,7 @@ REPEATS = 5  # of what is timed; the least counts, since whatever else runs only
 class Gpu:
     """The current device, through CuPy."""
 
-    cupy: Any
+    cupy: ModuleType
     device: Device
 
     @classmethod

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 from msgspec import to_builtins
@@ -89,7 +90,7 @@ def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[floa
     return Kernel(scheme, tile.m, tile.n, base, max(0.0, wave - steps[0] * step), step)
 
 
-def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
+def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     scheme = get(name)
     assert isinstance(scheme, Scheme)
     from mixpert_py.runtime.gpu.gemm import chip
@@ -100,7 +101,7 @@ def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     return kernels, _packing(cupy, clock, scheme)
 
 
-def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
+def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
     from mixpert_py.runtime.gpu.gemm import chip, gemm
 
@@ -119,7 +120,7 @@ def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     return kernel_row(scheme.name, tile, steps, [times[key] for key in calls])
 
 
-def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
+def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
     from mixpert_py.runtime.api import matmul
     from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
@@ -148,7 +149,7 @@ def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
     return Packing(scheme.name, base, 1 / max(slope, 1e-15), small, length)
 
 
-def _vendor(cupy: Any, clock: Clock) -> Vendor:
+def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
     from mixpert_py.runtime.api import matmul
 
     n, least = LARGE[1], SMALL[1]
@@ -174,11 +175,11 @@ def _device(samples: list[Sample]) -> float:
     return median(sample.device for sample in samples)
 
 
-def _random(cupy: Any, rows: int, columns: int) -> Any:
+def _random(cupy: ModuleType, rows: int, columns: int) -> Any:
     return cupy.random.default_rng(0).standard_normal((rows, columns), dtype="float32")
 
 
-def _packed(cupy: Any, scheme: Scheme, m: int, k: int, n: int) -> Any:
+def _packed(cupy: ModuleType, scheme: Scheme, m: int, k: int, n: int) -> Any:
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     return pack(by_rows(_random(cupy, m, k)), by_columns(_random(cupy, k, n)), scheme)
