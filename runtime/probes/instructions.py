@@ -4,9 +4,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import NamedTuple
 
-from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu
+from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
 from mixpert_py.runtime.probes.specs import Spec, specs
-from mixpert_py.runtime.probes.text import aligned, quantity
 
 GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
 STEPS = 64  # of a chain on its own

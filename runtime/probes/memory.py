@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
 
 FILE = "memory.cu"
 THREADS = 1024

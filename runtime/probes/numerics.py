@@ -11,7 +11,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.numerics_agreement import Agreement, Bits, agree, leading_bits
+from mixpert_py.runtime.probes.numerics_agreement import Agreement, agree
 from mixpert_py.runtime.probes.numerics_families import Array
 from mixpert_py.runtime.probes.numerics_features import Shape, determine
 
@@ -42,15 +42,14 @@ class Instruction(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Of one instruction: how it accumulates, or why the model does not say; how well that agrees
-    with what it does to random matrices; and how many bits plain arithmetic shares, on float16.
+    """How one instruction accumulates, or why the model does not say; and how well that agrees with
+    its results for random matrices.
     """
 
     instruction: Instruction
     how: AnyAccumulation | None
     why_not: str
     agreement: list[Agreement]
-    bits: list[Bits]
 
 
 def _warp(depth: int, element: str, types: str) -> Instruction:
@@ -118,14 +117,12 @@ def _packed(x: Array, element: str) -> Array:
 def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
     """Find out what one instruction does, and compare that with what it does to random matrices."""
     here, shape = partial(multiply, gpu, instruction), instruction.shape
-    bits = leading_bits(here, shape) if shape.element == "float16" else []
     try:
         how = determine(here, shape)
     except DeviceError as error:
-        return Findings(instruction, None, str(error), [], bits)
-    return Findings(
-        instruction, how, "", list(agree(here, how, shape, matrices * 16 // shape.m)), bits
-    )
+        return Findings(instruction, None, str(error), [])
+    compared = agree(here, how, shape, matrices * 16 // shape.m)
+    return Findings(instruction, how, "", list(compared))
 
 
 def fields(how: AnyAccumulation) -> dict[str, Any]:
@@ -138,9 +135,6 @@ def lines(findings: Findings) -> Iterator[str]:
     """What was found of one instruction, for a person."""
     how = findings.how
     yield f"{findings.instruction.name}: {findings.why_not if how is None else described(how)}"
-    for row in findings.bits:
-        share = f"{row.enough:.2%} in 21 or more"
-        yield f"  {row.candidate:<11}{row.least} leading bits or more, mostly {row.median}; {share}"
     for family in findings.agreement:
         yield f"  {family.family:<11}{family.matrices} matrices, {_differing(family)}"
 

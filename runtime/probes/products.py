@@ -22,8 +22,7 @@ from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import Tile, candidates
-from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes import schemes as all_schemes

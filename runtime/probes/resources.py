@@ -3,8 +3,7 @@
 import ctypes
 import sys
 
-from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
 
 # cudaDeviceAttr
 SHARED_PER_MULTIPROCESSOR = 81

@@ -23,7 +23,7 @@ from mixpert_py.runtime.model.numerics import (
 from mixpert_py.runtime.probes import numerics
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply
-from mixpert_py.runtime.probes.numerics_agreement import agree, leading_bits
+from mixpert_py.runtime.probes.numerics_agreement import agree
 from mixpert_py.runtime.probes.numerics_families import FLOATS
 from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine
 
@@ -158,39 +158,6 @@ def test_signs_of_zero_are_counted_apart() -> None:
     row = next(agree(less, how, SHAPES["float16"], 1000, {"cancelling": FLOATS["cancelling"]}))
     assert row.differing
     assert not row.zeros
-
-
-def test_bits_shared_with_half_and_single_precision() -> None:
-    """EGEMM-TC fig. 3: 21 bits and more of single precision, on the chips of its time too."""
-    shape = SHAPES["float16"]
-    half, single = leading_bits(simulated(Accumulation(16, 25)), shape)
-    assert (half.candidate, single.candidate) == ("half", "single")
-    assert half.median < 13
-    assert half.enough < 0.01
-    assert single.least >= 20
-    assert single.enough > 0.999
-
-
-def test_bits_are_counted_in_units_of_the_last_place() -> None:
-    def off(units: int) -> Multiply:
-        def chip(a: Array, b: Array, c: Array) -> Array:
-            moved: Array = (chain_of_singles(a, b, c).view(np.int32) + units).view(np.float32)
-            return moved
-
-        return chip
-
-    for units, bits in ((0, 23), (1, 22), (-1, 22), (2, 21), (3, 21), (4, 20)):
-        single = leading_bits(off(units), SHAPES["float16"], 50)[1]
-        assert (single.least, single.median) == (bits, bits)
-        assert single.enough == (bits >= 21)
-
-
-def chain_of_singles(a: Array, b: Array, c: Array) -> Array:
-    total = c
-    for position in range(a.shape[2]):
-        x, y = a[:, :, position, None], b[:, position, None, :]
-        total = total + x.astype(np.float32) * y.astype(np.float32)
-    return total
 
 
 def like_an_h200(gpu: Any, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
