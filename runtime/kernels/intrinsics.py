@@ -1,4 +1,4 @@
-"""What kernels need of the machine beyond plain Python, and the same for Numba's simulator.
+"""Machine instructions that kernels call beyond plain Python, and the same for the simulator.
 
 Where compiled, these are LLVM instructions, libdevice calls and inline PTX; in the simulator they
 are operations on NumPy scalars. There a cluster is one block, and a warp waits as a block does.
@@ -199,7 +199,7 @@ else:
         return builder.bitcast(place, ir.PointerType(ir.VectorType(element, count)))
 
     def _pointer(context, builder, x, value):
-        """Of an argument of a kernel, or of an array of its own."""
+        """The pointer to an argument of a kernel, or to an array of its own."""
         if isinstance(x, types.Array):
             return context.make_array(x)(context, builder, value).data
         return value

@@ -51,7 +51,7 @@ def tiny_kernel(
     DIRECT = n % FOUR == 0
     read_a, keep_a = _read(it.a, it), _keep(it.a, it)
     read_b, keep_b = _read(it.b, it), _keep(it.b, it)
-    multiply = _multiply(it, k)
+    multiply = _multiply_thread(it, k)
     store, put, copy = _store(it, m, wide), _put(it, m, n), _copy(it, m, n, wide)
     spot = _spot(it)
 
@@ -185,7 +185,7 @@ def _keep(x: Matrix, it: Block) -> Any:
     return device(keep)
 
 
-def _multiply(it: Block, k: int) -> Any:
+def _multiply_thread(it: Block, k: int) -> Any:
     """The device function for a thread's elements of C, from operands in shared memory."""
     ROWS, COLUMNS, K = it.rows, it.columns, k
     A_LINE, A_PLACE, A_PRODUCT = it.a.line, it.a.place, it.a.product

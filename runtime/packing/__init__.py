@@ -92,11 +92,11 @@ def pack(
     """
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, _result(forms), rule, measure, a.device)
-    how = _prepared(task, gate != 0)
+    how = _prepared_launches(task, gate != 0)
     if room_for is not None:
         import cupy
 
-        other = _prepared(task._replace(scheme=room_for, measure=False), True)
+        other = _prepared_launches(task._replace(scheme=room_for, measure=False), True)
         memory = cupy.cuda.alloc(max(how.bytes, other.bytes))
     if len(how.launches) == 1:
         left, right = how.launches[0].pack((a, b), stream, memory, gate)
@@ -122,11 +122,11 @@ def pack_one(
 ) -> DevicePacked:
     """One operand, packed as `pack` does. result: the type of the products that it is kept for."""
     task = PackingTask(scheme, which, (x.form,), result, rule, measure, x.device)
-    return _prepared(task, False).launches[0].pack((x,), stream)[0]
+    return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
 
 
 @lru_cache(4096)
-def _prepared(task: PackingTask, gated: bool) -> PreparedLaunches:
+def _prepared_launches(task: PackingTask, gated: bool) -> PreparedLaunches:
     """The launches of a task, whatever the addresses of its operands, on its device, which is the
     current one.
     """

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, has_vectors
 from mixpert_py.runtime.packing.operand import (
+    CACHE_LANES,
     DEPTH,
     HOPPER,
     ITEM,
-    KEPT,
     MOST_THREADS,
     REDUCTIONS,
     Form,
@@ -29,7 +29,7 @@ def strip_config(task: PackingTask, shared: int = HOPPER, threads: int = 0) -> P
     """
     layouts, sides, forms = task.layouts, task.sides, task.forms
     covered = covers(task, shared)
-    how = shares(task, covered, threads, shared)
+    how = strip_threads(task, covered, threads, shared)
     strips = [one.strips * x.batch for one, x in zip(covered, forms, strict=True)]
     words = tuple(
         (x.rows, x.batch_stride, x.row_stride, x.k_stride, one.mapping, one.height_log, one.strips)
@@ -40,7 +40,7 @@ def strip_config(task: PackingTask, shared: int = HOPPER, threads: int = 0) -> P
     return PackingConfig(
         task,
         layouts,
-        ("strip_kernels", "pack_kernel"),
+        ("strip_kernels", "strip_kernel"),
         (sides[0], sides[-1]),
         words,
         (strips[0], *lengths, how.share_log, how.cached, how.threads_log),
@@ -61,7 +61,7 @@ def shared_memory(device: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """How thread blocks cover one operand: strips of 2^height_log rows; the kernel's mapping.
+    """Thread blocks cover one operand by strips of 2^height_log rows, as the mapping says.
 
     mapping: bit 0, neighbouring threads take neighbouring rows, not neighbours along K; bit 1,
     every eight elements are 16-byte aligned.
@@ -73,9 +73,10 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """How threads share a strip. threads: of a block. share_log: threads that a block of K can use,
-    of those to a row. cached: items per thread kept in shared memory, of that many bytes.
+class StripThreads:
+    """Threads share a strip. threads_log: log2 of a block's threads; share_log: log2 of those of a
+    row's that a block of K can use. cached: items of a thread that shared memory holds; shared: its
+    bytes.
     """
 
     threads_log: int
@@ -97,7 +98,7 @@ def covers(task: PackingTask, shared: int = HOPPER) -> tuple[Cover, ...]:
     sizes = [x.k * x.itemsize for x in forms]
     heights = [max(8, group) for group in groups]
     together = list(zip(sizes, heights, mappings, strict=True))
-    half = resident(shared)
+    half = half_of(shared)
     tall = any(mapping & 1 and height * size > half for size, height, mapping in together)
     room = shared - REDUCTIONS if tall else half
     found = []
@@ -108,9 +109,9 @@ def covers(task: PackingTask, shared: int = HOPPER) -> tuple[Cover, ...]:
     return tuple(found)
 
 
-def shares(
+def strip_threads(
     task: PackingTask, covers: tuple[Cover, ...], threads: int = 0, shared: int = HOPPER
-) -> Shares:
+) -> StripThreads:
     """Threads, and shared memory that keeps what they read as far as it reaches.
 
     What a strip has past that is read twice, the second time from L2. Only one block runs on a
@@ -123,7 +124,7 @@ def shares(
     if not threads:
         most = _most(task.sides)
         strip = place.k * itemsize << height_log
-        if strip <= resident(shared):  # two blocks find room
+        if strip <= half_of(shared):  # two blocks find room
             most = min(most, MOST_THREADS // 2)
         items = (place.spans << height_log) * place.padded_block // ITEM
         threads = min(most, max(64, 1 << (-(-items // DEPTH) - 1).bit_length()))
@@ -134,12 +135,12 @@ def shares(
         turns = -(-place.padded_block // (ITEM << lanes_log))
         if turns > DEPTH:
             cached = max(cached, -(-turns // DEPTH))
-    group = DEPTH * ITEM * max(threads, KEPT) * itemsize
+    group = DEPTH * ITEM * max(threads, CACHE_LANES) * itemsize
     cached = min(cached, (shared - REDUCTIONS) // group)
-    return Shares(threads_log, share_log, cached * DEPTH, cached * group)
+    return StripThreads(threads_log, share_log, cached * DEPTH, cached * group)
 
 
-def resident(shared: int) -> int:
+def half_of(shared: int) -> int:
     """Bytes for what a block keeps, so that two blocks fit a multiprocessor."""
     reserved = 1024  # by the driver, for each block
     return (shared + reserved) // 2 - reserved - REDUCTIONS
@@ -215,7 +216,7 @@ def tile_config(task: PackingTask, tuning: TileTuning = TILES) -> PackingConfig:
     return PackingConfig(
         task,
         layouts,
-        ("tile_kernels", "pack_kernel"),
+        ("tile_kernels", "tile_kernel"),
         (sides[0], sides[-1], tuning.threads, tuning.resident // tuning.threads),
         covers,
         (grids[0], layouts[0].k, layouts[0].steps),
@@ -226,7 +227,7 @@ def tile_config(task: PackingTask, tuning: TileTuning = TILES) -> PackingConfig:
 
 
 class TileCover(NamedTuple):
-    """How blocks cover an operand, as the kernel takes it. Strides are in elements.
+    """Thread blocks cover one operand so, as the kernel takes it. Strides are in elements.
 
     stride: from row to row if K is contiguous (along), else from place to place along K. vector:
     whether four neighbours are always 16-byte aligned. strips: blocks next to each other; deep:

@@ -35,7 +35,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
-from mixpert_py.runtime.packing.panel_kernels import resident
+from mixpert_py.runtime.packing.panel_kernels import resident_threads
 from mixpert_py.runtime.packing.panel_parts import (
     DECIDED,
     FACTORS,
@@ -250,7 +250,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
         pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident(side) // threads, 1)
+    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     kernel.cluster = blocks
     return kernel, (*operand(), *operand(), *[types.int64] * 3)
 

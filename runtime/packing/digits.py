@@ -49,7 +49,7 @@ LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
 
 
 def digit_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into digits: the device functions `item` and `finish` of strip_kernels.
+    """The device functions `item` and `finish` of strip_kernels, for a splitter into digits.
 
     Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
     of the block; those of digits in units of 4^(e − 7 − width · p).
@@ -202,7 +202,9 @@ def bits_type(side: Side) -> Any:
 
 
 class Facts(NamedTuple):
-    """What follows from a side: types, and numbers. sums: that decide a row's flag."""
+    """The types and numbers that kernels derive from a side. bits: the unsigned type of the bits of
+    an element. sums: the number of sums that decide a row's flag.
+    """
 
     memory: Any
     wide: Any

@@ -39,7 +39,7 @@ from mixpert_py.runtime.packing.side import Side
 
 
 def float_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into floats: the device functions `item` and `finish` of strip_kernels.
+    """The device functions `item` and `finish` of strip_kernels, for a splitter into floats.
 
     Sums of squares are in units of 4^e, where the row lies below 2^e.
     """
@@ -107,7 +107,7 @@ def float_item(side: Any) -> tuple[Any, Any]:
 
 
 def to_element(side: Any) -> Any:
-    """For x, within the element's range: x rounded to its significand, see float_slices."""
+    """The function that rounds x, in the element's range, to its significand: see float_slices."""
     SINGLE = side.wide == "float32"
     WIDE = np.float32 if SINGLE else np.float64
     TRUNCATE, SMALLEST = side.truncate, WIDE(side.smallest)
@@ -152,7 +152,7 @@ def pair(words, j):
     return np.uint32(words[j] | (words[j + 1] << np.uint32(16)))
 
 
-def words_of(side: Side) -> int:
+def words_in_slices(side: Side) -> int:
     """Words that eight elements take in all slices."""
     return side.slices * 2 * side.size
 

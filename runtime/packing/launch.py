@@ -82,7 +82,7 @@ class PackingTask(NamedTuple):
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What a kernel is compiled for, of each operand."""
+        """The description of each operand that a kernel is compiled for."""
         return tuple(
             side(splitter, x.memory, self.result, self.rule, self.measure)
             for splitter, x in zip(self.splitters, self.forms, strict=True)
@@ -230,7 +230,8 @@ def has_vectors(x: Form, stride: int) -> bool:
 
 
 def row_words(x: Form, stride: int, count: int) -> tuple[int, ...]:
-    """What the kernels of whole rows take after an operand's addresses. stride: in elements, from
-    one row, or one position of K, to the next; count: strips or panels of one matrix.
+    """The integers that the kernels of whole rows take after an operand's addresses. stride: in
+    elements, from one row, or one position of K, to the next; count: strips or panels of one
+    matrix.
     """
     return x.rows, x.batch_stride, stride, int(has_vectors(x, stride)), count

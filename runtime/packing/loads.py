@@ -1,4 +1,4 @@
-"""How threads load elements: four in one load, where they are neighbours and aligned.
+"""Device functions that load elements: four in one load, where they are neighbours and aligned.
 
 None of it uses `cuda.…`, so that the simulator need not swap this module's names.
 """

@@ -136,7 +136,7 @@ SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time
 DEPTH = 2  # items that a thread reads before it uses them
 MOST_THREADS = 512
-KEPT = 256  # threads whose elements lie side by side in shared memory
+CACHE_LANES = 256  # threads whose elements lie side by side in shared memory
 REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
 # Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
 # next to each other; from some rows to the next in shared memory, no two in one bank.
@@ -191,7 +191,7 @@ class Layout:
 
 @lru_cache(4096)
 def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
-    """For batch · rows rows of length k, every `block` of which share a scale.
+    """The layout of batch · rows rows of length k, every `block` of which share a scale.
 
     A block is padded to whole steps, or to half a step if that holds it: what one instruction
     multiplies has one scale.
@@ -218,7 +218,7 @@ def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measur
 
 @lru_cache(4096)
 def of_some(place: Layout, batch: int) -> Layout:
-    """That of some matrices of a stack, which lie in the stack's allocation."""
+    """The layout of some matrices of a stack, which lie in the stack's allocation."""
     return replace(place, batch=batch)
 
 

@@ -49,7 +49,7 @@ from mixpert_py.runtime.packing.side import Side
 RESIDENT, RESIDENT_DOUBLE = 1024, 512
 
 
-def resident(side: Side) -> int:
+def resident_threads(side: Side) -> int:
     return RESIDENT if side.single else RESIDENT_DOUBLE
 
 
@@ -288,5 +288,5 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         pointers = getattr(types, side.memory), *packed, *between, *made
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident(side) // threads, 1)
+    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     return kernel, (*operand(), *operand(), *[types.int64] * 7)

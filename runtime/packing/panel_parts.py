@@ -1,8 +1,9 @@
-"""What the kernels of panels and clusters, and partly those of rows, do with a row.
+"""Device functions that the kernels of panels and clusters, and partly those of rows, share.
 
-Its largest magnitude, fineness and sum of squares are found, by reading it or from what others have
-found, and put together; from them follow its unit and whether it is safe to stay in the slices;
-then eight elements at a time are split, on the fast path if it is safe, else on the slow one.
+A row's largest magnitude, fineness and sum of squares are found, by reading it or from what others
+have found, and put together; from them follow its unit and whether it is safe to stay in the
+slices; then eight elements at a time are split, on the fast path if it is safe, else on the slow
+one.
 """
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
@@ -25,7 +26,7 @@ from mixpert_py.runtime.packing.digits import (
     row_units,
     safe_octet,
 )
-from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
+from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_in_slices
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.side import Side
@@ -69,7 +70,7 @@ def slow_path(side: Side) -> Any:
 
 def words_made(side: Side) -> int:
     """Words that eight elements take before they are stored."""
-    return words_of(side) if side.kind == "floats" else ITEM
+    return words_in_slices(side) if side.kind == "floats" else ITEM
 
 
 # Sizes of two arrays in shared memory, of a panel's rows: the factors that rows are multiplied by;

@@ -63,7 +63,7 @@ def repair(
     aligned = (a_flags | b_flags | others[0] | others[1]) % WIDE == 0
     device, block = memory.device_id, left.layout.block
     result = ResultForm(shape, out.strides, out.itemsize)
-    how = _prepared(a.form, b.form, block, result, aligned, device)
+    how = _prepared_repair(a.form, b.form, block, result, aligned, device)
     values = (
         *(a.address, b.address, memory.ptr),
         *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
@@ -96,7 +96,7 @@ class RepairLaunch(NamedTuple):
 
 
 @lru_cache(4096)
-def _prepared(
+def _prepared_repair(
     a: Form,
     b: Form,
     block: int,

@@ -64,8 +64,8 @@ def row_config(task: PackingTask, tuning: RowTuning = ROWS) -> PackingConfig:
     where an operand is empty.
     """
     layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
-    threads, items, again = shares(k, max(x.itemsize for x in forms), tuning)
-    of_row = share(k, threads, items)
+    threads, items, again = row_threads(k, max(x.itemsize for x in forms), tuning)
+    of_row = threads_of_row(k, threads, items)
     strips = [-(-x.rows // (threads // of_row)) for x in forms]
     grids = [x.batch * count for x, count in zip(forms, strips, strict=True)]
     return PackingConfig(
@@ -80,8 +80,8 @@ def row_config(task: PackingTask, tuning: RowTuning = ROWS) -> PackingConfig:
     )
 
 
-def shares(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, bool]:
-    """Threads of a block, items of each, and whether rows of k are too long to be held by them.
+def row_threads(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, bool]:
+    """The threads of a block, the items of each, and whether they cannot hold rows of k.
 
     A thread holds 32 registers' worth: with more, too few would be resident to hide what memory
     takes to answer; with less, they do too little for what they cost.
@@ -93,8 +93,8 @@ def shares(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, b
     return threads, items, threads * items * ITEM < k
 
 
-def share(k: int, threads: int, items: int) -> int:
-    """Threads of a row, of those of a block."""
+def threads_of_row(k: int, threads: int, items: int) -> int:
+    """The number of a block's threads that share a row."""
     return min(threads, max(ITEM, 1 << (-(-k // (items * ITEM)) - 1).bit_length()))
 
 
@@ -124,7 +124,7 @@ PANELS = PanelTuning()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
-    """Where blocks of a launch leave what others need, and the panels that they count.
+    """The memory where blocks of a launch leave results for others, and the panels that they count.
 
     offsets: of each operand's memory past its start in the allocation, and then the next one's
     start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors, and
@@ -139,20 +139,20 @@ class Workspace:
 
     def __call__(self, start: int, stream: int, cuda: ModuleType) -> Extra:
         """See `PackingConfig.extras`."""
-        panels, kept = self.panels[-1], None
+        panels, owner = self.panels[-1], None
         if stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
             counters, serial = start + self.counters, 1
             cuda.runtime.memsetAsync(counters, 0, 4 * COUNTERS * panels, stream)
         else:
-            kept, serial = _counters(panels, self.device, stream, cuda)
-            counters = int(kept.ptr)
+            owner, serial = _counters(panels, self.device, stream, cuda)
+            counters = int(owner.ptr)
         words = []
         for offsets, before in zip(self.offsets, self.panels, strict=False):
             between = [start + offset for offset in offsets[:-1]]
             words.append((*between, counters + 4 * COUNTERS * before))
             start += offsets[-1]
-        return tuple(words), (serial,), kept
+        return tuple(words), (serial,), owner
 
 
 def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConfig:
@@ -206,7 +206,7 @@ class Counters:
         self.memory, self.panels, self.serial = memory, panels, 0
 
 
-_kept: dict[tuple[int, int], Counters] = {}
+_stream_counters: dict[tuple[int, int], Counters] = {}
 _counting = threading.Lock()  # threads may share a stream, and no two launches a number
 
 
@@ -216,11 +216,11 @@ def _counters(panels: int, device: int, stream: int, cuda: ModuleType) -> tuple[
     """
     key = device, -threading.get_ident() if stream == PER_THREAD else stream
     with _counting:
-        kept = _kept.get(key)
-        if kept is None or kept.panels < panels or kept.serial == LAST:
-            kept = _kept[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
-        kept.serial += 1
-        return kept.memory, kept.serial
+        found = _stream_counters.get(key)
+        if found is None or found.panels < panels or found.serial == LAST:
+            found = _stream_counters[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
+        found.serial += 1
+        return found.memory, found.serial
 
 
 def _zeros(panels: int, stream: int, cuda: ModuleType) -> Counters:
@@ -272,7 +272,7 @@ def cluster_shape(side: Side, k: int, tuning: ClusterTuning = CLUSTERS) -> tuple
 
 
 def cluster_room(side: Side, threads: int) -> int:
-    """Bytes of shared memory, besides what the kernel itself says: sums of each row and part."""
+    """Bytes of dynamic shared memory: sums of each row and part."""
     return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
 
 

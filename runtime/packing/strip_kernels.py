@@ -47,7 +47,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
 from mixpert_py.runtime.packing.digits import digit_item, factors_of, facts, is_large, unit_of
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.loads import load_strip
-from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
+from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import RATIO, UNSEEN
 
@@ -55,7 +55,7 @@ NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, 
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
 
 
-def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
+def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments."""
 
     def splitter(side: Side) -> Any:
@@ -144,7 +144,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
-    KEPT_LOG = KEPT.bit_length() - 1
+    CACHE_LANES_LOG = CACHE_LANES.bit_length() - 1
     KINDS = 2 + COUNT
     # What the rule looks at: not the digits that the splitter drops on purpose.
     RULED = KINDS if side.dropped else 1
@@ -193,9 +193,12 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
         strand = np.int32((r << (across_log - lanes_log)) + segment)
         between = np.int32(ITEM << lanes_log)  # from one item of a thread to its next
         turns = np.int32((padded + between - 1) >> (lanes_log + 3))
-        # In the cache, a thread's elements are KEPT apart: its place among KEPT threads, then them.
-        cache_log = np.int32(max(threads_log - KEPT_LOG, 0))
-        own_place = np.int32((thread & (KEPT - 1)) + ((thread >> KEPT_LOG) << KEPT_LOG) * HELD)
+        # In the cache, a thread's elements are CACHE_LANES apart: first comes its place among so
+        # many threads, then its elements.
+        cache_log = np.int32(max(threads_log - CACHE_LANES_LOG, 0))
+        own_place = np.int32(
+            (thread & (CACHE_LANES - 1)) + ((thread >> CACHE_LANES_LOG) << CACHE_LANES_LOG) * HELD
+        )
         slice_words = ((rows + 7) & ~7) * 16
         base = batch * steps * COUNT * slice_words + row * 16
         swizzle = np.int32((row >> 1) & 3)
@@ -245,9 +248,11 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                             most = np.int32(top >> BITS(FRACTION))
                             bare = most == 0 or lowest + BITS_HELD > most + FRACTION
                         if turn < cached:
-                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            cell = np.uint32(
+                                own_place + ((turn * ITEM) << (CACHE_LANES_LOG + cache_log))
+                            )
                             for j in range(HELD):
-                                cache[kept + np.uint32(j * KEPT)] = values[j]
+                                cache[cell + np.uint32(j * CACHE_LANES)] = values[j]
                 own = np.float64(float_of(top)) if top < INFINITE else inf
                 own = highest(scratch, partials, own, slot, place, lanes, strand)
                 largest = own
@@ -328,9 +333,11 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                     turn = final - ITEMS - back
                     if alive and turns > ITEMS:
                         if turn < cached:
-                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            cell = np.uint32(
+                                own_place + ((turn * ITEM) << (CACHE_LANES_LOG + cache_log))
+                            )
                             for j in range(HELD):
-                                values[j] = cache[kept + np.uint32(j * KEPT)]
+                                values[j] = cache[cell + np.uint32(j * CACHE_LANES)]
                         else:
                             at = np.int32(turn * between + place * ITEM)
                             load(values, x, start, k_stride, at, between, last, vector)

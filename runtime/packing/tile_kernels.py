@@ -46,7 +46,7 @@ HIGH = SPREAD << 1  # whether a tile is large
 DEAD = HIGH << 1
 
 
-def pack_kernel(
+def tile_kernel(
     left: Side, right: Side, threads: int, resident: int
 ) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments.

@@ -37,7 +37,7 @@ class Gpu:
         return cls(cupy, found)
 
     def attribute(self, number: int) -> int:
-        """What CUDA says of the device under this number of cudaDeviceAttr."""
+        """The attribute of the device that has this number in cudaDeviceAttr."""
         return int(self.cupy.cuda.runtime.deviceGetAttribute(number, self.device.id))
 
     @property
@@ -65,7 +65,7 @@ class Gpu:
         kernel.launch_words(grid, block, words, shared, stream)
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """What a call takes on the device: the least of some times, after one that is not timed."""
+        """The time of a call on the device: the least of several, after one that is not timed."""
         call()
         times: list[float] = []
         for _ in range(REPEATS):
@@ -80,8 +80,8 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a probe found. tables: its part of the device model. text: for a person. drawings: SVG
-    pictures by name. record: what else is worth keeping, as JSON has it.
+    """The results of a probe. text: for a person. tables: its part of the device model. drawings:
+    SVG pictures by name. record: further results, as JSON has them.
     """
 
     text: str

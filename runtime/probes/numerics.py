@@ -1,4 +1,4 @@
-"""What the matrix instructions of this GPU do to their products, and how well the model says it."""
+"""The accumulation of this GPU's matrix instructions, and how well the model agrees with it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -32,7 +32,7 @@ class Instruction(NamedTuple):
 
     @property
     def constants(self) -> dict[str, int | str]:
-        """What its kernel is compiled with."""
+        """The preprocessor definitions of its kernel."""
         return {
             "INTEGER": int(self.shape.element == "int8"),
             "WARPGROUP": int(bool(self.scales)),
@@ -90,7 +90,7 @@ def numerics(gpu: Gpu, matrices: int = MATRICES) -> Found:
     return Found(text, {"accumulation": tables})
 
 
-def multiply(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
+def multiply_on_gpu(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
     """C + A·B of many matrices on the GPU, each by one instruction.
 
     a: (count, m, k), b: (count, k, n), c: (count, m, n), NumPy arrays of the types of
@@ -109,14 +109,14 @@ def multiply(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -
 
 
 def _packed(x: Array, element: str) -> Array:
-    """As it lies in memory: bfloat16 is the upper half of float32."""
+    """The operand as it lies in memory: bfloat16 is the upper half of float32."""
     x = np.ascontiguousarray(x)
     return (x.view(np.uint32) >> 16).astype(np.uint16) if element == "bfloat16" else x
 
 
 def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
     """Find out what one instruction does, and compare that with what it does to random matrices."""
-    here, shape = partial(multiply, gpu, instruction), instruction.shape
+    here, shape = partial(multiply_on_gpu, gpu, instruction), instruction.shape
     try:
         how = determine(here, shape)
     except DeviceError as error:
@@ -126,13 +126,13 @@ def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
 
 
 def fields(how: AnyAccumulation) -> dict[str, Any]:
-    """As a device model has it: what is as usual is left out."""
+    """The fields of a device model, without those that have their default."""
     found: dict[str, Any] = msgspec.to_builtins(how)
     return found
 
 
 def lines(findings: Findings) -> Iterator[str]:
-    """What was found of one instruction, for a person."""
+    """The text about one instruction, for a person."""
     how = findings.how
     yield f"{findings.instruction.name}: {findings.why_not if how is None else described(how)}"
     for family in findings.agreement:
@@ -140,7 +140,7 @@ def lines(findings: Findings) -> Iterator[str]:
 
 
 def described(how: AnyAccumulation) -> str:
-    """What an instruction does, in words, and what of it is unusual."""
+    """The accumulation of an instruction in words, with the fields that are unusual."""
     values = fields(how)
     if not isinstance(how, Accumulation):
         return f"exact, {how.overflow}"

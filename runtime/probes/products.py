@@ -1,4 +1,4 @@
-"""What products cost on the GPU that is here: each kernel by its tile, packing, and the vendor's.
+"""The cost of products on this GPU: each kernel by its tile, packing, and the vendor's library.
 
 Few shapes are timed. The times of a kernel are a line in the waves of its tiles, each a line in K;
 what is beside it is a line in the bytes that it moves. `runtime.model.prediction` makes times of
@@ -71,9 +71,9 @@ def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
         wave = 2 * row.m * row.n * length / row.step
         tile = f"{row.m} × {row.n}"
         rows.append((row.scheme, tile, f"{wave / 1e12:.3f}", f"{rates[row.scheme] / 1e12:.2f}"))
-    said = aligned(rows)
+    table = aligned(rows)
     large = quantity(vendor.float32 or 0.0, "op/s"), quantity(vendor.float64 or 0.0, "op/s")
-    return f"Of one multiprocessor\n{said}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
+    return f"Of one multiprocessor\n{table}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
 
 
 def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
@@ -185,7 +185,7 @@ def _packed(cupy: ModuleType, scheme: Scheme, m: int, k: int, n: int) -> Any:
 
 
 def compile_kernels(schemes: list[str]) -> None:
-    """By several processes, into the user's caches, where this process then finds them."""
+    """Compiles kernels by several processes, into the caches where this process finds them."""
     jobs = min(MOST_PROCESSES, os.cpu_count() or 1, len(schemes))
     if jobs > 1:
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:

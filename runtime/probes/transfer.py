@@ -1,4 +1,4 @@
-"""What lies between host and device: launches, transfers, and the product that the host makes."""
+"""The cost of launches and transfers between host and device, and of the host's own product."""
 
 from collections.abc import Callable
 from statistics import median
@@ -97,7 +97,7 @@ def _pinned(gpu: Gpu) -> tuple[float, float]:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Of a call that has been made before."""
+    """The median time of a call in seconds, after one that is not timed."""
     call()
     times = []
     for _ in range(5):

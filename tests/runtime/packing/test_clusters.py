@@ -253,14 +253,14 @@ def test_all_rows_may_leave() -> None:
 def test_packing_takes_this_way_and_a_graph_can(k: int) -> None:
     import cupy
 
-    from mixpert_py.runtime.packing import _prepared, by_columns, pack_one
+    from mixpert_py.runtime.packing import _prepared_launches, by_columns, pack_one
 
     scheme = EMULATIONS["int8x6"]
     y = cupy.random.default_rng(3).standard_normal((k, 300), dtype=np.float32)
     operand = by_columns(y)
     (wanted,) = check((operand,), "int8x6")
     task = PackingTask(scheme, "left", (operand.form,), "float32", device=operand.device)
-    (way,) = _prepared(task, False).launches
+    (way,) = _prepared_launches(task, False).launches
     assert way.kernel.name == "cluster_kernel"
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()

@@ -13,8 +13,8 @@ from mixpert_py.runtime.packing import launch as launching
 from mixpert_py.runtime.packing.blocks import strip_config
 from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
+    CACHE_LANES,
     HOPPER,
-    KEPT,
     MOST_THREADS,
     REDUCTIONS,
     SLACK,
@@ -63,7 +63,7 @@ def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
         how = strip_config(task, shared)
         assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
         assert how.shared + REDUCTIONS <= shared
-        assert how.shared == 0 or how.threads >= KEPT
+        assert how.shared == 0 or how.threads >= CACHE_LANES
         for x, words in zip(forms, how.words, strict=True):
             strips = words[6]
             assert (strips - 1) << words[5] < x.rows <= strips << words[5]

@@ -79,7 +79,7 @@ def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> Non
 
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
     cuda = SimpleNamespace(MemoryPointer=Pointer, Memory=lambda size: None, runtime=runtime)
-    monkeypatch.setattr(rows, "_kept", {})
+    monkeypatch.setattr(rows, "_stream_counters", {})
     with ThreadPoolExecutor(4) as pool:
         taken = list(pool.map(lambda _: rows._counters(9, 0, 77, cuda), range(200)))
     assert len({memory for memory, _ in taken}) == 1
@@ -110,7 +110,7 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     cuda = SimpleNamespace(
         MemoryPointer=lambda memory, offset: memory, Memory=Memory, alloc=Memory, runtime=runtime
     )
-    monkeypatch.setattr(rows, "_kept", {})
+    monkeypatch.setattr(rows, "_stream_counters", {})
     how = panel_config(PackingTask(INT8X6, "left", (form(100, 300),), "float32"))
     kernel: Any = SimpleNamespace(gated=False, launch=launch)
     monkeypatch.setattr(launches, "numba_kernel", lambda *given, **named: kernel)

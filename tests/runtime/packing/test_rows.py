@@ -7,7 +7,7 @@ from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
-from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_config, rows_suit, shares
+from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_config, row_threads, rows_suit
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import FloatSlices
@@ -52,7 +52,7 @@ def test_all_of_k_as_one_block_suits() -> None:
 @pytest.mark.parametrize("k", [1, 8, 64, 100, 1024, 2049, 8192, 8193, 16384, 40000])
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
-    threads, items, again = shares(k, itemsize)
+    threads, items, again = row_threads(k, itemsize)
     assert items * itemsize == 16
     assert again == (threads * items * 8 < k)
     assert threads == 256 or again or threads * items * 4 < k

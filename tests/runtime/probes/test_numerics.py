@@ -22,7 +22,7 @@ from mixpert_py.runtime.model.numerics import (
 )
 from mixpert_py.runtime.probes import numerics
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply
+from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply_on_gpu
 from mixpert_py.runtime.probes.numerics_agreement import agree
 from mixpert_py.runtime.probes.numerics_families import FLOATS
 from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine
@@ -167,7 +167,7 @@ def like_an_h200(gpu: Any, instruction: Instruction, a: Array, b: Array, c: Arra
 
 @pytest.mark.parametrize(("capability", "count"), [(80, 4), (90, 8)])
 def test_the_probe(capability: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "multiply", like_an_h200)
+    monkeypatch.setattr(numerics, "multiply_on_gpu", like_an_h200)
     gpu = SimpleNamespace(device=SimpleNamespace(capability=capability))
     found = numerics.numerics(gpu, 64)  # type: ignore[arg-type]
     table = msgspec.convert(found.tables["accumulation"], Accumulations)
@@ -188,14 +188,16 @@ def test_the_probe_says_where_the_model_is_wrong(monkeypatch: pytest.MonkeyPatch
         value = like_an_h200(gpu, instruction, a, b, c)
         return np.where(np.isnan(value), np.float32(np.nan), value)
 
-    monkeypatch.setattr(numerics, "multiply", unlike)
+    monkeypatch.setattr(numerics, "multiply_on_gpu", unlike)
     text = "\n".join(numerics.lines(examine(SimpleNamespace(), INSTRUCTIONS[0], 64)))  # type: ignore[arg-type]
     assert "elements differ; first: Difference(" in text.splitlines()[-1]
     assert text.count("differ") == 1
 
 
 def test_the_probe_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "multiply", lambda gpu, instruction, a, b, c: chain(a, b, c))
+    monkeypatch.setattr(
+        numerics, "multiply_on_gpu", lambda gpu, instruction, a, b, c: chain(a, b, c)
+    )
     findings = examine(SimpleNamespace(), INSTRUCTIONS[0], 64)  # type: ignore[arg-type]
     assert findings.how is None
     head = next(iter(numerics.lines(findings)))
@@ -234,7 +236,7 @@ def test_an_instruction_multiplies_whole_matrices(instruction: Instruction) -> N
     a = random.integers(-8, 9, (5, shape.m, shape.k)).astype(dtype)
     b = random.integers(-8, 9, (5, shape.k, shape.n)).astype(dtype)
     c = random.integers(-999, 1000, (5, shape.m, shape.n)).astype(single)
-    found = partial(multiply, gpu, instruction)(a, b, c)
+    found = partial(multiply_on_gpu, gpu, instruction)(a, b, c)
     np.testing.assert_array_equal(found, a.astype(float) @ b.astype(float) + c)
 
 

@@ -10,7 +10,7 @@ from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.blocks import strip_config
 from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
-from mixpert_py.runtime.packing.strip_kernels import pack_kernel
+from mixpert_py.runtime.packing.strip_kernels import strip_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import Array
@@ -78,7 +78,7 @@ def pack(
     buffers = buffers_of(how, xs)
     parts = [(flat(x.owner), *one.arrays) for x, one in zip(xs, buffers, strict=True)]
     others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
-    function, _ = pack_kernel(*how.constants)
+    function, _ = strip_kernel(*how.constants)
     arguments = *parts[0], *how.words[0], *others, *how.words[-1], *how.lengths
     with simulation():
         cuda.jit(function)[how.grid, how.threads, 0, how.shared](*arguments)

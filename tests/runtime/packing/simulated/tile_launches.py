@@ -4,7 +4,7 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.packing.blocks import TileTuning, tile_config, tiles_suit
-from mixpert_py.runtime.packing.tile_kernels import pack_kernel
+from mixpert_py.runtime.packing.tile_kernels import tile_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
@@ -35,7 +35,7 @@ def pack(
     found = tuple(buffers_of(how, xs))
     parts = [(flat(x.owner), *one.arrays[:4]) for x, one in zip(xs, found, strict=True)]
     others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
-    function, _ = pack_kernel(*how.constants)
+    function, _ = tile_kernel(*how.constants)
     with simulation():
         launch = cuda.jit(function)[how.grid, how.threads]
         launch(*parts[0], *how.words[0], *others, *how.words[-1], *how.lengths)
