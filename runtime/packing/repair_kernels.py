@@ -155,7 +155,7 @@ def _spot(side: int, step: int, threads: int) -> Any:
 
 
 def _read(real: Any, loads: int, spot: Any) -> Any:
-    """The device function that reads a step of an operand from `begin` of K; past `length`, zeros."""
+    """The device function that reads a step of K from `begin` on, with zeros past `length`."""
     REAL, LOADS = real, loads
 
     def read(held, x, at, begin, x_k, length, thread, along):
