@@ -197,13 +197,41 @@ FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is 
 TOO_FINE = 1 << 13  # more than any
 
 
-def bits_type(side: Side) -> Any:
-    return types.uint32 if side.memory == "float32" else types.uint64
+class NumberFormat(NamedTuple):
+    """A floating-point type as kernels take it apart. number, bits: NumPy's types of it and of its
+    bits; in_shared, bits_in_shared: Numba's. fraction: bits stored of the significand; bias: of the
+    exponent field. bits_of, float_of: the device functions from number to bits and back.
+    """
+
+    number: Any
+    bits: Any
+    in_shared: Any
+    bits_in_shared: Any
+    fraction: int
+    bias: int
+    bits_of: Any
+    float_of: Any
+
+    @property
+    def infinite(self) -> Any:
+        """The bits of infinity."""
+        return self.bits((2 * self.bias + 1) << self.fraction)
+
+
+FORMATS = {
+    "float32": NumberFormat(
+        *(np.float32, np.uint32, types.float32, types.uint32, 23, 127, bits32, float32_of)
+    ),
+    "float64": NumberFormat(
+        *(np.float64, np.uint64, types.float64, types.uint64, 52, 1023, bits64, float64_of)
+    ),
+}
 
 
 class Facts(NamedTuple):
-    """The types and numbers that kernels derive from a side. bits: the unsigned type of the bits of
-    an element. sums: the number of sums that decide a row's flag.
+    """The types and numbers that kernels derive from a side: types of memory and of computing, of
+    either and of an element's bits in shared memory; the bits but the sign, and those of infinity;
+    the number of sums that decide a row's flag, and their limit.
     """
 
     memory: Any
@@ -213,24 +241,16 @@ class Facts(NamedTuple):
     bits_in_shared: Any
     magnitude: Any
     infinite: Any
-    normal: Any
     sums: int
     lower: float
 
 
 def facts(side: Side) -> Facts:
-    single = side.memory == "float32"
-    wide = np.float32 if side.wide == "float32" else np.float64
-    bits: Any = np.uint32 if single else np.uint64
+    memory, wide = FORMATS[side.memory], FORMATS[side.wide]
     return Facts(
-        np.float32 if single else np.float64,
-        wide,
-        types.float32 if side.wide == "float32" else types.float64,
-        bits,
-        bits_type(side),
-        bits(0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF),
-        bits(0x7F800000 if single else 0x7FF << 52),
-        bits(1 << (23 if single else 52)),
+        *(memory.number, wide.number, wide.in_shared, memory.bits, memory.bits_in_shared),
+        memory.bits((1 << (8 * memory.bits().itemsize - 1)) - 1),
+        memory.infinite,
         side.sums,
         side.lower * 4.0**-side.shift if side.lower < math.inf else 0.0,
     )
@@ -261,7 +281,7 @@ def row_units(side: Side) -> Any:
     LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
     UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
     FINITE, large = 1e38, is_large(side)
-    float_of = float32_of if side.memory == "float32" else float64_of
+    float_of = FORMATS[side.memory].float_of
 
     def units(top, fine, power, k):
         exponent = 0
@@ -341,8 +361,7 @@ def row_coarse(side: Side) -> Any:
     is TOO_FINE where they are not, as normal numbers are with one of their last bits set beside any
     larger one. either: all bits of the elements, most: the largest.
     """
-    MANTISSA = 23 if side.memory == "float32" else 52
-    BITS = facts(side).bits
+    MANTISSA, BITS = FORMATS[side.memory].fraction, FORMATS[side.memory].bits
     LAST = BITS((1 << (MANTISSA + 1 - 8 * min(side.slices, 2) + 1)) - 1)
     NORMAL = BITS(1 << MANTISSA)
 
@@ -372,15 +391,12 @@ def finer_of(side: Side) -> Any:
     """The device function for how fine an element is, FINEST less the exponent of the lowest bit
     set in it, 0 for a zero; or `fine`, where that is more.
     """
-    SINGLE = side.memory == "float32"
-    BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
-    MANTISSA = 23 if SINGLE else 52
+    it = FORMATS[side.memory]
+    BITS, BITS_OF, MANTISSA, FLOAT, BIAS = it.bits, it.bits_of, it.fraction, it.number, it.bias
     NORMAL = BITS(1 << MANTISSA)
     FRACTION = BITS((1 << MANTISSA) - 1)
-    HIGHEST = 255 if SINGLE else 2047
-    ZERO = FINEST + 126 + 23 if SINGLE else FINEST + 1022 + 52
-    FLOAT = np.float32 if SINGLE else np.float64
-    BIAS = 127 if SINGLE else 1023
+    HIGHEST = 2 * BIAS + 1
+    ZERO = FINEST + BIAS - 1 + MANTISSA
 
     def finer(value, fine):
         bits = BITS_OF(value)

@@ -23,18 +23,15 @@ from mixpert_py.runtime.kernels.abi import (
 )
 from mixpert_py.runtime.kernels.intrinsics import (
     bits32,
-    bits64,
     cut_halves,
     device,
     first_half,
-    float32_of,
-    float64_of,
     nearest_halves,
     power_of_two,
     second_half,
     store_four,
 )
-from mixpert_py.runtime.packing.digits import factors_of, facts, is_large
+from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_large
 from mixpert_py.runtime.packing.side import Side
 
 
@@ -108,14 +105,12 @@ def float_item(side: Any) -> tuple[Any, Any]:
 
 def to_element(side: Any) -> Any:
     """The function that rounds x, in the element's range, to its significand: see float_slices."""
-    SINGLE = side.wide == "float32"
-    WIDE = np.float32 if SINGLE else np.float64
+    it = FORMATS[side.wide]
+    WIDE, bits_of, float_of = it.number, it.bits_of, it.float_of
     TRUNCATE, SMALLEST = side.truncate, WIDE(side.smallest)
-    EXPONENT = np.uint32(0xFF << 23) if SINGLE else np.uint64(0x7FF << 52)
+    EXPONENT = it.infinite
     LAST_PLACE = WIDE(2.0 ** (1 - side.bits))
-    MAGIC = WIDE(1.5 * 2.0 ** (23 if SINGLE else 52))
-    bits_of = bits32 if SINGLE else bits64
-    float_of = float32_of if SINGLE else float64_of
+    MAGIC = WIDE(1.5 * 2.0**it.fraction)
 
     def rounded(x):
         power = float_of(bits_of(x) & EXPONENT)
@@ -208,9 +203,7 @@ def float_units(side: Side) -> Any:
     SCALED = side.scaled
     it = facts(side)
     WIDE, BITS, INFINITE = it.wide, it.bits, it.infinite
-    single = side.memory == "float32"
-    float_of = float32_of if single else float64_of
-    kind: Any = np.float32 if single else np.float64
+    float_of, kind = FORMATS[side.memory].float_of, it.memory
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
     SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
     large, factors = is_large(side), factors_of(side)

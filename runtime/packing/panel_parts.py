@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.kernels.abi import LEAVES, SIGNIFICAND_MASK
-from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device, fused
+from mixpert_py.runtime.kernels.intrinsics import device, fused
 from mixpert_py.runtime.packing.digits import (
+    FORMATS,
     TOO_FINE,
     facts,
     finer_of,
@@ -182,7 +183,7 @@ def thread_scan(side: Side, held: bool) -> ThreadScan:
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
     SPANS, finest_entry = side.span >= 0, finest_of(side)
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
 
     def clear(either, most, power):
@@ -274,7 +275,7 @@ def run_scans(side: Side, threads: int) -> RunScans:
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
     SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     coarse, fineness = row_coarse(side), row_fineness(side)
     clear, scan, publish = thread_scan(side, False)
     reduce_tops, reduce_fines, reduce_powers = reductions(side)

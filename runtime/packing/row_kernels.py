@@ -24,8 +24,15 @@ from numba import cuda
 from numba.cuda import types
 
 from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, STEP
-from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
+from mixpert_py.runtime.kernels.intrinsics import device
+from mixpert_py.runtime.packing.digits import (
+    FORMATS,
+    TOO_FINE,
+    facts,
+    place_of,
+    row_coarse,
+    row_fineness,
+)
 from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.loads import load_eight, load_items
 from mixpert_py.runtime.packing.operand import ITEM
@@ -88,7 +95,7 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     TURN_LOG = (threads * HELD).bit_length() - 1
     FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
     AGAIN, ALONE = again, alone
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
     units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
     finest = finest_of(side)

@@ -36,15 +36,18 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE_LOG,
 )
 from mixpert_py.runtime.kernels.intrinsics import (
-    bits32,
-    bits64,
     device,
-    float32_of,
-    float64_of,
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.packing.digits import digit_item, factors_of, facts, is_large, unit_of
+from mixpert_py.runtime.packing.digits import (
+    FORMATS,
+    digit_item,
+    factors_of,
+    facts,
+    is_large,
+    unit_of,
+)
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.loads import load_strip
 from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS
@@ -135,12 +138,14 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     LOSS, LOWER = side.loss, side.lower * 4.0**-SHIFT
     SUMS = LOSSY or MEASURE
     SINGLE = side.memory == "float32"
-    it = facts(side)
+    it, memory = facts(side), FORMATS[side.memory]
     MEMORY, WIDE, BITS, MAGNITUDE, INFINITE = it.memory, it.wide, it.bits, it.magnitude, it.infinite
-    IN_SHARED = types.float32 if SINGLE else types.float64  # the simulator wants this one's size
-    FRACTION = 23 if SINGLE else 52  # bits
-    LEADING = it.normal
-    LOWEST = 150 if SINGLE else 1075  # bit i of a number of exponent field E is 2^(E + i − LOWEST)
+    IN_SHARED = memory.in_shared  # the simulator wants this one's size
+    FRACTION = memory.fraction
+    LEADING = BITS(1 << FRACTION)
+    # Bit i of a number of exponent field E is 2^(E + i − LOWEST).
+    LOWEST = memory.bias + FRACTION
+    bits_of, float_of = memory.bits_of, memory.float_of
     # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
@@ -149,8 +154,6 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     # What the rule looks at: not the digits that the splitter drops on purpose.
     RULED = KINDS if side.dropped else 1
     ALL = KINDS + 1 if side.dropped else KINDS
-    bits_of = bits32 if SINGLE else bits64
-    float_of = float32_of if SINGLE else float64_of
     load = load_strip(HELD)
     finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
     unit, factors = unit_of(side), factors_of(side)
