@@ -36,7 +36,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TermRun:
     """Terms (left, right), (left + 1, right − 1), …: one product of slices laid side by side."""
 
     left: int
@@ -123,7 +123,7 @@ class Scheme:
         block = -(-block // chunk) * chunk
         return chunk, block, min(block, EXACT_SEGMENT) if self.exact else block
 
-    def accumulators(self) -> tuple[tuple[int, tuple[Run, ...]], ...]:
+    def accumulators(self) -> tuple[tuple[int, tuple[TermRun, ...]], ...]:
         """(weight, runs) per accumulator, the smallest weight first."""
         grouped = groupby(
             sorted(self.terms, key=lambda term: term.accumulator), lambda term: term.accumulator
@@ -183,12 +183,12 @@ def triangle(order: int, left: int, right: int, width: int) -> tuple[Term, ...]:
     )
 
 
-def _runs(terms: Sequence[Term]) -> tuple[int, tuple[Run, ...]]:
-    runs: list[Run] = []
+def _runs(terms: Sequence[Term]) -> tuple[int, tuple[TermRun, ...]]:
+    runs: list[TermRun] = []
     for term in terms:
         last = runs[-1] if runs else None
         if last and (term.left, term.right) == (last.left + last.length, last.right - last.length):
             runs[-1] = replace(last, length=last.length + 1)
         else:
-            runs.append(Run(term.left, term.right, 1))
+            runs.append(TermRun(term.left, term.right, 1))
     return terms[0].weight, tuple(runs)

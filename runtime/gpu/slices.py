@@ -288,7 +288,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
             if made is not None:
                 if used is not None:
                     used.append(made)
-                kernels.repair(*made, scheme, c, stream=stream)
+                kernels.repair(*made, c, stream=stream)
                 return *made, False, None
         left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
         memory = left.owner if room_for is not None else None
@@ -320,7 +320,7 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
         if used is not None and work is not None:
             used.append(work)
         kernels.repair(
-            *(rows, columns, scheme, out),
+            *(rows, columns, out),
             alpha=alpha,
             stream=stream,
             guard=guarded,

@@ -109,7 +109,7 @@ def _numba_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    ptx = kept(
+    ptx = cached(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
     )
@@ -175,7 +175,7 @@ def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: 
 
 
 def ptx_of(function: Any, signature: tuple[Any, ...], capability: str) -> bytes:
-    """What Numba makes of a kernel, as its factory gives it; raises what Numba does."""
+    """The PTX that Numba makes of a kernel, as its factory gives it. Raises Numba's errors."""
     from numba import cuda
 
     with _no_garbage_collected():
@@ -203,8 +203,8 @@ def _no_garbage_collected() -> Iterator[None]:
             gc.enable()
 
 
-def kept(place: bytes, make: Callable[[], bytes]) -> bytes:
-    """What was made for this place once from the sources as they are, by whoever came first.
+def cached(place: bytes, make: Callable[[], bytes]) -> bytes:
+    """The code that `make` has made for this place from the sources as they are, or makes now.
 
     A home that cannot be written costs a compilation per process, nothing else.
     """

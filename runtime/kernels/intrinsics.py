@@ -1,4 +1,4 @@
-"""What kernels need of the machine beyond plain Python, and the same for Numba's simulator.
+"""Machine instructions that kernels call beyond plain Python, and the same for the simulator.
 
 Where compiled, these are LLVM instructions, libdevice calls and inline PTX; in the simulator they
 are operations on NumPy scalars. There a cluster is one block, and a warp waits as a block does.
@@ -8,115 +8,110 @@ are operations on NumPy scalars. There a cluster is one block, and a warp waits 
 # mypy: allow-untyped-defs, allow-untyped-calls, no-check-untyped-defs
 # mypy: disable-error-code="attr-defined, import-untyped"
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numba import config, cuda
 
 SIMULATED: bool = bool(config.ENABLE_CUDASIM)
 
-Function = Callable[..., Any]
-
 if SIMULATED:
 
-    def device(function: Function) -> Function:
+    def device(function):
         """A function called by kernels."""
         return function
 
-    def load_four(x: Any, i: int) -> Any:
+    def load_four(x, i):
         """x[i : i + 4] as a tuple; the address is a multiple of 16 bytes."""
         return x[i], x[i + 1], x[i + 2], x[i + 3]
 
-    def store_two(x: Any, i: int, first: Any, second: Any) -> None:
+    def store_two(x, i, first, second):
         """Stores two 32-bit words; the address is a multiple of 8 bytes."""
         x[i], x[i + 1] = first, second
 
-    def store_four(x: Any, i: int, first: Any, second: Any, third: Any, fourth: Any) -> None:
+    def store_four(x, i, first, second, third, fourth):
         """Stores four elements of 32 bits; the address is a multiple of 16 bytes."""
         x[i], x[i + 1], x[i + 2], x[i + 3] = first, second, third, fourth
 
-    def bits32(x: Any) -> Any:
+    def bits32(x):
         """The bits of a float32 as uint32."""
         return x.view(np.uint32)
 
-    def bits64(x: Any) -> Any:
+    def bits64(x):
         """The bits of a float64 as uint64."""
         return x.view(np.uint64)
 
-    def float32_of(bits: Any) -> Any:
+    def float32_of(bits):
         return np.uint32(bits).view(np.float32)
 
-    def float64_of(bits: Any) -> Any:
+    def float64_of(bits):
         return np.uint64(bits).view(np.float64)
 
-    def nearest(x: Any) -> Any:
+    def nearest(x):
         """x rounded to an integer, ties to even, in its own type."""
         return np.rint(x)
 
     nearest32 = nearest64 = nearest
 
-    def fused(x: Any, y: Any, z: Any) -> Any:
+    def fused(x, y, z):
         """x · y + z. Here rounded twice in float64: enough for what the kernels measure."""
         return type(z)(float(x) * float(y) + float(z))
 
-    def trailing_zeros(bits: Any) -> Any:
+    def trailing_zeros(bits):
         """Zero bits below the lowest that is set, of an unsigned integer that is not 0."""
         size = int(bits)
         return (size & -size).bit_length() - 1
 
-    def bytes_of(low: Any, high: Any, selector: int) -> Any:
+    def bytes_of(low, high, selector):
         """Four bytes picked from the eight of (high, low): nibble i of `selector` names byte i."""
         both = int(high) << 32 | int(low)
         picked = [both >> 8 * (selector >> 4 * i & 7) & 255 for i in range(4)]
         return np.uint32(int.from_bytes(bytes(picked), "little"))
 
-    def product(x: Any, y: Any) -> Any:
+    def product(x, y):
         """x · y, rounded before anything is added to it."""
         return x * y
 
     product32 = product64 = product
 
-    def count(x: Any, i: int, more: int) -> Any:
+    def count(x, i, more):
         """x[i] before `more` is added to it, atomically."""
         before = x[i]
         x[i] += more
         return before
 
-    def fresh(x: Any, i: int) -> Any:
+    def fresh(x, i):
         """x[i] as memory has it, whoever has written it meanwhile."""
         return x[i]
 
-    def quotient(x: Any, y: Any) -> Any:
+    def quotient(x, y):
         """x // y of int32 that are not negative."""
         return np.int32(x // y)
 
-    def nearest_integer(x: Any) -> Any:
+    def nearest_integer(x):
         """x, below 2^31, to the nearest int32, ties to even."""
         return np.int32(np.rint(x))
 
     nearest_integer32 = nearest_integer64 = nearest_integer
 
-    def nearest_halves(first: Any, second: Any) -> Any:
+    def nearest_halves(first, second):
         """Two float32 to nearest float16, in the lower and the upper half of a word; no −0."""
         return _word(np.float16(first), np.float16(second))
 
-    def cut_halves(first: Any, second: Any) -> Any:
+    def cut_halves(first, second):
         """The same, rounded towards zero."""
         return _word(_cut(first), _cut(second))
 
-    def first_half(word: Any) -> Any:
+    def first_half(word):
         """The float16 in the lower half of a word, as float32."""
         return np.float32(np.uint16(word & 0xFFFF).view(np.float16))
 
-    def second_half(word: Any) -> Any:
+    def second_half(word):
         return first_half(word >> np.uint32(16))
 
-    def _cut(x: Any) -> Any:
+    def _cut(x):
         near = np.float16(x)
         return np.nextafter(near, np.float16(0)) if abs(np.float32(near)) > abs(x) else near
 
-    def _word(first: Any, second: Any) -> Any:
+    def _word(first, second):
         low, high = ((half + np.float16(0)).view(np.uint16) for half in (first, second))
         return np.uint32(low | np.uint32(high) << np.uint32(16))
 
@@ -130,12 +125,12 @@ if SIMULATED:
         """The thread's number, asked for again rather than kept in a register."""
         return cuda.threadIdx.x
 
-    def expect(boxes: Any, i: int, size: int) -> None:
+    def expect(boxes, i, size):
         """One thread, before any other does anything with boxes[i], an array in shared memory: it
         is to receive so many bytes.
         """
 
-    def arrive() -> None:
+    def arrive():
         """A thread has come so far. All of a cluster's have to."""
 
     @cuda.jit(device=True)
@@ -143,7 +138,7 @@ if SIMULATED:
         """Until all threads of the cluster have arrived, and know each other's boxes."""
         cuda.syncthreads()
 
-    def send(x: Any, i: int, value: Any, block: int, boxes: Any, box: int) -> None:
+    def send(x, i, value, block, boxes, box):
         """Stores x[i] in the shared memory of a block of the cluster, which counts it by a box."""
         x[i] = value
 
@@ -152,7 +147,7 @@ if SIMULATED:
         """Until all that was expected is there."""
         cuda.syncthreads()
 
-    def larger(x: Any, y: Any) -> Any:
+    def larger(x, y):
         """The larger of two float32, NaN if either is."""
         return np.maximum(x, y)
 
@@ -163,19 +158,55 @@ else:
 
     device = cuda.jit(device=True)
 
-    def _wide(builder: Any, pointer: Any, index: Any, element: Any, count: int) -> Any:
+    WORD, SINGLE = ir.IntType(32), ir.FloatType()
+    # The names of a register of each type in PTX, and in LLVM's constraints.
+    REGISTERS = {
+        types.int32: ("u32", "r"),
+        types.uint32: ("u32", "r"),
+        types.uint64: ("u64", "l"),
+        types.float32: ("f32", "f"),
+    }
+
+    def _fixed(emit, result, *takes):
+        """The intrinsic of these types, at most two, whose code `emit` builds of its arguments."""
+
+        def generate(context, builder, signature, arguments):
+            value = emit(builder, *arguments)
+            return context.get_dummy_value() if value is None else value
+
+        typed = result(*takes), generate
+        if not takes:
+            return intrinsic(lambda typing: typed)
+        if len(takes) == 1:
+            return intrinsic(lambda typing, x: typed)
+        return intrinsic(lambda typing, x, y: typed)
+
+    def _assembly(builder, text, result, names, arguments, side_effect=False):
+        """The value of inline PTX, without effects that the compiler does not see."""
+        kind = ir.FunctionType(result, [one.type for one in arguments])
+        asm = ir.InlineAsm(kind, text, names, side_effect=side_effect)
+        return builder.call(asm, arguments)
+
+    def _memory_assembly(builder, text, names, arguments):
+        """Inline PTX that no access of memory is moved past, and that is not moved itself."""
+        names = ",".join(part for part in (names, "~{memory}") if part)
+        kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
+        asm = ir.InlineAsm(kind, text, names, side_effect=True)
+        builder.call(asm, arguments, attrs=("convergent",))
+
+    def _wide(builder, pointer, index, element, count):
         place = builder.gep(pointer, [index])
         return builder.bitcast(place, ir.PointerType(ir.VectorType(element, count)))
 
-    def _pointer(context: Any, builder: Any, x: Any, value: Any) -> Any:
-        """Of an argument of a kernel, or of an array of its own."""
+    def _pointer(context, builder, x, value):
+        """The pointer to an argument of a kernel, or to an array of its own."""
         if isinstance(x, types.Array):
             return context.make_array(x)(context, builder, value).data
         return value
 
     @intrinsic
-    def load_four(typing: Any, x: Any, i: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def load_four(typing, x, i):
+        def generate(context, builder, signature, arguments):
             element = context.get_data_type(x.dtype)
             pointer = _pointer(context, builder, x, arguments[0])
             # Four float64 are two loads of 16 bytes: that is as wide as one can be.
@@ -186,21 +217,19 @@ else:
                 loaded = builder.load(_wide(builder, pointer, index, element, count))
                 loaded.align = 16
                 for place in range(count):
-                    at = ir.Constant(ir.IntType(32), place)
-                    values.append(builder.extract_element(loaded, at))
+                    values.append(builder.extract_element(loaded, ir.Constant(WORD, place)))
             return context.make_tuple(builder, signature.return_type, values)
 
         return types.UniTuple(x.dtype, 4)(x, i), generate
 
-    def _store(x: Any, count: int) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def _store(x, count):
+        def generate(context, builder, signature, arguments):
             value, index, *words = arguments
             pointer = _pointer(context, builder, x, value)
             element = context.get_data_type(x.dtype)
             vector = ir.Constant(ir.VectorType(element, count), ir.Undefined)
             for place, word in enumerate(words):
-                at = ir.Constant(ir.IntType(32), place)
-                vector = builder.insert_element(vector, word, at)
+                vector = builder.insert_element(vector, word, ir.Constant(WORD, place))
             stored = builder.store(vector, _wide(builder, pointer, index, element, count))
             stored.align = 4 * count
             return context.get_dummy_value()
@@ -208,46 +237,38 @@ else:
         return generate
 
     @intrinsic
-    def store_two(typing: Any, x: Any, i: Any, first: Any, second: Any) -> Any:
+    def store_two(typing, x, i, first, second):
         word = x.dtype
         return types.void(x, i, word, word), _store(x, 2)
 
     @intrinsic
-    def store_four(
-        typing: Any, x: Any, i: Any, first: Any, second: Any, third: Any, fourth: Any
-    ) -> Any:
+    def store_four(typing, x, i, first, second, third, fourth):
         word = x.dtype
         return types.void(x, i, word, word, word, word), _store(x, 4)
 
-    def _reinterpreted(source: Any, target: Any) -> Any:
-        def typed(typing: Any, x: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                return builder.bitcast(arguments[0], context.get_data_type(target))
-
-            return target(source), generate
-
-        return intrinsic(typed)
-
-    bits32 = _reinterpreted(types.float32, types.uint32)
-    bits64 = _reinterpreted(types.float64, types.uint64)
-    float32_of = _reinterpreted(types.uint32, types.float32)
-    float64_of = _reinterpreted(types.uint64, types.float64)
+    bits32 = _fixed(lambda builder, x: builder.bitcast(x, WORD), types.uint32, types.float32)
+    bits64 = _fixed(
+        lambda builder, x: builder.bitcast(x, ir.IntType(64)), types.uint64, types.float64
+    )
+    float32_of = _fixed(lambda builder, x: builder.bitcast(x, SINGLE), types.float32, types.uint32)
+    float64_of = _fixed(
+        lambda builder, x: builder.bitcast(x, ir.DoubleType()), types.float64, types.uint64
+    )
 
     nearest32, nearest64 = libdevice.rintf, libdevice.rint
 
     @intrinsic
-    def fused(typing: Any, x: Any, y: Any, z: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def fused(typing, x, y, z):
+        def generate(context, builder, signature, arguments):
             return builder.fma(*arguments)
 
         return z(z, z, z), generate
 
     @intrinsic
-    def trailing_zeros(typing: Any, bits: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def trailing_zeros(typing, bits):
+        def generate(context, builder, signature, arguments):
             count = builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-            word = ir.IntType(32)
-            return count if bits.bitwidth == 32 else builder.trunc(count, word)
+            return count if bits.bitwidth == 32 else builder.trunc(count, WORD)
 
         return types.int32(bits), generate
 
@@ -256,76 +277,51 @@ else:
     product32, product64 = libdevice.fmul_rn, libdevice.dmul_rn
 
     @intrinsic
-    def count(typing: Any, x: Any, i: Any, more: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def count(typing, x, i, more):
+        def generate(context, builder, signature, arguments):
             place = builder.gep(arguments[0], [arguments[1]])
             return builder.atomic_rmw("add", place, arguments[2], "monotonic")
 
         return types.int32(x, i, types.int32), generate
 
     @intrinsic
-    def fresh(typing: Any, x: Any, i: Any) -> Any:
-        # The names of a register in PTX and in LLVM's constraints.
-        kind, name = {
-            types.int32: ("u32", "r"),
-            types.uint32: ("u32", "r"),
-            types.uint64: ("u64", "l"),
-            types.float32: ("f32", "f"),
-        }[x.dtype]
+    def fresh(typing, x, i):
+        kind, name = REGISTERS[x.dtype]
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            place = builder.gep(arguments[0], [arguments[1]])
-            load = ir.InlineAsm(
-                ir.FunctionType(context.get_data_type(x.dtype), [place.type]),
-                f"ld.relaxed.gpu.{kind} $0, [$1];",
-                f"={name},l",
-                side_effect=True,
+        def generate(context, builder, signature, arguments):
+            place, result = (
+                builder.gep(arguments[0], [arguments[1]]),
+                context.get_data_type(x.dtype),
             )
-            return builder.call(load, [place])
+            text = f"ld.relaxed.gpu.{kind} $0, [$1];"
+            return _assembly(builder, text, result, f"={name},l", [place], side_effect=True)
 
         return x.dtype(x, i), generate
 
-    @intrinsic
-    def quotient(typing: Any, x: Any, y: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.udiv(*arguments)
-
-        return types.int32(types.int32, types.int32), generate
+    quotient = _fixed(
+        lambda builder, x, y: builder.udiv(x, y), types.int32, types.int32, types.int32
+    )
 
     nearest_integer32, nearest_integer64 = libdevice.float2int_rn, libdevice.double2int_rn
 
-    def _halves(rounding: str) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            word, single = ir.IntType(32), ir.FloatType()
-            convert = ir.InlineAsm(
-                ir.FunctionType(word, [single, single]),
-                f"cvt.{rounding}.f16x2.f32 $0, $1, $2;",
-                "=r,f,f",
-            )
-            add = ir.InlineAsm(
-                ir.FunctionType(word, [word, word]), "add.rn.f16x2 $0, $1, $2;", "=r,r,r"
-            )
-            both = builder.call(convert, [arguments[1], arguments[0]])
+    def _halves(rounding):
+        def emit(builder, first, second):
+            text = f"cvt.{rounding}.f16x2.f32 $0, $1, $2;"
+            both = _assembly(builder, text, WORD, "=r,f,f", [second, first])
             # −0 + 0 is 0.
-            return builder.call(add, [both, ir.Constant(word, 0)])
+            zero = ir.Constant(WORD, 0)
+            return _assembly(builder, "add.rn.f16x2 $0, $1, $2;", WORD, "=r,r,r", [both, zero])
 
-        def typed(typing: Any, first: Any, second: Any) -> Any:
-            return types.uint32(types.float32, types.float32), generate
-
-        return intrinsic(typed)
+        return _fixed(emit, types.uint32, types.float32, types.float32)
 
     nearest_halves, cut_halves = _halves("rn"), _halves("rz")
 
-    def _half(shift: int) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            bits = builder.lshr(arguments[0], ir.Constant(ir.IntType(32), shift))
-            half = builder.bitcast(builder.trunc(bits, ir.IntType(16)), ir.HalfType())
-            return builder.fpext(half, ir.FloatType())
+    def _half(shift):
+        def emit(builder, word):
+            bits = builder.trunc(builder.lshr(word, ir.Constant(WORD, shift)), ir.IntType(16))
+            return builder.fpext(builder.bitcast(bits, ir.HalfType()), SINGLE)
 
-        def typed(typing: Any, word: Any) -> Any:
-            return types.float32(types.uint32), generate
-
-        return intrinsic(typed)
+        return _fixed(emit, types.float32, types.uint32)
 
     first_half, second_half = _half(0), _half(16)
 
@@ -333,39 +329,22 @@ else:
     def meet_warp():
         cuda.syncwarp()
 
-    def _assembly(builder: Any, text: str, constraints: str, arguments: list[Any]) -> None:
-        """Nothing that is in memory is moved past it, nor is it itself."""
-        names = ",".join(part for part in (constraints, "~{memory}") if part)
-        kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
-        asm = ir.InlineAsm(kind, text, names, side_effect=True)
-        builder.call(asm, arguments, attrs=("convergent",))
-
-    def _place(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    def _place(context, builder, kind, array, index):
         return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
 
-    def _barrier(what: str) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _assembly(builder, f"barrier.cluster.{what}.aligned;", "", [])
-            return context.get_dummy_value()
-
-        def typed(typing: Any) -> Any:
-            return types.void(), generate
-
-        return intrinsic(typed)
+    def _barrier(what):
+        text = f"barrier.cluster.{what}.aligned;"
+        return _fixed(lambda builder: _memory_assembly(builder, text, "", []), types.void)
 
     arrive, wait = _barrier("arrive.relaxed"), _barrier("wait.acquire")
 
-    @intrinsic
-    def thread_anew(typing: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = ir.FunctionType(ir.IntType(32), [])
-            asm = ir.InlineAsm(kind, "mov.u32 $0, %tid.x;", "=r", side_effect=True)
-            return builder.call(asm, [])
-
-        return types.int32(), generate
+    thread_anew = _fixed(
+        lambda builder: _assembly(builder, "mov.u32 $0, %tid.x;", WORD, "=r", [], side_effect=True),
+        types.int32,
+    )
 
     @intrinsic
-    def expect(typing: Any, boxes: Any, i: Any, size: Any) -> Any:
+    def expect(typing, boxes, i, size):
         text = (
             "{ .reg .u64 place; .reg .u32 box; cvta.to.shared.u64 place, $0;"
             " cvt.u32.u64 box, place; mbarrier.init.shared::cta.b64 [box], 1;"
@@ -373,22 +352,16 @@ else:
             " mbarrier.arrive.expect_tx.shared::cta.b64 _, [box], $1; }"
         )
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(context, builder, signature, arguments):
             place = _place(context, builder, boxes, *arguments[:2])
-            _assembly(builder, text, "l,r", [place, arguments[2]])
+            _memory_assembly(builder, text, "l,r", [place, arguments[2]])
             return context.get_dummy_value()
 
         return types.void(boxes, i, types.int32), generate
 
     @intrinsic
-    def send(typing: Any, x: Any, i: Any, value: Any, block: Any, boxes: Any, box: Any) -> Any:
-        # The names of a register in PTX and in LLVM's constraints.
-        kind, name = {
-            types.int32: ("u32", "r"),
-            types.uint32: ("u32", "r"),
-            types.uint64: ("u64", "l"),
-            types.float32: ("f32", "f"),
-        }[x.dtype]
+    def send(typing, x, i, value, block, boxes, box):
+        kind, name = REGISTERS[x.dtype]
         text = (
             "{ .reg .u64 place; .reg .u32 far, box; cvta.to.shared.u64 place, $0;"
             " cvt.u32.u64 far, place; mapa.shared::cluster.u32 far, far, $2;"
@@ -398,17 +371,17 @@ else:
             f".{kind} [far], $1, [box]; }}"
         )
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(context, builder, signature, arguments):
             array, index, word, target, theirs, which = arguments
             place = _place(context, builder, x, array, index)
             at = _place(context, builder, boxes, theirs, which)
-            _assembly(builder, text, f"l,{name},r,l", [place, word, target, at])
+            _memory_assembly(builder, text, f"l,{name},r,l", [place, word, target, at])
             return context.get_dummy_value()
 
         return types.void(x, i, x.dtype, types.int32, boxes, box), generate
 
     @intrinsic
-    def receive(typing: Any, boxes: Any, i: Any) -> Any:
+    def receive(typing, boxes, i):
         text = (
             "{ .reg .u64 place; .reg .u32 box; .reg .pred there; cvta.to.shared.u64 place, $0;"
             " cvt.u32.u64 box, place;"
@@ -416,20 +389,31 @@ else:
             " @!there bra again; }"
         )
 
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _assembly(builder, text, "l", [_place(context, builder, boxes, *arguments)])
+        def generate(context, builder, signature, arguments):
+            place = _place(context, builder, boxes, *arguments)
+            _memory_assembly(builder, text, "l", [place])
             return context.get_dummy_value()
 
         return types.void(boxes, i), generate
 
-    @intrinsic
-    def larger(typing: Any, x: Any, y: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            single = ir.FloatType()
-            both = ir.FunctionType(single, [single, single])
-            return builder.call(ir.InlineAsm(both, "max.NaN.f32 $0, $1, $2;", "=f,f,f"), arguments)
+    larger = _fixed(
+        lambda builder, x, y: _assembly(
+            builder, "max.NaN.f32 $0, $1, $2;", SINGLE, "=f,f,f", [x, y]
+        ),
+        types.float32,
+        types.float32,
+        types.float32,
+    )
 
-        return types.float32(types.float32, types.float32), generate
+
+@device
+def read_four(values, to, x, at):
+    """Loads four elements of x from `at` on, which is aligned, into values from `to` on."""
+    a, b, c, d = load_four(x, at)
+    values[to] = a
+    values[to + 1] = b
+    values[to + 2] = c
+    values[to + 3] = d
 
 
 @device

@@ -137,7 +137,7 @@ class Signature(NamedTuple):
 
 @cache
 def words_of(count: int) -> Signature:
-    """Of so many addresses and 64-bit integers."""
+    """The signature of so many addresses and 64-bit integers."""
     return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))
 
 

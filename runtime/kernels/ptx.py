@@ -1,4 +1,4 @@
-"""What Numba has no word for, put into the PTX that it makes of a kernel."""
+"""Additions to the PTX that Numba makes of a kernel, for which Numba itself has no means."""
 
 import re
 from typing import Literal

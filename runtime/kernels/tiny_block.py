@@ -80,7 +80,7 @@ class Block(NamedTuple):
 
 @lru_cache(1024)
 def block(m: int, k: int, n: int, left: Memory, right: Memory) -> Block:
-    """Of products of A (m, k) and B (k, n), no side longer than EDGE."""
+    """The block for products of A (m, k) and B (k, n), no side longer than EDGE."""
     rows, columns = min(m, FOUR), min(n, FOUR)
     down, along = -(-m // rows), -(-n // columns)
     lanes, quads = down * along, -(-(m * k + k * n) // FOUR)
@@ -151,14 +151,14 @@ def _matrix(
     sides: tuple[int, int],
     memory: Memory,
     shared_by: tuple[int, int],
-    kept: int,
+    held_lines: int,
     unit: int,
     reads: Callable[[int, int], int],
 ) -> Matrix:
     """An operand, padded so that threads seldom wait for one another.
 
-    shared_by: how many products and threads. kept: lines that there is room for. unit: floats to
-    be read at a time. reads: turns that reading takes, of line and product.
+    shared_by: the numbers of products and threads. held_lines: lines that there is room for. unit:
+    floats to be read at a time. reads: turns that reading takes, of line and product.
     """
     (lines, length), (products, threads) = sides, shared_by
     size = lines * length
@@ -171,7 +171,7 @@ def _matrix(
     found: list[tuple[int, int, int]] = []
     for wider, apart in pairs(range(2), range(PADS)):
         line = (-(-length // unit) + wider) * unit
-        product = kept * line + apart * unit
+        product = held_lines * line + apart * unit
         words = [p * product + i * line + j for p, i, j in spots]
         found.append((reads(line, product) + _writes(it, words), product, line))
     _, product, line = min(found)

@@ -18,7 +18,13 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.kernels.intrinsics import device, fused, load_four, store_four
+from mixpert_py.runtime.kernels.intrinsics import (
+    device,
+    fused,
+    load_four,
+    read_four,
+    store_four,
+)
 from mixpert_py.runtime.kernels.tiny_block import (
     FOUR,
     RESIDENT,
@@ -45,7 +51,7 @@ def tiny_kernel(
     DIRECT = n % FOUR == 0
     read_a, keep_a = _read(it.a, it), _keep(it.a, it)
     read_b, keep_b = _read(it.b, it), _keep(it.b, it)
-    multiply = _multiply(it, k)
+    multiply = _multiply_thread(it, k)
     store, put, copy = _store(it, m, wide), _put(it, m, n), _copy(it, m, n, wide)
     spot = _spot(it)
 
@@ -143,16 +149,6 @@ def _read(x: Matrix, it: Block) -> Any:
     return device(read)
 
 
-@device
-def read_four(values, first, x, at):
-    """Four elements of x from `at` on, which is aligned, into values from `first` on."""
-    p, q, r, s = load_four(x, at)
-    values[first] = p
-    values[first + 1] = q
-    values[first + 2] = r
-    values[first + 3] = s
-
-
 def _keep(x: Matrix, it: Block) -> Any:
     """The device function that writes what `_read` has read to shared memory, from `base` on."""
     THREADS, LOADS, SINGLES, PRODUCTS = it.threads, x.loads, x.singles, it.products
@@ -189,7 +185,7 @@ def _keep(x: Matrix, it: Block) -> Any:
     return device(keep)
 
 
-def _multiply(it: Block, k: int) -> Any:
+def _multiply_thread(it: Block, k: int) -> Any:
     """The device function for a thread's elements of C, from operands in shared memory."""
     ROWS, COLUMNS, K = it.rows, it.columns, k
     A_LINE, A_PLACE, A_PRODUCT = it.a.line, it.a.place, it.a.product

@@ -203,7 +203,3 @@ class DeviceModel(Record, frozen=True):
     kernel: list[Kernel] = []
     packing: list[Packing] = []
     sources: dict[str, str] = {}
-
-    def find_instruction(self, name: str) -> Instruction | None:
-        """The instruction of that name, if it is known."""
-        return next((row for row in self.instruction if row.name == name), None)

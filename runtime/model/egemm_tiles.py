@@ -15,7 +15,6 @@ size of the product do not enter.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import DeviceModel
@@ -25,10 +24,6 @@ from mixpert_py.runtime.scheme import Scheme
 
 WARP = 32
 WARPGROUP = 128
-BLOCK_EDGES = (32, 64, 128, 256)
-BLOCK_DEPTHS = (8, 16, 32, 64)
-WARP_EDGES = (16, 32, 64, 128)
-WARPS = (4, 8, 16)  # of a block: each of the four units has one, and a block at most 512 threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +111,6 @@ def best(assessed: Iterable[Assessment]) -> Assessment:
     """
     found = list(assessed)
     return min([one for one in found if not one.broken] or found, key=_order)
-
-
-def ranked(model: DeviceModel, scheme: Scheme, wk: int = 8) -> list[Assessment]:
-    """Every blocking of powers of two that breaks no constraint, the best first.
-
-    wk: of K, in elements, that one matrix instruction takes; HMMA.1688 of Turing takes 8.
-    """
-    edges = product(BLOCK_EDGES, BLOCK_EDGES, BLOCK_DEPTHS, WARP_EDGES, WARP_EDGES)
-    shapes = (Blocking(*shape, wk) for shape in edges)
-    fitting = [b for b in shapes if b.wm <= b.bm and b.wn <= b.bn and b.groups in WARPS]
-    found = (assess(model, scheme, blocking) for blocking in fitting)
-    return sorted((one for one in found if not one.broken), key=_order)
 
 
 def blocking_of(scheme: Scheme, tile: Tile, family: Family) -> Blocking:

@@ -211,6 +211,8 @@ def _flushed(x: Array, smallest: int) -> Array:
 
 
 def depth_and_step(scheme: Scheme) -> tuple[int, int]:
-    """Of K: what an instruction covers, and what is added up before it enters the FP32 total."""
+    """The segments of K that an instruction covers, and that is added up before the sum enters the
+    FP32 total.
+    """
     depth = DEPTH // ELEMENTS[scheme.element.name].size
     return depth, min(2 * depth, max(depth, scheme.promotion))

@@ -143,7 +143,7 @@ def _packing(times: KernelTimes, scheme: Scheme, elements: int, k: int, size: in
 
 
 def _slice_bytes(scheme: Scheme) -> float:
-    """Of all slices of an element, the mean of A's and B's."""
+    """Bytes of all slices of an element, the mean of A's and B's."""
     bits = 8 * ELEMENTS[scheme.element.name].size
     return bits / 8 * (scheme.left.count + scheme.right.count) / 2
 

@@ -1,7 +1,7 @@
 """Which tile of our kernels a model takes: ours, and those after EGEMM-TC and LE-GEMM."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mixpert_py.runtime.model import egemm_tiles, legemm_tiles
 from mixpert_py.runtime.model.kernel_times import KernelTimes
@@ -10,7 +10,6 @@ from mixpert_py.runtime.model.tile import Depth, Tile, candidates
 from mixpert_py.runtime.scheme import Scheme
 
 ModelName = Literal["ours", "egemm", "legemm"]
-MODELS: Final[tuple[ModelName, ...]] = ("ours", "egemm", "legemm")
 
 Figures = Mapping[str, float]
 

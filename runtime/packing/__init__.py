@@ -1,9 +1,10 @@
 """Splitting operands on the device, into the layout that the GEMM kernels take.
 
-One description of a split, `side.Side`, says what a kernel is compiled for: the splitter's numbers,
-the operand's type, and what decides whether a row leaves the slices. One record of a launch,
-`launch.Plan`, says all but addresses; `launch.Launch.pack` enqueues any of them. What is done to
-elements is in `digits` and `floats`, for every kernel; the kernels differ in how they read:
+A task, `launch.PackingTask`, says which operands are packed and how. `side.Side` describes one
+operand as far as a kernel is compiled for it: the splitter's numbers, the operand's type, and what
+decides whether a row leaves the slices. `launch.PackingConfig` records a launch but for addresses;
+`launch.PackingLaunch.pack` enqueues any of them. What is done to elements is in `digits` and
+`floats`, for every kernel; the kernels differ in how they read:
 
 - `strip_kernels` packs whatever a scheme may ask for: any block of K, any strides, norms;
 - `row_kernels` is for K as one block and operands that are contiguous along it: each row is read
@@ -12,30 +13,37 @@ elements is in `digits` and `floats`, for every kernel; the kernels differ in ho
 - `cluster_kernels` does the same reading once, where a cluster's registers hold K;
 - `tile_kernels` is for exponents of small tiles, as the schemes of the MixPert paper have them.
 
-The last two only save time: without their branches in `_way` and `_choices`, `panel_kernels` and
-`strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of slices.
+The last two only save time: without their branches in `_kernel_for` and `_choices`, `panel_kernels`
+and `strip_kernels` pack the same bits. Afterwards `repair` puts back what packing took out of
+slices.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import blocks, rows
-from mixpert_py.runtime.packing.launch import Launch, Plan, prepare
+from mixpert_py.runtime.packing.launch import (
+    PackingConfig,
+    PackingLaunch,
+    PackingTask,
+    Which,
+    prepare,
+)
 from mixpert_py.runtime.packing.operand import (
+    DeviceMemory,
     DevicePacked,
     Form,
     Operand,
     by_columns,
     by_rows,
-    layout,
     up,
 )
-from mixpert_py.runtime.packing.side import side
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule, Splitter
+from mixpert_py.runtime.splitter import OutlierRule
 
 __all__ = [
     "DevicePacked",
@@ -51,15 +59,13 @@ __all__ = [
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
 UNIT = 512  # bytes, of which CuPy's memory pool gives whole numbers
 
-Which = Literal["both", "left", "right"]
-# The kernel that packs operands, their splitters, and their forms.
-Choice = tuple[str, tuple[Splitter, ...], tuple[Form, ...]]
+KernelName = Literal["strips", "tiles", "rows", "panels", "clusters"]
 
 
-class Packer(NamedTuple):
-    """The launches that pack operands of given forms: one for both, or one for each."""
+class PreparedLaunches(NamedTuple):
+    """The launches of a task, one for both operands or one for each. bytes: of their memory."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[PackingLaunch, ...]
     bytes: int
 
 
@@ -68,12 +74,11 @@ def pack(
     b: Operand,
     scheme: Scheme,
     *,
-    block: int | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
     stream: Stream = 0,
     room_for: Scheme | None = None,
-    memory: Any = None,
+    memory: DeviceMemory | None = None,
     gate: int = 0,
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.
@@ -81,17 +86,16 @@ def pack(
     One launch, or two where K is one block and only one operand is contiguous along it. Where it
     is one block, flagged rows of digits hold anything, in units of zero.
 
-    block: segment of K per scale, see `Scheme.with_block`. rule: what leaves integer slices, see
-    `reference.multiply`. measure: 2-norms too. room_for: a scheme by which they may be packed
-    again, in the same memory, which both share: `memory`. gate: the address of an int32; where that
-    is 0 nothing is done. Does not wait for the device.
-    Raises ShapeError where K differs or anything is empty, PlanError on a block length where the
-    scheme has none.
+    rule: what leaves integer slices, see `reference.multiply`. measure: whether 2-norms are
+    computed too. room_for: a scheme by which they may be packed again, in the same memory, which
+    both share: `memory`. gate: the address of an int32; where that is 0 nothing is done. Does not
+    wait for the device. Raises ShapeError where K differs or anything is empty.
     """
     forms = a.form, b.form
-    how = _prepared(scheme, "both", forms, "", block, rule, measure, gate != 0, a.device)
+    task = PackingTask(scheme, "both", forms, _result(forms), rule, measure, a.device)
+    how = _prepared_launches(task, gate != 0)
     if room_for is not None:
-        other = _prepared(room_for, "both", forms, "", None, rule, False, True, a.device)
+        other = _prepared_launches(task._replace(scheme=room_for, measure=False), True)
         memory = allocate(max(how.bytes, other.bytes), stream)
     if len(how.launches) == 1:
         left, right = how.launches[0].pack((a, b), stream, memory, gate)
@@ -111,57 +115,42 @@ def pack_one(
     which: Literal["left", "right"],
     result: str,
     *,
-    block: int | None = None,
     rule: OutlierRule = "loss",
     measure: bool = False,
     stream: Stream = 0,
 ) -> DevicePacked:
-    """One operand, to be kept; result: the type of its products."""
-    how = _prepared(scheme, which, (x.form,), result, block, rule, measure, False, x.device)
-    return how.launches[0].pack((x,), stream)[0]
+    """One operand, packed as `pack` does. result: the type of the products that it is kept for."""
+    task = PackingTask(scheme, which, (x.form,), result, rule, measure, x.device)
+    return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
 
 
 @lru_cache(4096)
-def _prepared(
-    scheme: Scheme,
-    which: Which,
-    forms: tuple[Form, ...],
-    result: str,
-    block: int | None,
-    rule: OutlierRule,
-    measure: bool,
-    gated: bool,
-    device: int,
-) -> Packer:
-    """The launches for operands of these forms, whatever their addresses, on this device."""
-    scheme = scheme.with_block(block)
-    result = result or _result(forms)
-    choices = _choices(scheme, which, forms, result, rule, measure, device)
-    block = scheme.lengths(forms[0].k)[1]
+def _prepared_launches(task: PackingTask, gated: bool) -> PreparedLaunches:
+    """The launches of a task, whatever the addresses of its operands, on its device, which is the
+    current one.
+    """
+    choices = _choices(task)
     # Two of panels would count in the same memory.
-    both_panels = [way for way, _, _ in choices] == ["panels", "panels"]
+    both_panels = [kernel for kernel, _ in choices] == ["panels", "panels"]
     orders: tuple[Order, ...] = "after", "after" if both_panels else "beside"
     prepared = [
-        prepare(_plan(one, block, result, rule, measure, device), order, gated)
-        for one, order in zip(choices, orders, strict=False)
+        prepare(_config(kernel, part), order, gated)
+        for (kernel, part), order in zip(choices, orders, strict=False)
     ]
-    return Packer(tuple(prepared), sum(up(one.bytes) for one in prepared))
+    return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
 
 
-def _plan(
-    one: Choice, block: int, result: str, rule: OutlierRule, measure: bool, device: int
-) -> Plan:
-    way, splitters, forms = one
-    if way == "tiles":
-        return blocks.tile_plan(splitters, forms, block, result, rule)
-    if way == "strips":
-        shared = blocks.shared_memory(device)
-        return blocks.strip_plan(splitters, forms, block, result, rule, measure, shared)
-    if way == "rows":
-        return rows.row_plan(splitters, forms, result, rule)
-    if way == "clusters":
-        return rows.cluster_plan(splitters, forms, result, rule)
-    return rows.panel_plan(splitters, forms, result, rule, device)
+def _config(kernel: KernelName, task: PackingTask) -> PackingConfig:
+    """The launch by which a kernel packs a task's operands."""
+    if kernel == "strips":
+        return blocks.strip_config(task, blocks.shared_memory(task.device))
+    configs: dict[str, Callable[[PackingTask], PackingConfig]] = {
+        "tiles": blocks.tile_config,
+        "rows": rows.row_config,
+        "clusters": rows.cluster_config,
+        "panels": rows.panel_config,
+    }
+    return configs[kernel](task)
 
 
 @lru_cache(4096)
@@ -175,20 +164,14 @@ def packed_bytes(
     device: int,
 ) -> int:
     """Bytes of the device that packing operands of these forms takes, as CuPy counts them, with
-    those that it needs only while it works. Arguments as in `pack` and `pack_one`.
+    those that it needs only while it works. Arguments are those of `PackingTask`.
     """
     total = 0
-    length = scheme.lengths(forms[0].k)[1]
-    result = result or _result(forms)
-    for way, splitters, its in _choices(scheme, which, forms, result, rule, measure, device):
-        if way == "panels":
-            size = rows.panel_plan(splitters, its, result, rule, device).bytes
+    for kernel, part in _choices(PackingTask(scheme, which, forms, result, rule, measure, device)):
+        if kernel == "panels":
+            size = rows.panel_config(part).bytes
         else:
-            places = [
-                layout(splitter, x.batch, x.rows, x.k, length, measure)
-                for splitter, x in zip(splitters, its, strict=True)
-            ]
-            size = sum(up(place.bytes) for place in places)
+            size = sum(up(place.bytes) for place in part.layouts)
         total += pooled(size)
     return total
 
@@ -198,41 +181,25 @@ def pooled(size: int) -> int:
     return -(-size // UNIT) * UNIT
 
 
-def _choices(
-    scheme: Scheme,
-    which: Which,
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    measure: bool,
-    device: int,
-) -> tuple[Choice, ...]:
-    """How operands of these forms are packed: all at once, or one after the other."""
+def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
+    """The kernel that packs all operands of a task at once, or one for each."""
+    forms = task.forms
     if forms[0].k != forms[-1].k:
         raise ShapeError(f"cannot multiply rows of {forms[0].k} by columns of {forms[1].k}")
-    splitters = {
-        "both": (scheme.left, scheme.right),
-        "left": (scheme.left,),
-        "right": (scheme.right,),
-    }[which]
-    length = scheme.lengths(forms[0].k)[1]
-    if result == "float32" and blocks.tiles_suit(splitters, forms, length, measure, rule):
-        return (("tiles", splitters, forms),)
-    ways = [
-        _way(splitter, x, length, result, measure, rule, device)
-        for splitter, x in zip(splitters, forms, strict=True)
-    ]
-    alike = ways[0] == ways[-1]
+    if blocks.tiles_suit(task):
+        return (("tiles", task),)
+    each = task.each()
+    kernels = [_kernel_for(one) for one in each]
+    is_same_kernel = kernels[0] == kernels[-1]
     elements = sum(x.batch * x.rows * x.k for x in forms)
-    if "strips" in ways or (not alike and elements < LARGE):
-        return (("strips", splitters, forms),)
+    if "strips" in kernels or (not is_same_kernel and elements < LARGE):
+        return (("strips", task),)
     # Only rows are packed together where they are split, or lie in memory, unlike each other.
-    same = splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory
-    if alike and (same or ways[0] == "rows"):
-        return ((ways[0], splitters, forms),)
-    return tuple(
-        (way, (splitter,), (x,)) for way, splitter, x in zip(ways, splitters, forms, strict=True)
-    )
+    splitters = task.splitters
+    is_same_side = splitters[0] == splitters[-1] and forms[0].memory == forms[-1].memory
+    if is_same_kernel and (is_same_side or kernels[0] == "rows"):
+        return ((kernels[0], task),)
+    return tuple(zip(kernels, each, strict=True))
 
 
 def _result(forms: tuple[Form, ...]) -> str:
@@ -240,19 +207,13 @@ def _result(forms: tuple[Form, ...]) -> str:
     return "float64" if "float64" in [x.memory for x in forms] else "float32"
 
 
-def _way(
-    splitter: Splitter,
-    x: Form,
-    block: int,
-    result: str,
-    measure: bool,
-    rule: OutlierRule,
-    device: int,
-) -> str:
-    if rows.rows_suit((splitter,), x.k, block, measure, rule):
+def _kernel_for(task: PackingTask) -> KernelName:
+    """The kernel that suits the one operand of a task."""
+    (x,) = task.forms
+    if rows.rows_suit(task):
         if x.k_stride == 1:
             return "rows"
         if x.row_stride == 1 and x.k <= rows.LONGEST_PANEL:
-            held = rows.cluster_shape(side(splitter, x.memory, result, rule, measure), x.k)
-            return "clusters" if held and rows.has_clusters(device) else "panels"
+            fits = rows.cluster_shape(task.sides[0], x.k) and rows.has_clusters(task.device)
+            return "clusters" if fits else "panels"
     return "strips"

@@ -1,47 +1,35 @@
 """The launches that split blocks of K.
 
-`strip_plan` is the general one: it takes every splitter, block length and stride. `tile_plan` is
+`strip_config` makes the general one, for every splitter, block length and stride. `tile_config` is
 for tiles of rows × 32 of K that share an exponent.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mixpert_py.runtime.packing.launch import Plan, has_vectors, places
+from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, has_vectors
 from mixpert_py.runtime.packing.operand import (
+    CACHE_LANES,
     DEPTH,
     HOPPER,
     ITEM,
-    KEPT,
     MOST_THREADS,
     REDUCTIONS,
     Form,
-    Layout,
 )
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, Splitter
 
 
-def strip_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    block: int,
-    result: str,
-    rule: OutlierRule,
-    measure: bool,
-    shared: int = HOPPER,
-    threads: int = 0,
-) -> Plan:
-    """For one operand or two. block: segment of K per scale. result: the type of the product.
-    shared: bytes of shared memory that the device lets a block have; threads: to a block, 0 for
-    what suits them. Raises ShapeError where an operand is empty.
+def strip_config(task: PackingTask, shared: int = HOPPER, threads: int = 0) -> PackingConfig:
+    """The launch of the general kernel, for any task.
+
+    shared: bytes of shared memory that the device lets a block have; threads: of a block, 0 for
+    what suits the operands. Raises ShapeError where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule, block, measure)
-    groups = tuple(s.group if isinstance(s, Digits) else 1 for s in splitters)
-    itemsizes = tuple(x.itemsize for x in forms)
-    mappings = tuple(x.mapping(layouts[0].block) for x in forms)
-    covered = covers(layouts, groups, itemsizes, mappings, shared)
-    how = shares(layouts[0], covered, max(itemsizes), _most(sides), threads, shared)
+    layouts, sides, forms = task.layouts, task.sides, task.forms
+    covered = covers(task, shared)
+    how = strip_threads(task, covered, threads, shared)
     strips = [one.strips * x.batch for one, x in zip(covered, forms, strict=True)]
     words = tuple(
         (x.rows, x.batch_stride, x.row_stride, x.k_stride, one.mapping, one.height_log, one.strips)
@@ -49,17 +37,18 @@ def strip_plan(
     )
     place = layouts[0]
     lengths = place.k, place.block, place.padded_block, place.blocks, place.spans, place.steps
-    return Plan(
-        ("strip_kernels", "pack_kernel"),
+    return PackingConfig(
+        task,
+        layouts,
+        ("strip_kernels", "strip_kernel"),
         (sides[0], sides[-1]),
-        *(splitters, layouts, words),
+        words,
         (strips[0], *lengths, how.share_log, how.cached, how.threads_log),
         sum(strips),
         1 << how.threads_log,
         how.shared,
         shared - REDUCTIONS,
         pointers=5,
-        measure=measure,
     )
 
 
@@ -72,7 +61,7 @@ def shared_memory(device: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """How thread blocks cover one operand: strips of 2^height_log rows; the kernel's mapping.
+    """Thread blocks cover one operand by strips of 2^height_log rows, as the mapping says.
 
     mapping: bit 0, neighbouring threads take neighbouring rows, not neighbours along K; bit 1,
     every eight elements are 16-byte aligned.
@@ -84,9 +73,10 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
-    """How threads share a strip. threads: of a block. share_log: threads that a block of K can use,
-    of those to a row. cached: items per thread kept in shared memory, of that many bytes.
+class StripThreads:
+    """Threads share a strip. threads_log: log2 of a block's threads; share_log: log2 of those of a
+    row's that a block of K can use. cached: items of a thread that shared memory holds; shared: its
+    bytes.
     """
 
     threads_log: int
@@ -95,56 +85,46 @@ class Shares:
     shared: int
 
 
-def covers(
-    places: tuple[Layout, ...],
-    groups: tuple[int, ...],
-    itemsizes: tuple[int, ...],
-    mappings: tuple[int, ...],
-    shared: int = HOPPER,
-) -> tuple[Cover, ...]:
+def covers(task: PackingTask, shared: int = HOPPER) -> tuple[Cover, ...]:
     """Strips of 8 rows, a sector of 32 bytes where they are contiguous; never less than a group.
 
-    Where K is contiguous and rows are long, lower ones: two blocks to a multiprocessor then find
-    room for what they read, so that one loads while the other stores; or one block, where the other
-    operand leaves no room for two.
+    Where K is contiguous and rows are long, strips are lower: two blocks to a multiprocessor then
+    find room for what they read, so that one loads while the other stores; or one block, where the
+    other operand leaves no room for two.
     """
-    sizes = [place.k * itemsize for place, itemsize in zip(places, itemsizes, strict=True)]
+    forms = task.forms
+    groups = [s.group if isinstance(s, Digits) else 1 for s in task.splitters]
+    mappings = [x.mapping(task.layouts[0].block) for x in forms]
+    sizes = [x.k * x.itemsize for x in forms]
     heights = [max(8, group) for group in groups]
     together = list(zip(sizes, heights, mappings, strict=True))
-    half = resident(shared)
+    half = half_of(shared)
     tall = any(mapping & 1 and height * size > half for size, height, mapping in together)
     room = shared - REDUCTIONS if tall else half
     found = []
-    for place, size, height, mapping, group in zip(
-        places, sizes, heights, mappings, groups, strict=True
-    ):
+    for x, group, (size, height, mapping) in zip(forms, groups, together, strict=True):
         while not mapping & 1 and height > group and height * size > room:
             height //= 2
-        found.append(Cover(mapping, height.bit_length() - 1, -(-place.rows // height)))
+        found.append(Cover(mapping, height.bit_length() - 1, -(-x.rows // height)))
     return tuple(found)
 
 
-def shares(
-    place: Layout,
-    covers: tuple[Cover, ...],
-    itemsize: int,
-    most: int,
-    threads: int = 0,
-    shared: int = HOPPER,
-) -> Shares:
+def strip_threads(
+    task: PackingTask, covers: tuple[Cover, ...], threads: int = 0, shared: int = HOPPER
+) -> StripThreads:
     """Threads, and shared memory that keeps what they read as far as it reaches.
-
-    most: threads that a block may have; half of MOST_THREADS where two blocks find room.
 
     What a strip has past that is read twice, the second time from L2. Only one block runs on a
     multiprocessor then, which bounds what has to stay there: at K = 16384 and rows contiguous, 130
     blocks read 300 KiB each again.
     """
+    place, itemsize = task.layouts[0], max(x.itemsize for x in task.forms)
     share_log = (-(-place.padded_block // ITEM) - 1).bit_length()
     height_log = max(one.height_log for one in covers)
     if not threads:
+        most = _most(task.sides)
         strip = place.k * itemsize << height_log
-        if strip <= resident(shared):
+        if strip <= half_of(shared):  # two blocks find room
             most = min(most, MOST_THREADS // 2)
         items = (place.spans << height_log) * place.padded_block // ITEM
         threads = min(most, max(64, 1 << (-(-items // DEPTH) - 1).bit_length()))
@@ -155,12 +135,12 @@ def shares(
         turns = -(-place.padded_block // (ITEM << lanes_log))
         if turns > DEPTH:
             cached = max(cached, -(-turns // DEPTH))
-    group = DEPTH * ITEM * max(threads, KEPT) * itemsize
+    group = DEPTH * ITEM * max(threads, CACHE_LANES) * itemsize
     cached = min(cached, (shared - REDUCTIONS) // group)
-    return Shares(threads_log, share_log, cached * DEPTH, cached * group)
+    return StripThreads(threads_log, share_log, cached * DEPTH, cached * group)
 
 
-def resident(shared: int) -> int:
+def half_of(shared: int) -> int:
     """Bytes for what a block keeps, so that two blocks fit a multiprocessor."""
     reserved = 1024  # by the driver, for each block
     return (shared + reserved) // 2 - reserved - REDUCTIONS
@@ -198,26 +178,25 @@ class TileTuning(NamedTuple):
 TILES = TileTuning()
 
 
-def tiles_suit(
-    splitters: tuple[Splitter, ...], forms: tuple[Form, ...], block: int, measure: bool,
-    rule: OutlierRule,
-) -> bool:  # fmt: skip
-    """Whether the tile kernel packs these, of which every `block` of K share a unit.
+def tiles_suit(task: PackingTask) -> bool:
+    """Whether the tile kernel packs the operands of a task.
 
     Left to the general kernel: double precision, operands that are contiguous neither along K nor
     along rows, rule "ratio", and norms.
     """
     return (
-        not measure
-        and rule in ("loss", "none")
-        and all(_sevens(splitter) for splitter in splitters)
-        and all(x.memory == "float32" and 0 < x.k <= LONGEST_TILE for x in forms)
-        and all(block == min(STRETCH, x.k) for x in forms)
-        and all(x.k_stride == 1 or x.row_stride == 1 for x in forms)
+        task.result == "float32"
+        and not task.measure
+        and task.rule in ("loss", "none")
+        and all(_sevens(splitter) for splitter in task.splitters)
+        and all(x.memory == "float32" and 0 < x.k <= LONGEST_TILE for x in task.forms)
+        and all(task.block == min(STRETCH, x.k) for x in task.forms)
+        and all(x.k_stride == 1 or x.row_stride == 1 for x in task.forms)
     )
 
 
 def _sevens(splitter: Splitter) -> bool:
+    """Whether a splitter makes the 7-bit digits that the tile kernel makes."""
     return (
         isinstance(splitter, Digits)
         and splitter.width == 7
@@ -227,24 +206,19 @@ def _sevens(splitter: Splitter) -> bool:
     )
 
 
-def tile_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    block: int,
-    result: str,
-    rule: OutlierRule,
-    tuning: TileTuning = TILES,
-) -> Plan:
-    """For one operand or two that `tiles_suit`. block: segment of K per scale; result: the type of
-    the product, "float32". Raises ShapeError where an operand is empty.
+def tile_config(task: PackingTask, tuning: TileTuning = TILES) -> PackingConfig:
+    """The launch of the tile kernel, for a task that `tiles_suit`. Raises ShapeError where an
+    operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule, block)
-    covers = tuple(_cover(x, layouts[0].steps, tuning) for x in forms)
-    grids = [x.batch * cover.strips for x, cover in zip(forms, covers, strict=True)]
-    return Plan(
-        ("tile_kernels", "pack_kernel"),
+    layouts, sides = task.layouts, task.sides
+    covers = tuple(_cover(x, layouts[0].steps, tuning) for x in task.forms)
+    grids = [x.batch * cover.strips for x, cover in zip(task.forms, covers, strict=True)]
+    return PackingConfig(
+        task,
+        layouts,
+        ("tile_kernels", "tile_kernel"),
         (sides[0], sides[-1], tuning.threads, tuning.resident // tuning.threads),
-        *(splitters, layouts, covers),
+        covers,
         (grids[0], layouts[0].k, layouts[0].steps),
         sum(grids),
         tuning.threads,
@@ -253,7 +227,7 @@ def tile_plan(
 
 
 class TileCover(NamedTuple):
-    """How blocks cover an operand, as the kernel takes it. Strides are in elements.
+    """Thread blocks cover one operand so, as the kernel takes it. Strides are in elements.
 
     stride: from row to row if K is contiguous (along), else from place to place along K. vector:
     whether four neighbours are always 16-byte aligned. strips: blocks next to each other; deep:

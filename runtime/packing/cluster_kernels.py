@@ -20,7 +20,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
 from mixpert_py.runtime.kernels.intrinsics import (
     arrive,
     device,
@@ -35,7 +35,7 @@ from mixpert_py.runtime.kernels.intrinsics import (
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
-from mixpert_py.runtime.packing.panel_kernels import resident
+from mixpert_py.runtime.packing.panel_kernels import resident_threads
 from mixpert_py.runtime.packing.panel_parts import (
     DECIDED,
     FACTORS,
@@ -45,6 +45,7 @@ from mixpert_py.runtime.packing.panel_parts import (
     reductions,
     thread_scan,
     words_made,
+    write_row,
 )
 from mixpert_py.runtime.packing.side import Side
 
@@ -66,12 +67,12 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
     ROOM, HELD, ALL = threads // ACROSS * APART, QUAD * ITEM, blocks * PANEL
     SEEN_BYTES, LOST_BYTES = seen_bytes(side, blocks), lost_bytes(side, blocks)
     LEFT = max(SUMS, 1) * ALL
-    split_fast = fast_path(side)
     clear, scan, publish = thread_scan(side, True)
     reduce_warp, send_seen, reduce_seen, send_lost, reduce_lost = cluster_exchange(
         side, threads, blocks
     )
     make_units, split_slow_rows = panel_splits(side)
+    split_fast = fast_path(side)
 
     def kernel(
         a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_panels,
@@ -177,10 +178,7 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             # Those that may leave are decided on when they have been cut.
             if SUMS == 0 or found != 0:
                 whose = np.int64(batch) * rows + panel_row + own
-                scales[whose] = (
-                    numbers[own] & ~SIGNIFICAND_MASK if (found >> 1) & LEAVES else numbers[own]
-                )
-                flags[whose] = found >> 1
+                write_row(scales, flags, whose, numbers[own], found >> 1)
         slice_words = ((rows + 7) & ~7) * 16
         swizzle = np.int32((np.int32(row) >> 1) & 3)
         base = np.int64(batch) * steps * COUNT * slice_words + row * 16
@@ -245,14 +243,14 @@ def cluster_kernel(side: Side, threads: int, blocks: int) -> tuple[Any, tuple[An
             else:
                 scales, flags, rows = b_scales, b_flags, b_rows
             whose = np.int64(again[1]) * rows + again[2] + own
-            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
-            flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
+            flag = OUTLIER if out else numbers[PANEL + own] >> 1
+            write_row(scales, flags, whose, numbers[own], flag)
 
     def operand() -> list[Any]:
         pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident(side) // threads, 1)
+    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     kernel.cluster = blocks
     return kernel, (*operand(), *operand(), *[types.int64] * 3)
 

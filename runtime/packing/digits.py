@@ -49,7 +49,7 @@ LOW_HALVES, HIGH_HALVES = 0x5410, 0x7632
 
 
 def digit_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into digits: the device functions `item` and `finish` of strip_kernels.
+    """The device functions `item` and `finish` of strip_kernels, for a splitter into digits.
 
     Sums of squares, of the row and of what it loses, are in units of 4^(e − shift), e the exponent
     of the block; those of digits in units of 4^(e − 7 − width · p).
@@ -106,10 +106,7 @@ def digit_item(side: Any) -> tuple[Any, Any]:
         alive, square, parts = state
         store_two(slices, index, first, second)
         if p >= SQUARED and alive:
-            squares = np.int32(0)
-            for j in range(4):
-                squares += squared(first, j) + squared(second, j)
-            parts[2 + p] += np.float64(np.int32(squares)) * square
+            parts[2 + p] += np.float64(squared_sum(first, second)) * square
 
     def sevens(n):
         size = abs(n)
@@ -187,16 +184,55 @@ def squared(word, j):
     return np.int32(digit * digit)
 
 
+@device
+def squared_sum(first, second):
+    """The sum of the squares of the eight signed bytes of two words."""
+    squares = np.int32(0)
+    for j in range(4):
+        squares += squared(first, j) + squared(second, j)
+    return np.int32(squares)
+
+
 FINEST = 1100  # a fineness is this less the exponent of the lowest bit that is set
 TOO_FINE = 1 << 13  # more than any
 
 
-def bits_type(side: Side) -> Any:
-    return types.uint32 if side.memory == "float32" else types.uint64
+class NumberFormat(NamedTuple):
+    """A floating-point type as kernels take it apart. number, bits: NumPy's types of it and of its
+    bits; in_shared, bits_in_shared: Numba's. fraction: bits stored of the significand; bias: of the
+    exponent field. bits_of, float_of: the device functions from number to bits and back.
+    """
+
+    number: Any
+    bits: Any
+    in_shared: Any
+    bits_in_shared: Any
+    fraction: int
+    bias: int
+    bits_of: Any
+    float_of: Any
+
+    @property
+    def infinite(self) -> Any:
+        """The bits of infinity."""
+        return self.bits((2 * self.bias + 1) << self.fraction)
+
+
+FORMATS = {
+    "float32": NumberFormat(
+        *(np.float32, np.uint32, types.float32, types.uint32, 23, 127, bits32, float32_of)
+    ),
+    "float64": NumberFormat(
+        *(np.float64, np.uint64, types.float64, types.uint64, 52, 1023, bits64, float64_of)
+    ),
+}
 
 
 class Facts(NamedTuple):
-    """What follows from a side: types, and numbers. sums: that decide a row's flag."""
+    """The types and numbers that kernels derive from a side: types of memory and of computing, of
+    either and of an element's bits in shared memory; the bits but the sign, and those of infinity;
+    the number of sums that decide a row's flag, and their limit.
+    """
 
     memory: Any
     wide: Any
@@ -205,24 +241,16 @@ class Facts(NamedTuple):
     bits_in_shared: Any
     magnitude: Any
     infinite: Any
-    normal: Any
     sums: int
     lower: float
 
 
 def facts(side: Side) -> Facts:
-    single = side.memory == "float32"
-    wide = np.float32 if side.wide == "float32" else np.float64
-    bits: Any = np.uint32 if single else np.uint64
+    memory, wide = FORMATS[side.memory], FORMATS[side.wide]
     return Facts(
-        np.float32 if single else np.float64,
-        wide,
-        types.float32 if side.wide == "float32" else types.float64,
-        bits,
-        bits_type(side),
-        bits(0x7FFFFFFF if single else 0x7FFFFFFFFFFFFFFF),
-        bits(0x7F800000 if single else 0x7FF << 52),
-        bits(1 << (23 if single else 52)),
+        *(memory.number, wide.number, wide.in_shared, memory.bits, memory.bits_in_shared),
+        memory.bits((1 << (8 * memory.bits().itemsize - 1)) - 1),
+        memory.infinite,
         side.sums,
         side.lower * 4.0**-side.shift if side.lower < math.inf else 0.0,
     )
@@ -245,30 +273,23 @@ def row_units(side: Side) -> Any:
     power: about the sum of its squares. A residual is below 1.26 units, and a digit's square at
     most 2^14: a row that is large beside those neither loses too much nor is crowded.
     """
-    SHIFT, FITTED, THRESHOLD = side.shift, side.fitted, side.threshold
-    HELD = 8 * min(side.slices, 2) - 1  # bits that the first two digits hold
+    SHIFT = side.shift
     it = facts(side)
     WIDE, INFINITE, SUMS = it.wide, it.infinite, it.sums
-    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    unit, factors = unit_of(side), factors_of(side)
     MARGIN = 1.05  # for what sums in single precision are off, and g / 256, which is at most 258
     LOSSLESS = MARGIN * 1.26**2 / side.loss if SUMS > 0 else 0.0
     UNCROWDED = MARGIN * 2.0**14 / it.lower if SUMS > 1 else 0.0
     FINITE, large = 1e38, is_large(side)
-    float_of = float32_of if side.memory == "float32" else float64_of
+    float_of = FORMATS[side.memory].float_of
 
     def units(top, fine, power, k):
         exponent = 0
         significand = WHOLE
         if 0 < top < INFINITE:
-            fraction, exponent = math.frexp(np.float64(float_of(top)))
-            raised = exponent + 1 if fraction >= THRESHOLD else exponent
-            if FITTED and fine > FINEST + HELD - raised:
-                significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
-            else:
-                exponent = raised
+            exponent, significand = unit(np.float64(float_of(top)), FINEST - fine)
         word = np.int32(((exponent - FIRST_DIGIT) << SIGNIFICAND_BITS) | significand)
-        split = min(SHIFT - exponent, HIGHEST_POWER)
-        one, two = WIDE(power_of_two(split)), WIDE(power_of_two(SHIFT - exponent - split))
+        one, two = factors(SHIFT - exponent)
         ratio = WIDE(WHOLE) / WIDE(significand)
         flag = NONFINITE if top >= INFINITE else 0
         if flag == 0 and large(exponent, k):
@@ -283,6 +304,41 @@ def row_units(side: Side) -> Any:
         return word, one, two, ratio, WIDE(significand) * WIDE(2.0**-WHOLE_LOG), flag, is_safe
 
     return device(units)
+
+
+def unit_of(side: Side) -> Any:
+    """The device function for the exponent e that a row, or tile, has by its largest magnitude, and
+    the significand of its unit. finest: the exponent of the lowest bit that is set in it.
+
+    Digits whose rounding needs the room have an exponent more. A fitted unit is a power of two
+    where two digits hold all bits.
+    """
+    DIGITS, FITTED, THRESHOLD = side.kind == "digits", side.fitted, side.threshold
+    HELD = side.held
+    WIDE = facts(side).wide
+
+    def unit(largest, finest):
+        significand = WHOLE
+        fraction, exponent = math.frexp(largest)
+        raised = exponent + 1 if DIGITS and fraction >= THRESHOLD else exponent
+        if FITTED and finest < raised - HELD:
+            significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
+        else:
+            exponent = raised
+        return exponent, significand
+
+    return device(unit)
+
+
+def factors_of(side: Side) -> Any:
+    """The device function for 2^shift as two factors, neither of which overflows."""
+    WIDE, HIGHEST_POWER = facts(side).wide, 127 if side.wide == "float32" else 1023
+
+    def factors(shift):
+        power = min(shift, HIGHEST_POWER)
+        return WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
+
+    return device(factors)
 
 
 def is_large(side: Side) -> Any:
@@ -305,8 +361,7 @@ def row_coarse(side: Side) -> Any:
     is TOO_FINE where they are not, as normal numbers are with one of their last bits set beside any
     larger one. either: all bits of the elements, most: the largest.
     """
-    MANTISSA = 23 if side.memory == "float32" else 52
-    BITS = facts(side).bits
+    MANTISSA, BITS = FORMATS[side.memory].fraction, FORMATS[side.memory].bits
     LAST = BITS((1 << (MANTISSA + 1 - 8 * min(side.slices, 2) + 1)) - 1)
     NORMAL = BITS(1 << MANTISSA)
 
@@ -336,15 +391,12 @@ def finer_of(side: Side) -> Any:
     """The device function for how fine an element is, FINEST less the exponent of the lowest bit
     set in it, 0 for a zero; or `fine`, where that is more.
     """
-    SINGLE = side.memory == "float32"
-    BITS, BITS_OF = (np.uint32, bits32) if SINGLE else (np.uint64, bits64)
-    MANTISSA = 23 if SINGLE else 52
+    it = FORMATS[side.memory]
+    BITS, BITS_OF, MANTISSA, FLOAT, BIAS = it.bits, it.bits_of, it.fraction, it.number, it.bias
     NORMAL = BITS(1 << MANTISSA)
     FRACTION = BITS((1 << MANTISSA) - 1)
-    HIGHEST = 255 if SINGLE else 2047
-    ZERO = FINEST + 126 + 23 if SINGLE else FINEST + 1022 + 52
-    FLOAT = np.float32 if SINGLE else np.float64
-    BIAS = 127 if SINGLE else 1023
+    HIGHEST = 2 * BIAS + 1
+    ZERO = FINEST + BIAS - 1 + MANTISSA
 
     def finer(value, fine):
         bits = BITS_OF(value)
@@ -439,10 +491,7 @@ def squares_put(crowded: bool) -> Any:
     def put(slices, index, first, second, squares, p):
         store_two(slices, index, first, second)
         if CROWDED and p > 0:
-            total = np.int32(0)
-            for j in range(4):
-                total += squared(first, j) + squared(second, j)
-            squares[p] = np.int32(squares[p] + np.int32(total))
+            squares[p] = np.int32(squares[p] + squared_sum(first, second))
 
     return device(put)
 

@@ -23,23 +23,20 @@ from mixpert_py.runtime.kernels.abi import (
 )
 from mixpert_py.runtime.kernels.intrinsics import (
     bits32,
-    bits64,
     cut_halves,
     device,
     first_half,
-    float32_of,
-    float64_of,
     nearest_halves,
     power_of_two,
     second_half,
     store_four,
 )
-from mixpert_py.runtime.packing.digits import facts, is_large
+from mixpert_py.runtime.packing.digits import FORMATS, factors_of, facts, is_large
 from mixpert_py.runtime.packing.side import Side
 
 
 def float_item(side: Any) -> tuple[Any, Any]:
-    """For a splitter into floats: the device functions `item` and `finish` of strip_kernels.
+    """The device functions `item` and `finish` of strip_kernels, for a splitter into floats.
 
     Sums of squares are in units of 4^e, where the row lies below 2^e.
     """
@@ -107,15 +104,13 @@ def float_item(side: Any) -> tuple[Any, Any]:
 
 
 def to_element(side: Any) -> Any:
-    """For x, within the element's range: x rounded to its significand, see float_slices."""
-    SINGLE = side.wide == "float32"
-    WIDE = np.float32 if SINGLE else np.float64
+    """The function that rounds x, in the element's range, to its significand: see float_slices."""
+    it = FORMATS[side.wide]
+    WIDE, bits_of, float_of = it.number, it.bits_of, it.float_of
     TRUNCATE, SMALLEST = side.truncate, WIDE(side.smallest)
-    EXPONENT = np.uint32(0xFF << 23) if SINGLE else np.uint64(0x7FF << 52)
+    EXPONENT = it.infinite
     LAST_PLACE = WIDE(2.0 ** (1 - side.bits))
-    MAGIC = WIDE(1.5 * 2.0 ** (23 if SINGLE else 52))
-    bits_of = bits32 if SINGLE else bits64
-    float_of = float32_of if SINGLE else float64_of
+    MAGIC = WIDE(1.5 * 2.0**it.fraction)
 
     def rounded(x):
         power = float_of(bits_of(x) & EXPONENT)
@@ -152,7 +147,7 @@ def pair(words, j):
     return np.uint32(words[j] | (words[j + 1] << np.uint32(16)))
 
 
-def words_of(side: Side) -> int:
+def words_in_slices(side: Side) -> int:
     """Words that eight elements take in all slices."""
     return side.slices * 2 * side.size
 
@@ -208,13 +203,10 @@ def float_units(side: Side) -> Any:
     SCALED = side.scaled
     it = facts(side)
     WIDE, BITS, INFINITE = it.wide, it.bits, it.infinite
-    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
-    single = side.memory == "float32"
-    float_of = float32_of if single else float64_of
-    kind: Any = np.float32 if single else np.float64
+    float_of, kind = FORMATS[side.memory].float_of, it.memory
     LIMIT = BITS(kind(side.range).view(BITS))  # the bits of numbers are in the numbers' order
     SCALED_TO, SPAN, leaves = side.highest, side.span, leaves_by_span(side)
-    large = is_large(side)
+    large, factors = is_large(side), factors_of(side)
 
     def units(top, fine, power, k):
         flag = 0
@@ -230,8 +222,7 @@ def float_units(side: Side) -> Any:
             if flag == 0 and large(exponent, k):
                 flag = LARGE
         word = np.int32(((exponent - SCALED_TO - WHOLE_LOG) << SIGNIFICAND_BITS) | WHOLE)
-        power = min(SCALED_TO - exponent, HIGHEST_POWER)
-        one, two = WIDE(power_of_two(power)), WIDE(power_of_two(SCALED_TO - exponent - power))
+        one, two = factors(SCALED_TO - exponent)
         if flag & LEAVES:
             two = WIDE(0)
         return word, one, two, WIDE(0), WIDE(0), flag, 1 if two == WIDE(1) else 0

@@ -1,14 +1,16 @@
-"""One launch that packs one operand, or two: how it is planned, prepared for a device, and made.
+"""One launch that packs one operand, or two: what it packs, how it is configured, and the launch.
 
-A plan says all but addresses: `rows`, `clusters`, `panels`, `strips` and `tiles` make one each for
-operands of given forms. `prepare` compiles the kernel that it names. What does not change with
-addresses is kept in the launch, since packing a small product takes less than to find it out.
+A `PackingTask` says which operands are packed and how they are split. A `PackingConfig` records
+all of the launch but addresses: `rows` and `blocks` make one for a task. `prepare` compiles the
+kernel that it names, for a `PackingLaunch`. That keeps all that does not change with addresses,
+since packing a small product takes less time than to find it out.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.compile import numba_kernel
@@ -17,6 +19,7 @@ from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import (
     VECTOR,
+    DeviceMemory,
     DevicePacked,
     Form,
     Layout,
@@ -25,31 +28,95 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.packing.side import Side, side
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule, Splitter
 
 PACKAGE = "mixpert_py.runtime.packing"
+Which = Literal["both", "left", "right"]
 # The words of what a launch needs besides its operands, of each operand and at the end, and an
 # owner of memory that has to live until it is enqueued.
 Extra = tuple[tuple[tuple[int, ...], ...], tuple[int, ...], Any]
-Extras = Callable[[int, Stream, Any], Extra]
+Extras = Callable[[int, Stream, ModuleType], Extra]
+
+
+class PackingTask(NamedTuple):
+    """The operands of a product that are packed, by their forms: A by rows, B by columns, or both.
+
+    result: the type of the product. rule: what leaves integer slices. measure: whether 2-norms are
+    computed too. device: the number of the GPU.
+    """
+
+    scheme: Scheme
+    which: Which
+    forms: tuple[Form, ...]
+    result: str
+    rule: OutlierRule = "loss"
+    measure: bool = False
+    device: int = 0
+
+    @property
+    def k(self) -> int:
+        return self.forms[0].k
+
+    @property
+    def block(self) -> int:
+        """The segment of K that shares a scale."""
+        return self.scheme.lengths(self.k)[1]
+
+    @property
+    def splitters(self) -> tuple[Splitter, ...]:
+        """The splitter of each operand."""
+        if self.which == "both":
+            return self.scheme.left, self.scheme.right
+        return (self.scheme.left if self.which == "left" else self.scheme.right,)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layout of each packed operand. Raises ShapeError where an operand is empty."""
+        for x in self.forms:
+            if x.batch == 0 or x.rows == 0 or x.k == 0:
+                raise ShapeError(f"nothing to pack in {x.batch} × {x.rows} rows of {x.k}")
+        return tuple(
+            layout(splitter, x.batch, x.rows, x.k, self.block, self.measure)
+            for splitter, x in zip(self.splitters, self.forms, strict=True)
+        )
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The description of each operand that a kernel is compiled for."""
+        return tuple(
+            side(splitter, x.memory, self.result, self.rule, self.measure)
+            for splitter, x in zip(self.splitters, self.forms, strict=True)
+        )
+
+    def each(self) -> tuple["PackingTask", ...]:
+        """A task for each operand."""
+        if self.which != "both":
+            return (self,)
+        left, right = self.forms
+        return (
+            self._replace(which="left", forms=(left,)),
+            self._replace(which="right", forms=(right,)),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """A launch, but for addresses and for what it is compiled to.
+class PackingConfig:
+    """The launch of a task, but for addresses and for what its kernel is compiled to.
 
-    kernel: the module and the factory, in this package, and its constants. words: the integers
-    that follow each operand's addresses; of addresses the kernel takes the first `pointers` of
-    slices, scales, flags, outliers and norms. lengths: the integers that follow both operands.
-    shared: bytes of shared memory; most_shared: that launches of the kernel may ask for, where that
-    is more. bytes: of an allocation for all operands. extras: of the start of the allocation, a
-    stream and CuPy's module `cuda`, what the launch needs besides.
+    kernel: the module and the factory, in this package; constants: the factory's arguments. words:
+    the integers that follow each operand's addresses; of addresses the kernel takes the first
+    `pointers` of slices, scales, flags, outliers and norms. lengths: the integers that follow both
+    operands. shared: bytes of shared memory; most_shared: the bytes that launches of the kernel may
+    ask for, where that is more. starts: where each operand begins in the allocation, and bytes: its
+    size, where there is more in it than packed operands. extras: a function that gives what else
+    the launch needs, from the start of the allocation, a stream and CuPy's module `cuda`.
     """
 
+    task: PackingTask
+    layouts: tuple[Layout, ...]
     kernel: tuple[str, str]
     constants: tuple[Any, ...]
-    splitters: tuple[Splitter, ...]
-    layouts: tuple[Layout, ...]
     words: tuple[tuple[int, ...], ...]
     lengths: tuple[int, ...]
     grid: int
@@ -57,7 +124,6 @@ class Plan:
     shared: int = 0
     most_shared: int = 0
     pointers: int = 3
-    measure: bool = False
     starts: tuple[int, ...] = ()
     bytes: int = 0
     extras: Extras | None = None
@@ -74,8 +140,8 @@ class Part(NamedTuple):
     words: tuple[int, ...]
 
 
-class Launch(NamedTuple):
-    """The launch of a plan, on the device that it was prepared for. cuda: CuPy's module."""
+class PackingLaunch(NamedTuple):
+    """A launch on the device that it was prepared for. cuda: CuPy's module of that name."""
 
     kernel: Kernel
     grid: int
@@ -86,10 +152,14 @@ class Launch(NamedTuple):
     lengths: tuple[int, ...]
     extras: Extras | None
     bytes: int
-    cuda: Any
+    cuda: ModuleType
 
     def pack(
-        self, operands: tuple[Operand, ...], stream: Stream, memory: Any = None, gate: int = 0
+        self,
+        operands: tuple[Operand, ...],
+        stream: Stream,
+        memory: DeviceMemory | None = None,
+        gate: int = 0,
     ) -> tuple[DevicePacked, ...]:
         """Enqueues on a stream of the device that this was prepared for, which is the current one.
 
@@ -121,28 +191,29 @@ class Launch(NamedTuple):
         return tuple(packed)
 
 
-def prepare(plan: Plan, order: Order = "after", has_gate: bool = False) -> Launch:
+def prepare(config: PackingConfig, order: Order = "after", has_gate: bool = False) -> PackingLaunch:
     """The launch on the current device. order: see `ptx.ordered`; has_gate: see `ptx.gated`.
 
     Raises DeviceError where the kernel does not compile.
     """
     import cupy
 
-    module, factory = plan.kernel
-    most = plan.most_shared or plan.shared
+    module, factory = config.kernel
+    most = config.most_shared or config.shared
     kernel = numba_kernel(
-        f"{PACKAGE}.{module}", factory, plan.constants, most, order=order, has_gate=has_gate
+        f"{PACKAGE}.{module}", factory, config.constants, most, order=order, has_gate=has_gate
     )
-    starts = plan.starts or (0, *accumulate(up(place.bytes) for place in plan.layouts))
+    task, layouts = config.task, config.layouts
+    starts = config.starts or (0, *accumulate(up(place.bytes) for place in layouts))
     parts = tuple(
-        Part(splitter, place, _offsets(place, start, plan.measure), words)
+        Part(splitter, place, _offsets(place, start, task.measure), words)
         for splitter, place, start, words in zip(
-            plan.splitters, plan.layouts, starts, plan.words, strict=False
+            task.splitters, layouts, starts, config.words, strict=False
         )
     )
-    return Launch(
-        *(kernel, plan.grid, plan.threads, plan.shared, plan.pointers, parts, plan.lengths),
-        *(plan.extras, plan.bytes or starts[-1], cupy.cuda),
+    return PackingLaunch(
+        *(kernel, config.grid, config.threads, config.shared, config.pointers, parts),
+        *(config.lengths, config.extras, config.bytes or starts[-1], cupy.cuda),
     )
 
 
@@ -154,27 +225,14 @@ def _offsets(place: Layout, start: int, measure: bool) -> tuple[int | None, ...]
     )
 
 
-def places(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    block: int = 0,
-    measure: bool = False,
-) -> tuple[tuple[Layout, ...], tuple[Side, ...]]:
-    """Layouts and descriptions of operands. block: the segment of K per scale, 0 for all of it.
-
-    Raises ShapeError where an operand is empty.
-    """
-    for x in forms:
-        if x.batch == 0 or x.rows == 0 or x.k == 0:
-            raise ShapeError(f"nothing to pack in {x.batch} × {x.rows} rows of {x.k}")
-    pairs = list(zip(splitters, forms, strict=True))
-    layouts = [layout(one, x.batch, x.rows, x.k, block or x.k, measure) for one, x in pairs]
-    sides = [side(one, x.memory, result, rule, measure) for one, x in pairs]
-    return tuple(layouts), tuple(sides)
-
-
 def has_vectors(x: Form, stride: int) -> bool:
     """Whether lines `stride` apart begin at multiples of 16 bytes."""
     return x.aligned and (stride | x.batch_stride) * x.itemsize % VECTOR == 0
+
+
+def row_words(x: Form, stride: int, count: int) -> tuple[int, ...]:
+    """The integers that the kernels of whole rows take after an operand's addresses. stride: in
+    elements, from one row, or one position of K, to the next; count: strips or panels of one
+    matrix.
+    """
+    return x.rows, x.batch_stride, stride, int(has_vectors(x, stride)), count

@@ -1,4 +1,4 @@
-"""How threads load elements: four in one load, where they are neighbours and aligned.
+"""Device functions that load elements: four in one load, where they are neighbours and aligned.
 
 None of it uses `cuda.…`, so that the simulator need not swap this module's names.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.kernels.intrinsics import device, load_four
+from mixpert_py.runtime.kernels.intrinsics import device, load_four, read_four
 from mixpert_py.runtime.packing.operand import ITEM, QUAD
 
 
@@ -20,11 +20,7 @@ def load_eight(values, to, x, start, at, k, vector):
     """Loads eight neighbours along K into values[to … to + 7], zeros past k."""
     if vector != 0 and at + ITEM <= k:
         for j in range(0, ITEM, 4):
-            a, b, c, d = load_four(x, start + np.int32(at + j))
-            values[to + j] = a
-            values[to + j + 1] = b
-            values[to + j + 2] = c
-            values[to + j + 3] = d
+            read_four(values, to + j, x, start + np.int32(at + j))
     else:
         for j in range(ITEM):
             values[to + j] = 0.0
@@ -40,11 +36,7 @@ def load_items(items: int) -> Any:
         if vector != 0 and at + (items - 1) * between + ITEM <= k:
             for j in range(0, HELD, 4):
                 place = start + np.int32(at + (j // ITEM) * between + (j & 4))
-                a, b, c, d = load_four(x, place)
-                values[j] = a
-                values[j + 1] = b
-                values[j + 2] = c
-                values[j + 3] = d
+                read_four(values, j, x, place)
         else:
             for i in range(items):
                 load_eight(values, i * ITEM, x, start, np.int32(at + i * between), k, vector)
@@ -91,11 +83,7 @@ def load_quad_across(values, x, place, stride, full, count, length):
     """Loads 4 neighbouring rows × 8 positions of K, `stride` apart, likewise."""
     if full:
         for j in range(ITEM):
-            a, b, c, d = load_four(x, place)
-            values[QUAD * j] = a
-            values[QUAD * j + 1] = b
-            values[QUAD * j + 2] = c
-            values[QUAD * j + 3] = d
+            read_four(values, QUAD * j, x, place)
             place += stride
     else:
         for j in range(ITEM):
@@ -114,12 +102,8 @@ def load_panel(values, x, place, stride, count, last, vector):
     """
     if vector != 0 and last >= QUAD and count >= ITEM:
         for j in range(ITEM):
-            a, b, c, d = load_four(x, place)
+            read_four(values, QUAD * j, x, place)
             place += stride
-            values[QUAD * j] = a
-            values[QUAD * j + 1] = b
-            values[QUAD * j + 2] = c
-            values[QUAD * j + 3] = d
     else:
         for j in range(ITEM):
             for i in range(QUAD):
@@ -141,11 +125,7 @@ def load_strip(held: int) -> Any:
         if vector and end <= last:
             for j in range(0, held, 4):
                 place = start + np.int32(at + (j // ITEM) * between + (j & (ITEM - 1)))
-                a, b, c, d = load_four(x, place)
-                values[j] = a
-                values[j + 1] = b
-                values[j + 2] = c
-                values[j + 3] = d
+                read_four(values, j, x, place)
         elif end <= last:
             for j in range(0, held, ITEM):
                 place = start + np.int32(at + (j // ITEM) * between) * stride
@@ -160,11 +140,7 @@ def load_strip(held: int) -> Any:
                         values[d + j] = values[0]
                 elif vector and first + ITEM - 1 <= last:
                     for j in range(0, ITEM, 4):
-                        a, b, c, e = load_four(x, start + np.int32(first + j))
-                        values[d + j] = a
-                        values[d + j + 1] = b
-                        values[d + j + 2] = c
-                        values[d + j + 3] = e
+                        read_four(values, d + j, x, start + np.int32(first + j))
                 else:
                     for j in range(ITEM):
                         values[d + j] = x[start + min(first + j, last) * stride]

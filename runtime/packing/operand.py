@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
@@ -10,6 +12,33 @@ from mixpert_py.runtime.splitter import Digits, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
+
+
+class DeviceMemory(Protocol):
+    """A place in the device's memory, as a CuPy array, or an allocation, has it."""
+
+    @property
+    def ptr(self) -> int: ...
+    @property
+    def device_id(self) -> int: ...
+    def __add__(self, offset: int, /) -> "DeviceMemory": ...
+
+
+class DeviceArray(Protocol):
+    """An array on a device, as far as packing and repair look at it: a CuPy array is one. Strides
+    are in bytes.
+    """
+
+    @property
+    def data(self) -> DeviceMemory: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def itemsize(self) -> int: ...
 
 
 class Form(NamedTuple):
@@ -45,7 +74,7 @@ class Operand(NamedTuple):
     address: int
     form: Form
     device: int
-    owner: Any
+    owner: DeviceArray
 
     @property
     def memory(self) -> str:
@@ -64,7 +93,7 @@ class Operand(NamedTuple):
         return self.form.k
 
 
-def by_rows(a: Any) -> Operand:
+def by_rows(a: DeviceArray) -> Operand:
     """A, (m, k) or (batch, m, k) float32 or float64, any strides. Raises ShapeError, TypeError."""
     memory = a.data
     address = memory.ptr
@@ -72,7 +101,7 @@ def by_rows(a: Any) -> Operand:
     return Operand(address, form, memory.device_id, a)
 
 
-def by_columns(b: Any) -> Operand:
+def by_columns(b: DeviceArray) -> Operand:
     """B, (k, n) or (batch, k, n), likewise: its rows are the columns."""
     memory = b.data
     address = memory.ptr
@@ -107,7 +136,7 @@ SLACK = 32 * 1024  # a tile may read past the last row
 ITEM = 8  # elements that a thread takes at a time
 DEPTH = 2  # items that a thread reads before it uses them
 MOST_THREADS = 512
-KEPT = 256  # threads whose elements lie side by side in shared memory
+CACHE_LANES = 256  # threads whose elements lie side by side in shared memory
 REDUCTIONS = 2 * 8 * MOST_THREADS  # bytes of shared memory that a block's reductions take
 # Of operands whose rows are contiguous: rows that blocks take together, and a thread, and threads
 # next to each other; from some rows to the next in shared memory, no two in one bank.
@@ -162,7 +191,7 @@ class Layout:
 
 @lru_cache(4096)
 def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measure: bool) -> Layout:
-    """For batch · rows rows of length k, every `block` of which share a scale.
+    """The layout of batch · rows rows of length k, every `block` of which share a scale.
 
     A block is padded to whole steps, or to half a step if that holds it: what one instruction
     multiplies has one scale.
@@ -189,7 +218,7 @@ def layout(splitter: Splitter, batch: int, rows: int, k: int, block: int, measur
 
 @lru_cache(4096)
 def of_some(place: Layout, batch: int) -> Layout:
-    """That of some matrices of a stack, which lie in the stack's allocation."""
+    """The layout of some matrices of a stack, which lie in the stack's allocation."""
     return replace(place, batch=batch)
 
 
@@ -229,7 +258,7 @@ class DevicePacked(NamedTuple):
     flags: int
     outliers: int
     norms: int
-    owner: Any
+    owner: DeviceMemory
 
     @property
     def batch(self) -> int:

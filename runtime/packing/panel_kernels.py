@@ -28,7 +28,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
+from mixpert_py.runtime.kernels.abi import OUTLIER, STEP
 from mixpert_py.runtime.kernels.intrinsics import count, fresh, quotient
 from mixpert_py.runtime.packing.digits import facts, place_of
 from mixpert_py.runtime.packing.loads import load_panel
@@ -41,6 +41,7 @@ from mixpert_py.runtime.packing.panel_parts import (
     panel_splits,
     run_scans,
     words_made,
+    write_row,
 )
 from mixpert_py.runtime.packing.side import Side
 
@@ -48,7 +49,7 @@ from mixpert_py.runtime.packing.side import Side
 RESIDENT, RESIDENT_DOUBLE = 1024, 512
 
 
-def resident(side: Side) -> int:
+def resident_threads(side: Side) -> int:
     return RESIDENT if side.single else RESIDENT_DOUBLE
 
 
@@ -184,8 +185,7 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                 # Those that may leave are decided on when they have been cut.
                 if panel_row + own < rows and (SUMS == 0 or numbers[PANEL + own] & DECIDED):
                     whose = np.int64(batch) * rows + panel_row + own
-                    scales[whose] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
-                    flags[whose] = flag
+                    write_row(scales, flags, whose, word, flag)
             cuda.syncthreads()
             if thread == 0:
                 counters[3 * which] = np.int32(0)
@@ -278,8 +278,8 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
                     whole += np.float64(partials[start + i * PANEL])
                 out = out or whole > 0.0
             whose = np.int64(batch) * rows + panel_row + own
-            scales[whose] = numbers[own] & ~SIGNIFICAND_MASK if out else numbers[own]
-            flags[whose] = OUTLIER if out else numbers[PANEL + own] >> 1
+            flag = OUTLIER if out else numbers[PANEL + own] >> 1
+            write_row(scales, flags, whose, numbers[own], flag)
 
     def operand() -> list[Any]:
         packed = types.uint32, types.int32, types.uint8
@@ -288,5 +288,5 @@ def panel_kernel(side: Side, threads: int, patience: int) -> tuple[Any, tuple[An
         pointers = getattr(types, side.memory), *packed, *between, *made
         return [*map(types.CPointer, pointers), *[types.int64] * 5]
 
-    kernel.launch_bounds = threads, max(resident(side) // threads, 1)
+    kernel.launch_bounds = threads, max(resident_threads(side) // threads, 1)
     return kernel, (*operand(), *operand(), *[types.int64] * 7)

@@ -1,8 +1,9 @@
-"""What the kernels of panels and clusters, and partly those of rows, do with a row.
+"""Device functions that the kernels of panels and clusters, and partly those of rows, share.
 
-Its largest magnitude, fineness and sum of squares are found, by reading it or from what others have
-found, and put together; from them follow its unit and whether it is safe to stay in the slices;
-then eight elements at a time are split, on the fast path if it is safe, else on the slow one.
+A row's largest magnitude, fineness and sum of squares are found, by reading it or from what others
+have found, and put together; from them follow its unit and whether it is safe to stay in the
+slices; then eight elements at a time are split, on the fast path if it is safe, else on the slow
+one.
 """
 
 # The bodies of kernels are Numba's to type, and what it offers is made at run time.
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.kernels.abi import LEAVES
-from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device, fused
+from mixpert_py.runtime.kernels.abi import LEAVES, SIGNIFICAND_MASK
+from mixpert_py.runtime.kernels.intrinsics import device, fused
 from mixpert_py.runtime.packing.digits import (
+    FORMATS,
     TOO_FINE,
     facts,
     finer_of,
@@ -25,7 +27,7 @@ from mixpert_py.runtime.packing.digits import (
     row_units,
     safe_octet,
 )
-from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_of
+from mixpert_py.runtime.packing.floats import finest_of, float_octet, float_units, words_in_slices
 from mixpert_py.runtime.packing.loads import load_apart, load_panel
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, QUAD
 from mixpert_py.runtime.packing.side import Side
@@ -69,7 +71,7 @@ def slow_path(side: Side) -> Any:
 
 def words_made(side: Side) -> int:
     """Words that eight elements take before they are stored."""
-    return words_of(side) if side.kind == "floats" else ITEM
+    return words_in_slices(side) if side.kind == "floats" else ITEM
 
 
 # Sizes of two arrays in shared memory, of a panel's rows: the factors that rows are multiplied by;
@@ -134,6 +136,13 @@ def panel_splits(side: Side) -> PanelSplits:
     return PanelSplits(device(make_units), device(split_slow_rows))
 
 
+@device
+def write_row(scales, flags, row, word, flag):
+    """Writes a row's scale word and flag. The unit of a row that leaves the slices is 0."""
+    scales[row] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
+    flags[row] = flag
+
+
 class ThreadScan(NamedTuple):
     """Device functions by which a thread finds, of four rows, the largest magnitude as bits, how
     fine they are, and the sum of squares. `clear` comes before anything is scanned; `scan` takes
@@ -174,7 +183,7 @@ def thread_scan(side: Side, held: bool) -> ThreadScan:
     it = facts(side)
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
     SPANS, finest_entry = side.span >= 0, finest_of(side)
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     coarse, fineness, finer = row_coarse(side), row_fineness(side), finer_of(side)
 
     def clear(either, most, power):
@@ -266,7 +275,7 @@ def run_scans(side: Side, threads: int) -> RunScans:
     BITS, MAGNITUDE, SUMS, FITTED = it.bits, it.magnitude, it.sums, side.fitted
     SPANS, FINENESS, finest_entry = side.span >= 0, side.fineness, finest_of(side)
     PARTS, GROUPS = threads // ACROSS, threads // PANEL
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     coarse, fineness = row_coarse(side), row_fineness(side)
     clear, scan, publish = thread_scan(side, False)
     reduce_tops, reduce_fines, reduce_powers = reductions(side)

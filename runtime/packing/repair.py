@@ -1,21 +1,21 @@
-"""After a product, on the device: rows and columns with NaN or Inf, and outliers."""
+"""Adding to a product, on the device, what rows and columns with NaN, Inf or outliers lack."""
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream
-from mixpert_py.runtime.packing.operand import DevicePacked, Form
+from mixpert_py.runtime.packing.operand import DeviceArray, DeviceMemory, DevicePacked, Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
-LINES = 2048  # rows of A, or columns of B, of a tile of work
-SOME_LINES = 512  # where all flags are looked at first: then more tiles cost nothing
-COLUMNS = 64  # of C, where a tile is of rows
-THREADS = 256
-RESIDENT = 2  # thread blocks to a multiprocessor
-MOST_FLAGS = 1 << 16  # that every block looks at: 64 KiB, of the L2 cache
+LINES = 2048  # rows of A, or columns of B, that a tile of work has
+SOME_LINES = 512  # as many where all flags are read first: then more tiles cost nothing
+COLUMNS = 64  # columns of C that a tile of rows has
+THREADS = 256  # threads of a block
+RESIDENT = 2  # thread blocks that a multiprocessor holds
+MOST_FLAGS = 1 << 16  # flags that every block reads: 64 KiB of the L2 cache
 WIDE = 16  # bytes of a load
 
 
@@ -23,7 +23,7 @@ class Guarded(Protocol):
     """Operands that are packed anew, for other slices, where a word on the device is not 0."""
 
     @property
-    def word(self) -> Any: ...
+    def word(self) -> DeviceMemory: ...
     @property
     def left(self) -> DevicePacked: ...
     @property
@@ -33,15 +33,15 @@ class Guarded(Protocol):
 def repair(
     left: DevicePacked,
     right: DevicePacked,
-    scheme: Any,
-    out: Any,
+    out: DeviceArray,
     *,
     alpha: float = 1.0,
     stream: Stream = 0,
     guard: Guarded | None = None,
     replaces: bool = True,
 ) -> None:
-    """Adds to out = alpha · A·B + …, as the GEMM left it, what packing took out of the slices.
+    """Adds to out = alpha · A·B + …, as the GEMM left it, the entries that packing took out of the
+    slices.
 
     out: (m, n) or (batch, m, n) float32 or float64 on the device, rows contiguous. Rows of A and
     columns of B with NaN or Inf are zero in the slices: all of A·B is added there, so NaN and Inf
@@ -63,7 +63,8 @@ def repair(
         return
     aligned = (a_flags | b_flags | others[0] | others[1]) % WIDE == 0
     device, block = memory.device_id, left.layout.block
-    how = _prepared(a.form, b.form, block, shape, out.strides, out.itemsize, aligned, device)
+    result = ResultForm(shape, out.strides, out.itemsize)
+    how = _prepared_repair(a.form, b.form, block, result, aligned, device)
     values = (
         *(a.address, b.address, memory.ptr),
         *(a_flags, b_flags, a_flags, b_flags, left.outliers, right.outliers),
@@ -76,8 +77,18 @@ def repair(
     how.kernel.launch_words(how.grid, THREADS, values, 0, stream)
 
 
-class Launch(NamedTuple):
-    """A launch, but for addresses and alpha, which has `lengths` before it and `rest` after."""
+class ResultForm(NamedTuple):
+    """C but for its address: its shape, its strides in bytes, and the bytes of an element."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+
+
+class RepairLaunch(NamedTuple):
+    """A launch of the repair kernel but for addresses and alpha. The kernel takes `lengths` before
+    alpha, and `rest` after it.
+    """
 
     kernel: Kernel
     grid: int
@@ -86,36 +97,34 @@ class Launch(NamedTuple):
 
 
 @lru_cache(4096)
-def _prepared(
+def _prepared_repair(
     a: Form,
     b: Form,
     block: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    size: int,
+    c: ResultForm,
     aligned: bool,
     device: int,
-) -> Launch:
-    """On this device, which is the current one. shape, strides, size of an element: of C's.
-
-    aligned: whether flags can be read WIDE bytes at a time.
+) -> RepairLaunch:
+    """The launch on this device, which is the current one. aligned: whether flags can be read WIDE
+    bytes at a time.
     """
     import cupy
 
+    size = c.itemsize
     result = "float32" if size == 4 else "float64"
     kernel = numba_kernel(KERNELS, "repair_kernel", (a.memory, b.memory, result))
-    batch, c_batch = (shape[0], strides[0] // size) if len(shape) == 3 else (1, 0)
+    batch, c_batch = (c.shape[0], c.strides[0] // size) if len(c.shape) == 3 else (1, 0)
     # How many blocks share the tiles of a product.
     most = RESIDENT * cupy.cuda.Device(device).attributes["MultiProcessorCount"] * aligned
-    return Launch(kernel, *words(a, b, block, batch, c_batch, strides[-2] // size, most))
+    return RepairLaunch(kernel, *words(a, b, block, batch, c_batch, c.strides[-2] // size, most))
 
 
 def words(
     a: Form, b: Form, block: int, batch: int, c_batch: int, c_row: int, most: int
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Thread blocks, and the integers that the kernel takes, before and after alpha.
+    """The number of thread blocks, and the integers that the kernel takes before and after alpha.
 
-    most: thread blocks that may all look at the flags of one product; 0 if none may.
+    most: thread blocks that may all read the flags of one product; 0 if none may.
     """
     m, n, k = a.rows, b.rows, a.k
     look = most > 0 and m + n <= MOST_FLAGS
@@ -146,5 +155,5 @@ def along(x: Form) -> bool:
 
 @lru_cache(64)
 def _bits(alpha: float) -> int:
-    """A float64 as the 64-bit integer of the same bits."""
+    """The 64-bit integer of the same bits as a float64."""
     return int(struct.unpack("q", struct.pack("d", alpha))[0])

@@ -36,8 +36,9 @@ CHAIN = 512  # of K, in a sum: then it is added to C, and rounding grows less
 
 
 class Blocks(NamedTuple):
-    """How flagged lines are taken: so many at once, times so many columns, by a device function
-    that needs so many elements of shared memory for either operand.
+    """A block of flagged lines that are multiplied at once, times columns. add: the device function
+    that does so; x_elements, y_elements: the elements of shared memory that it takes for either
+    operand.
     """
 
     lines: int
@@ -48,10 +49,11 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(result: str, threads: int) -> Blocks:
-    """The function adds alpha · x·y to C, where a line is flagged, or the one that it meets: for
-    lines from `start` on, of `found` that `members` tells, and columns from `columns` to `last`.
-    along: whether an operand's K is its nearest direction, as threads lie then. threads: of a
-    block, a multiple of 64.
+    """The block sizes for a type of C and a number of threads, a multiple of 64.
+
+    The function adds alpha · x·y to C where either line is flagged: for lines from `start` on, of
+    the `found` that `members` lists, and columns from `columns` to `last`. Operands are tuples as
+    `_lines` has them.
     """
     # Elements of a line that a thread has, and how much of K a step is: registers are few.
     REAL, BESIDE, STEP = (np.float32, 4, 16) if result == "float32" else (np.float64, 2, 8)
@@ -62,14 +64,17 @@ def blocks_of(result: str, threads: int) -> Blocks:
     x_spot, y_spot = _spot(X_SIDE, STEP, threads), _spot(Y_SIDE, STEP, threads)
     x_read, y_read = _read(REAL, X_LOADS, x_spot), _read(REAL, Y_LOADS, y_spot)
     x_keep, y_keep = _keep(X_LOADS, STEP, X_ROW, x_spot), _keep(Y_LOADS, STEP, Y_ROW, y_spot)
-    multiply = _multiply(REAL, BESIDE, STEP, DOWN, X_ROW, Y_ROW)
+    multiply = _multiply_step(REAL, BESIDE, STEP, DOWN, X_ROW, Y_ROW)
 
     def add_block(
-        xs, ys, x_at, y_at, start, found, members, marks, first, columns, last, batch,
-        x, y, c, y_flags, x_outliers, y_outliers, x_lines, y_lines, k, block, blocks, alpha,
-        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-        c_start, c_x, c_y, x_along, y_along, unmarked,
+        memory, start, found, first, columns, last, batch,
+        of_x, of_y, of_c, depth, alpha, unmarked,
     ):  # fmt: skip
+        marks, members, _, _, _, xs, ys, x_at, y_at = memory
+        x, _, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, x_along = of_x
+        y, y_flags, y_outliers, y_lines, y_batch, y_line, y_k, y_marks, y_along = of_y
+        c, c_start, c_x, c_y = of_c
+        k, block, blocks = depth
         x_held = cuda.local.array(X_LOADS, REAL)
         y_held = cuda.local.array(Y_LOADS, REAL)
         sums = cuda.local.array(SUMS, REAL)
@@ -86,7 +91,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
 
         half = np.int32(0)
         for t in range(np.int32(blocks)):
-            # Outliers are kept, as flags are, of one product or of each.
+            # Outliers belong, as flags do, to one product or to each.
             x_out = ((batch if x_marks != 0 else 0) * blocks + t) * x_lines + first
             y_out = ((batch if y_marks != 0 else 0) * blocks + t) * y_lines
             wanted = np.uint32(0)  # a bit for each of the thread's elements
@@ -138,7 +143,7 @@ def blocks_of(result: str, threads: int) -> Blocks:
 
 
 def _spot(side: int, step: int, threads: int) -> Any:
-    """The device function for the line, of so many, and the place of a thread's load number i."""
+    """The device function for the line and the place along K of a thread's load number i."""
     SIDE, STEP, LINES_A_LOAD, PLACES_A_LOAD = side, step, threads // step, threads // side
 
     def spot(thread, i, along):
@@ -150,7 +155,7 @@ def _spot(side: int, step: int, threads: int) -> Any:
 
 
 def _read(real: Any, loads: int, spot: Any) -> Any:
-    """The device function that reads a step of an operand from K = `begin` on: past `length`, 0."""
+    """The device function that reads a step of K from `begin` on, with zeros past `length`."""
     REAL, LOADS = real, loads
 
     def read(held, x, at, begin, x_k, length, thread, along):
@@ -164,7 +169,7 @@ def _read(real: Any, loads: int, spot: Any) -> Any:
 
 
 def _keep(loads: int, step: int, row: int, spot: Any) -> Any:
-    """The device function that writes to a half of shared memory what was read."""
+    """The device function that writes a step that was read to one half of shared memory."""
     LOADS, STEP, ROW = loads, step, row
 
     def keep(held, memory, half, thread, along):
@@ -175,7 +180,7 @@ def _keep(loads: int, step: int, row: int, spot: Any) -> Any:
     return device(keep)
 
 
-def _multiply(real: Any, beside: int, step: int, apart: int, x_row: int, y_row: int) -> Any:
+def _multiply_step(real: Any, beside: int, step: int, apart: int, x_row: int, y_row: int) -> Any:
     """The device function that adds a step's products to a thread's sums."""
     REAL, BESIDE, STEP, APART, X_ROW, Y_ROW = real, beside, step, apart, x_row, y_row
 
@@ -236,6 +241,9 @@ def repair_kernel(
         if guarded and guard[0] != 0:  # what was packed anew has flags of its own
             a_flags, b_flags = a_other_flags, b_other_flags
             a_words, b_words = a_other_words, b_other_words
+        of_a = a, a_flags, a_outliers, m, a_batch, a_row, a_k, a_marks, a_along
+        of_b = b, b_flags, b_outliers, n, b_batch, b_row, b_k, b_marks, b_along
+        depth = k, block, blocks
         in_a = in_b = True
         if look:
             set_a, set_b = any_set(
@@ -252,20 +260,15 @@ def repair_kernel(
             batch, tile = np.int32(start + item // tiles), np.int32(item % tiles)
             if in_a if tile < a_tiles else in_b:
                 if tile < a_tiles:
+                    of_c = c, np.int64(batch) * c_batch, c_row, 1
                     rows(
-                        memory, lines, tile, batch,
-                        a, b, c, a_flags, b_flags, a_outliers, b_outliers,
-                        m, n, k, block, blocks, alpha, replaces,
-                        a_batch, a_row, a_k, a_marks, b_batch, b_row, b_k, b_marks,
-                        np.int64(batch) * c_batch, c_row, 1, a_along, b_along, False,
-                    )  # fmt: skip
+                        memory, lines, tile, batch, of_a, of_b, of_c, depth, alpha, replaces, False
+                    )
                 else:
+                    of_c_columns = c, np.int64(batch) * c_batch, 1, c_row
                     columns(
                         memory, lines, np.int32(tile - a_tiles), batch,
-                        b, a, c, b_flags, a_flags, b_outliers, a_outliers,
-                        n, m, k, block, blocks, alpha, replaces,
-                        b_batch, b_row, b_k, b_marks, a_batch, a_row, a_k, a_marks,
-                        np.int64(batch) * c_batch, 1, c_row, b_along, a_along, True,
+                        of_b, of_a, of_c_columns, depth, alpha, replaces, True,
                     )  # fmt: skip
 
     kernel.launch_bounds = threads, RESIDENT
@@ -281,7 +284,7 @@ def repair_kernel(
 def any_set(
     a_flags, a_words, a_start, a_end, b_flags, b_words, b_start, b_end
 ):  # fmt: skip
-    """Bits set in this thread's share of either operand's flags, from start to end."""
+    """The bits that are set in this thread's share of each operand's flags, from start to end."""
     thread = np.int64(cuda.threadIdx.x)
     threads = np.int64(cuda.blockDim.x)
     a_first, a_count, in_a = ends(a_flags, a_start, a_end, thread)
@@ -304,8 +307,8 @@ def any_set(
 
 @device
 def ends(flags, start, end, thread):
-    """Between which sixteens whole ones lie, the first, 0 if there is none, and how many; and the
-    bits of a byte outside of them.
+    """The first of the sixteens of flags that lie whole between start and end, 0 if none does;
+    their number; and the flag that this thread has outside of them.
     """
     head = min((start + WIDE - 1) // WIDE * WIDE, end)
     tail = max(end // WIDE * WIDE, head)
@@ -321,18 +324,21 @@ def ends(flags, start, end, thread):
 def _lines(result: str, threads: int, at_once: Blocks) -> Any:
     """The device function for flagged lines x (rows, say) times all lines y, or unmarked ones only.
 
-    marks: flags from one product's lines to the next's, 0 where all share them.
+    An operand is a tuple: its address, flags, outliers, lines, the strides in elements of a
+    product, of a line and of K, the flags from one product's lines to the next's, 0 where all share
+    them, and whether K is its nearest direction.
     """
     REAL, THREADS = np.float32 if result == "float32" else np.float64, threads
     AT_ONCE, BESIDE, add_block = at_once.lines, at_once.columns, at_once.add
 
     def lines(
-        memory, span, tile, batch, x, y, c, x_flags, y_flags, x_outliers, y_outliers,
-        x_lines, y_lines, k, block, blocks, alpha, replaces,
-        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-        c_start, c_x, c_y, x_along, y_along, unmarked,
+        memory, span, tile, batch, of_x, of_y, of_c, depth, alpha, replaces, unmarked
     ):  # fmt: skip
-        marks, members, counts, sums, others, xs, ys, x_at, y_at = memory
+        marks, members, counts, sums, others, _, _, _, _ = memory
+        x, x_flags, x_outliers, x_lines, x_batch, x_line, x_k, x_marks, _ = of_x
+        y, y_flags, y_outliers, y_lines, y_batch, y_line, y_k, y_marks, y_along = of_y
+        c, c_start, c_x, c_y = of_c
+        k, block, blocks = depth
         thread = np.int32(cuda.threadIdx.x)
         across = (y_lines + COLUMNS - 1) // COLUMNS
         chunk = np.int32(tile // across)
@@ -370,12 +376,9 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
             for column in range(columns, last, np.int32(BESIDE)):
                 for start in range(np.int32(0), found, np.int32(AT_ONCE)):
                     add_block(
-                        xs, ys, x_at, y_at, start, found, members, marks, first,
+                        memory, start, found, first,
                         column, np.int32(min(column + BESIDE, last)), batch,
-                        x, y, c, y_flags, x_outliers, y_outliers, x_lines, y_lines,
-                        k, block, blocks, alpha,
-                        x_batch, x_line, x_k, x_marks, y_batch, y_line, y_k, y_marks,
-                        c_start, c_x, c_y, x_along, y_along, unmarked,
+                        of_x, of_y, of_c, depth, alpha, unmarked,
                     )  # fmt: skip
             return
 
@@ -397,11 +400,11 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                 mine = mine and not (unmarked and theirs & LEAVES != 0)
                 whole = ((mark | theirs) & NONFINITE) != 0
                 total = REAL(0)
-                kept = REAL(0)
+                of_rest = REAL(0)
                 if mine:
                     x_start = batch * x_batch + line * x_line
                     y_start = batch * y_batch + other * y_line
-                    # Outliers are kept, as flags are, of one product or of each.
+                    # Outliers belong, as flags do, to one product or to each.
                     x_out = (batch if x_marks != 0 else 0) * blocks * x_lines + line
                     y_out = (batch if y_marks != 0 else 0) * blocks * y_lines + other
                     for t in range(blocks):
@@ -413,7 +416,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                             right = right and y_outliers[y_out + t * y_lines] != 0
                         end = min((t + 1) * block, k)
                         if left or right:
-                            chain = total if left else kept
+                            chain = total if left else of_rest
                             for place_k in range(t * block + part, end, parts):
                                 chain += REAL(x[x_start + place_k * x_k]) * REAL(
                                     y[y_start + place_k * y_k]
@@ -421,17 +424,17 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
                             if left:
                                 total = chain
                             else:
-                                kept = chain
+                                of_rest = chain
                 slot = place * parts + part
                 sums[slot] = total
-                others[slot] = kept
+                others[slot] = of_rest
                 cuda.syncthreads()
                 if mine and part == 0:
                     for i_part in range(1, parts):
                         total += sums[slot + i_part]
-                        kept += others[slot + i_part]
+                        of_rest += others[slot + i_part]
                     at = c_start + line * c_x + other * c_y
-                    c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * kept
+                    c[at] = (c[at] + REAL(alpha) * total) + REAL(alpha) * of_rest
                 cuda.syncthreads()
         cuda.syncthreads()  # before the marks are another tile's
 
@@ -440,7 +443,7 @@ def _lines(result: str, threads: int, at_once: Blocks) -> Any:
 
 @device
 def list_members(members, counts, marks, count, thread, threads):
-    """How many of a tile's lines are marked; writes which, in order."""
+    """The number of a tile's lines that are marked. Writes which they are, in order."""
     share = (count + threads - 1) // threads
     start, end = min(thread * share, count), min((thread + 1) * share, count)
     own = np.int32(0)

@@ -23,13 +23,26 @@ import numpy as np
 from numba import cuda
 from numba.cuda import types
 
-from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, SIGNIFICAND_MASK, STEP
-from mixpert_py.runtime.kernels.intrinsics import bits32, bits64, device
-from mixpert_py.runtime.packing.digits import TOO_FINE, facts, place_of, row_coarse, row_fineness
+from mixpert_py.runtime.kernels.abi import LEAVES, OUTLIER, STEP
+from mixpert_py.runtime.kernels.intrinsics import device
+from mixpert_py.runtime.packing.digits import (
+    FORMATS,
+    TOO_FINE,
+    facts,
+    place_of,
+    row_coarse,
+    row_fineness,
+)
 from mixpert_py.runtime.packing.floats import finest_of
 from mixpert_py.runtime.packing.loads import load_eight, load_items
 from mixpert_py.runtime.packing.operand import ITEM
-from mixpert_py.runtime.packing.panel_parts import fast_path, slow_path, units_of, words_made
+from mixpert_py.runtime.packing.panel_parts import (
+    fast_path,
+    slow_path,
+    units_of,
+    words_made,
+    write_row,
+)
 from mixpert_py.runtime.packing.side import Side
 
 # Threads that a multiprocessor is to have room for, and in double precision. Left alone, the
@@ -55,16 +68,12 @@ def row_kernel(
         a_grid, share_log, k, steps,
     ):  # fmt: skip
         index = np.int64(cuda.blockIdx.x)
+        of_a = a, a_slices, a_scales, a_flags, a_rows, a_batch, a_stride, a_vector, a_strips
+        of_b = b, b_slices, b_scales, b_flags, b_rows, b_batch, b_stride, b_vector, b_strips
         if index < a_grid:
-            a_pack(
-                index, a, a_slices, a_scales, a_flags,
-                a_rows, a_batch, a_stride, a_vector, a_strips, share_log, k, steps,
-            )  # fmt: skip
+            a_pack(index, of_a, share_log, k, steps)
         else:
-            b_pack(
-                index - a_grid, b, b_slices, b_scales, b_flags,
-                b_rows, b_batch, b_stride, b_vector, b_strips, share_log, k, steps,
-            )  # fmt: skip
+            b_pack(index - a_grid, of_b, share_log, k, steps)
 
     def operand(side: Side) -> list[Any]:
         pointers = getattr(types, side.memory), types.uint32, types.int32, types.uint8
@@ -86,16 +95,14 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
     TURN_LOG = (threads * HELD).bit_length() - 1
     FITTED, SPANS, FINENESS = side.fitted, side.span >= 0, side.fineness
     AGAIN, ALONE = again, alone
-    bits_of = bits32 if side.memory == "float32" else bits64
+    bits_of = FORMATS[side.memory].bits_of
     load, coarse, fineness = load_items(items), row_coarse(side), row_fineness(side)
     units, split_fast, split_slow = units_of(side), fast_path(side), slow_path(side)
     finest = finest_of(side)
     SIZE, WORDS = side.size, words_made(side)
 
-    def rows_of(
-        index, x, slices, scales, flags,
-        rows, batch_stride, stride, vector, strips, share_log, k_, steps,
-    ):  # fmt: skip
+    def rows_of(index, operand, share_log, k_, steps):
+        x, slices, scales, flags, rows, batch_stride, stride, vector, strips = operand
         tops = cuda.shared.array(threads, BITS_SHARED)
         fines = cuda.shared.array(threads, types.int32)
         powers = cuda.shared.array(threads, types.float32)
@@ -266,7 +273,6 @@ def _rows(side: Side, threads: int, items: int, again: bool, alone: bool) -> Any
                     out = out or excess > 0.0
                 if out and flag & LEAVES == 0:
                     flag = OUTLIER
-            scales[places[r]] = word & ~SIGNIFICAND_MASK if flag & LEAVES else word
-            flags[places[r]] = flag
+            write_row(scales, flags, places[r], word, flag)
 
     return device(rows_of)

@@ -1,20 +1,21 @@
 """The launches that split whole rows, where K is one block.
 
-`row_plan` is for operands that are contiguous along K. Where rows are contiguous, `cluster_plan` is
-for K that the registers of a thread block cluster hold, on devices of compute capability 9.0, and
-`panel_plan` for any other.
+`row_config` is for operands that are contiguous along K. Where rows are contiguous,
+`cluster_config` is for K that the registers of a thread block cluster hold, on devices of compute
+capability 9.0, and `panel_config` for any other.
 """
 
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.recording import Recording, Stream, clear
-from mixpert_py.runtime.packing.launch import Extra, Plan, has_vectors, places
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, Form, up
+from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, DeviceMemory, up
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
 
@@ -37,18 +38,17 @@ class RowTuning(NamedTuple):
 ROWS = RowTuning()
 
 
-def rows_suit(
-    splitters: tuple[Splitter, ...], k: int, block: int, measure: bool, rule: OutlierRule
-) -> bool:
-    """Whether rows of k, of which every `block` share a unit, can be split by whole rows."""
+def rows_suit(task: PackingTask) -> bool:
+    """Whether the operands of a task can be split by whole rows: K is one block."""
     return (
-        not measure
-        and 0 < k <= min(block, LONGEST_ROW)
-        and all(_is_plain(splitter, rule) for splitter in splitters)
+        not task.measure
+        and 0 < task.k <= min(task.block, LONGEST_ROW)
+        and all(_is_plain(splitter, task.rule) for splitter in task.splitters)
     )
 
 
 def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
+    """Whether the kernels of whole rows make the slices of a splitter."""
     if isinstance(splitter, FloatSlices):
         return splitter.count <= MOST_FLOATS
     return (
@@ -60,39 +60,29 @@ def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
     )
 
 
-def row_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: RowTuning = ROWS,
-) -> Plan:
-    """For one operand or two that are contiguous along K, and that `rows_suit`.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def row_config(task: PackingTask, tuning: RowTuning = ROWS) -> PackingConfig:
+    """The launch for operands that are contiguous along K, and that `rows_suit`. Raises ShapeError
+    where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
-    k = forms[0].k
-    threads, items, again = shares(k, max(x.itemsize for x in forms), tuning)
-    of_row = share(k, threads, items)
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
+    threads, items, again = row_threads(k, max(x.itemsize for x in forms), tuning)
+    of_row = threads_of_row(k, threads, items)
     strips = [-(-x.rows // (threads // of_row)) for x in forms]
     grids = [x.batch * count for x, count in zip(forms, strips, strict=True)]
-    words = tuple(
-        (x.rows, x.batch_stride, x.row_stride, int(has_vectors(x, x.row_stride)), count)
-        for x, count in zip(forms, strips, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("row_kernels", "row_kernel"),
         (sides[0], sides[-1], threads, items, again, of_row == threads),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.row_stride, count) for x, count in zip(forms, strips, strict=True)),
         (grids[0], of_row.bit_length() - 1, k, layouts[0].steps),
         sum(grids),
         threads,
     )
 
 
-def shares(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, bool]:
-    """Threads of a block, items of each, and whether rows of k are too long to be held by them.
+def row_threads(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, bool]:
+    """The threads of a block, the items of each, and whether they cannot hold rows of k.
 
     A thread holds 32 registers' worth: with more, too few would be resident to hide what memory
     takes to answer; with less, they do too little for what they cost.
@@ -104,8 +94,8 @@ def shares(k: int, itemsize: int, tuning: RowTuning = ROWS) -> tuple[int, int, b
     return threads, items, threads * items * ITEM < k
 
 
-def share(k: int, threads: int, items: int) -> int:
-    """Threads of a row, of those of a block."""
+def threads_of_row(k: int, threads: int, items: int) -> int:
+    """The number of a block's threads that share a row."""
     return min(threads, max(ITEM, 1 << (-(-k // (items * ITEM)) - 1).bit_length()))
 
 
@@ -135,7 +125,7 @@ PANELS = PanelTuning()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workspace:
-    """Where blocks of a launch leave what others need, and the panels that they count.
+    """The memory where blocks of a launch leave results for others, and the panels that they count.
 
     offsets: of each operand's memory past its start in the allocation, and then the next one's
     start, in bytes: largest magnitudes, how fine, sums of squares, what rows lost, factors, and
@@ -148,9 +138,9 @@ class Workspace:
     panels: tuple[int, ...]
     device: int
 
-    def __call__(self, start: int, stream: Stream, cuda: Any) -> Extra:
-        """See `launch.Plan.extras`."""
-        panels, kept = self.panels[-1], None
+    def __call__(self, start: int, stream: Stream, cuda: ModuleType) -> Extra:
+        """See `PackingConfig.extras`."""
+        panels, owner = self.panels[-1], None
         size = 4 * COUNTERS * panels
         if isinstance(stream, Recording):
             # Beside the operands, whose memory may be shared by packing that a gate holds back.
@@ -161,32 +151,23 @@ class Workspace:
             counters, serial = start + self.counters, 1
             clear(counters, size, stream)
         else:
-            kept, serial = _counters(panels, self.device, stream, cuda)
-            counters = int(kept.ptr)
+            owner, serial = _counters(panels, self.device, stream, cuda)
+            counters = int(owner.ptr)
         words = []
         for offsets, before in zip(self.offsets, self.panels, strict=False):
             between = [start + offset for offset in offsets[:-1]]
             words.append((*between, counters + 4 * COUNTERS * before))
             start += offsets[-1]
-        return tuple(words), (serial,), kept
+        return tuple(words), (serial,), owner
 
 
-def panel_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    device: int,
-    tuning: PanelTuning = PANELS,
-) -> Plan:
-    """For one operand whose rows are contiguous, or two of one type and splitter, K up to
-    LONGEST_PANEL, and what `rows_suit`; on a device of this number.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def panel_config(task: PackingTask, tuning: PanelTuning = PANELS) -> PackingConfig:
+    """The launch for one operand whose rows are contiguous, or two of one type and splitter, K up
+    to LONGEST_PANEL, and what `rows_suit`. Raises ShapeError where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
     assert sides[0] == sides[-1]
-    k, itemsize, wide = forms[0].k, forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
+    itemsize, wide = forms[0].itemsize, 4 if sides[0].wide == "float32" else 8
     pieces = -(-(-(-k // STEP) * STEP) // tuning.threads)
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     total = sum([x.batch * count for x, count in zip(forms, of_matrix, strict=True)])
@@ -205,50 +186,50 @@ def panel_plan(
             between.append(up(between[-1] + size))
         offsets.append(tuple(between))
     starts = tuple(accumulate((ends[-1] for ends in offsets), initial=0))
-    words = tuple(
-        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-        for x, count in zip(forms, of_matrix, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("panel_kernels", "panel_kernel"),
         (sides[0], tuning.threads, tuning.patience),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.k_stride, count) for x, count in zip(forms, of_matrix, strict=True)),
         (panels[1], panels[-1], runs, length, k, layouts[0].steps),
         2 * panels[-1] * runs,
         tuning.threads,
         starts=starts,
         bytes=up(starts[-1] + 4 * COUNTERS * panels[-1]),
-        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), device),
+        extras=Workspace(tuple(offsets), starts[-1], tuple(panels), task.device),
     )
 
 
 class Counters:
-    """Of a stream's launches: memory for so many panels, and the number of the last launch."""
+    """The counters of a stream's launches: memory for so many panels, and the number of the last
+    launch.
+    """
 
     __slots__ = ("memory", "panels", "serial")
 
-    def __init__(self, memory: Any, panels: int) -> None:
+    def __init__(self, memory: DeviceMemory, panels: int) -> None:
         self.memory, self.panels, self.serial = memory, panels, 0
 
 
-_kept: dict[tuple[int, int], Counters] = {}
+_stream_counters: dict[tuple[int, int], Counters] = {}
 _counting = threading.Lock()  # threads may share a stream, and no two launches a number
 
 
-def _counters(panels: int, device: int, stream: int, cuda: Any) -> tuple[Any, int]:
+def _counters(panels: int, device: int, stream: int, cuda: ModuleType) -> tuple[DeviceMemory, int]:
     """A launch's counters on the stream, and its number. Hold them until it is enqueued: another
     thread may put larger ones in their place, and memory is not freed before what was enqueued.
     """
     key = device, -threading.get_ident() if stream == PER_THREAD else stream
     with _counting:
-        kept = _kept.get(key)
-        if kept is None or kept.panels < panels or kept.serial == LAST:
-            kept = _kept[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
-        kept.serial += 1
-        return kept.memory, kept.serial
+        found = _stream_counters.get(key)
+        if found is None or found.panels < panels or found.serial == LAST:
+            found = _stream_counters[key] = _zeros(max(panels, LEAST_PANELS), stream, cuda)
+        found.serial += 1
+        return found.memory, found.serial
 
 
-def _zeros(panels: int, stream: int, cuda: Any) -> Counters:
+def _zeros(panels: int, stream: int, cuda: ModuleType) -> Counters:
     size = 4 * COUNTERS * panels
     try:
         # Not out of a pool, of which it would keep a large piece in use for ever.
@@ -297,38 +278,27 @@ def cluster_shape(side: Side, k: int, tuning: ClusterTuning = CLUSTERS) -> tuple
 
 
 def cluster_room(side: Side, threads: int) -> int:
-    """Bytes of shared memory, besides what the kernel itself says: sums of each row and part."""
+    """Bytes of dynamic shared memory: sums of each row and part."""
     return 4 * (threads // ACROSS) * APART * max(side.sums, 1)
 
 
-def cluster_plan(
-    splitters: tuple[Splitter, ...],
-    forms: tuple[Form, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: ClusterTuning = CLUSTERS,
-) -> Plan:
-    """For one operand whose rows are contiguous, or two of one type and splitter; for what
-    `rows_suit`, and K that a cluster holds.
-
-    result: the type of the product. Raises ShapeError where an operand is empty.
+def cluster_config(task: PackingTask, tuning: ClusterTuning = CLUSTERS) -> PackingConfig:
+    """The launch for one operand whose rows are contiguous, or two of one type and splitter, for
+    what `rows_suit`, and K that a cluster holds. Raises ShapeError where an operand is empty.
     """
-    layouts, sides = places(splitters, forms, result, rule)
+    layouts, sides, forms, k = task.layouts, task.sides, task.forms, task.k
     assert sides[0] == sides[-1]
-    k = forms[0].k
     found = cluster_shape(sides[0], k, tuning)
     assert found is not None
     threads, blocks = found
     of_matrix = [-(-x.rows // PANEL) for x in forms]
     panels = [x.batch * count for x, count in zip(forms, of_matrix, strict=True)]
-    words = tuple(
-        (x.rows, x.batch_stride, x.k_stride, int(has_vectors(x, x.k_stride)), count)
-        for x, count in zip(forms, of_matrix, strict=True)
-    )
-    return Plan(
+    return PackingConfig(
+        task,
+        layouts,
         ("cluster_kernels", "cluster_kernel"),
         (sides[0], threads, blocks),
-        *(splitters, layouts, words),
+        tuple(row_words(x, x.k_stride, count) for x, count in zip(forms, of_matrix, strict=True)),
         (panels[0], k, layouts[0].steps),
         blocks * sum(panels),
         threads,

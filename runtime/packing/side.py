@@ -1,4 +1,4 @@
-"""What a packing kernel is compiled for."""
+"""The description of an operand that a packing kernel is compiled for."""
 
 import math
 from functools import lru_cache
@@ -62,7 +62,9 @@ class Side(NamedTuple):
 
     @property
     def sums(self) -> int:
-        """That decide whether a row leaves: of what it loses, and of its digits' squares."""
+        """The number of sums that decide whether a row leaves: one of its loss, the others of its
+        digits' squares.
+        """
         if self.rule != "loss":
             return 0
         return self.slices if self.lower < math.inf else 1

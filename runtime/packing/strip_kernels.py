@@ -36,26 +36,29 @@ from mixpert_py.runtime.kernels.abi import (
     WHOLE_LOG,
 )
 from mixpert_py.runtime.kernels.intrinsics import (
-    bits32,
-    bits64,
     device,
-    float32_of,
-    float64_of,
     power_of_two,
     trailing_zeros,
 )
-from mixpert_py.runtime.packing.digits import digit_item, is_large
+from mixpert_py.runtime.packing.digits import (
+    FORMATS,
+    digit_item,
+    factors_of,
+    facts,
+    is_large,
+    unit_of,
+)
 from mixpert_py.runtime.packing.floats import finest_of, float_item, leaves_by_span
 from mixpert_py.runtime.packing.loads import load_strip
-from mixpert_py.runtime.packing.operand import DEPTH, ITEM, KEPT, MOST_THREADS
+from mixpert_py.runtime.packing.operand import CACHE_LANES, DEPTH, ITEM, MOST_THREADS
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import FIT, RATIO, UNSEEN
+from mixpert_py.runtime.splitter import RATIO, UNSEEN
 
 NONE = -(1 << 20)  # the exponent of a row that has held zeros so far; −NONE, of its lowest bit
 NONFINITE_CODE, OUTLIER_CODE = 1 << 22, 1 << 21  # above every exponent: the row leaves
 
 
-def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
+def strip_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments."""
 
     def splitter(side: Side) -> Any:
@@ -75,7 +78,18 @@ def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
         scratch = cuda.shared.array(MOST_THREADS, np.float64)
         partials = cuda.shared.array(MOST_THREADS, np.float64)
         index = cuda.blockIdx.x
+        of_a = (
+            a, a_slices, a_scales, a_flags, a_outliers, a_norms,
+            a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
+        )  # fmt: skip
+        of_b = (
+            b, b_slices, b_scales, b_flags, b_outliers, b_norms,
+            b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
+        )  # fmt: skip
+        lengths = k, block, padded, blocks, spans, steps, share, cached, threads_log
         if same:
+            # One by one: of a choice between tuples the compiler forgets that they are in global
+            # memory.
             if index < a_grid:
                 x, slices, scales, flags = a, a_slices, a_scales, a_flags
                 outliers, norms, rows, batch_stride = a_outliers, a_norms, a_rows, a_batch
@@ -87,26 +101,13 @@ def pack_kernel(left: Side, right: Side) -> tuple[Any, tuple[Any, ...]]:
                 outliers, norms, rows, batch_stride = b_outliers, b_norms, b_rows, b_batch
                 row_stride, k_stride, mapping = b_row, b_k, b_mapping
                 height, strips = b_height, b_strips
-            first(
-                index, x, slices, scales, flags, outliers, norms,
-                rows, batch_stride, row_stride, k_stride, mapping, height, strips,
-                k, block, padded, blocks, spans, steps, share, cached, threads_log,
-                scratch, partials,
-            )  # fmt: skip
+            pointers = x, slices, scales, flags, outliers, norms
+            numbers = rows, batch_stride, row_stride, k_stride, mapping, height, strips
+            first(index, (*pointers, *numbers), lengths, scratch, partials)
         elif index < a_grid:
-            first(
-                index, a, a_slices, a_scales, a_flags, a_outliers, a_norms,
-                a_rows, a_batch, a_row, a_k, a_mapping, a_height, a_strips,
-                k, block, padded, blocks, spans, steps, share, cached, threads_log,
-                scratch, partials,
-            )  # fmt: skip
+            first(index, of_a, lengths, scratch, partials)
         else:
-            second(
-                index - a_grid, b, b_slices, b_scales, b_flags, b_outliers, b_norms,
-                b_rows, b_batch, b_row, b_k, b_mapping, b_height, b_strips,
-                k, block, padded, blocks, spans, steps, share, cached, threads_log,
-                scratch, partials,
-            )  # fmt: skip
+            second(index - a_grid, of_b, lengths, scratch, partials)
 
     return kernel, _argument_types(left, right)
 
@@ -127,7 +128,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     """
     COUNT, GROUP, SHIFT = side.slices, side.group, side.shift
     DIGITS = side.kind == "digits"
-    FITTED, SCALED, THRESHOLD, RANGE = side.fitted, side.scaled, side.threshold, side.range
+    FITTED, SCALED, RANGE = side.fitted, side.scaled, side.range
     SPAN, SCALED_TO = side.span, side.highest
     BITS_HELD = side.held  # by two digits of bare powers of two
     LOSSY = DIGITS and side.rule == "loss"
@@ -137,35 +138,31 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     LOSS, LOWER = side.loss, side.lower * 4.0**-SHIFT
     SUMS = LOSSY or MEASURE
     SINGLE = side.memory == "float32"
-    MEMORY = np.float32 if SINGLE else np.float64
-    WIDE = np.float32 if side.wide == "float32" else np.float64
-    IN_SHARED = types.float32 if SINGLE else types.float64  # the simulator wants this one's size
-    BITS = np.uint32 if SINGLE else np.uint64
-    MAGNITUDE = BITS(0x7FFFFFFF if SINGLE else 0x7FFFFFFFFFFFFFFF)
-    INFINITE = BITS(0x7F800000 if SINGLE else 0x7FF << 52)
-    FRACTION = 23 if SINGLE else 52  # bits
+    it, memory = facts(side), FORMATS[side.memory]
+    MEMORY, WIDE, BITS, MAGNITUDE, INFINITE = it.memory, it.wide, it.bits, it.magnitude, it.infinite
+    IN_SHARED = memory.in_shared  # the simulator wants this one's size
+    FRACTION = memory.fraction
     LEADING = BITS(1 << FRACTION)
-    LOWEST = 150 if SINGLE else 1075  # bit i of a number of exponent field E is 2^(E + i − LOWEST)
-    HIGHEST_POWER = 127 if side.wide == "float32" else 1023
+    # Bit i of a number of exponent field E is 2^(E + i − LOWEST).
+    LOWEST = memory.bias + FRACTION
+    bits_of, float_of = memory.bits_of, memory.float_of
     # A tile's segment of K gives a thread no more than one item.
     ITEMS = 1 if GROUP > 1 else DEPTH
     HELD = ITEM * ITEMS
-    KEPT_LOG = KEPT.bit_length() - 1
+    CACHE_LANES_LOG = CACHE_LANES.bit_length() - 1
     KINDS = 2 + COUNT
     # What the rule looks at: not the digits that the splitter drops on purpose.
     RULED = KINDS if side.dropped else 1
     ALL = KINDS + 1 if side.dropped else KINDS
-    bits_of = bits32 if SINGLE else bits64
-    float_of = float32_of if SINGLE else float64_of
     load = load_strip(HELD)
     finest_entry, leaves, large = finest_of(side), leaves_by_span(side), is_large(side)
+    unit, factors = unit_of(side), factors_of(side)
     inf = math.inf
 
-    def strip(
-        index, x, slices, scales, flags, outliers, norms,
-        rows, batch_stride, row_stride, k_stride, mapping, height_log, strips,
-        k, block, padded, blocks, spans, steps, share_log, cached, threads_log, scratch, partials,
-    ):  # fmt: skip
+    def strip(index, operand, lengths, scratch, partials):
+        x, slices, scales, flags, outliers, norms = operand[:6]
+        rows, batch_stride, row_stride, k_stride, mapping, height_log, strips = operand[6:]
+        k, block, padded, blocks, spans, steps, share_log, cached, threads_log = lengths
         cache = cuda.shared.array(0, IN_SHARED)
         values = cuda.local.array(HELD, MEMORY)
         sums = cuda.local.array(ALL, np.float64)  # of the row
@@ -199,9 +196,12 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
         strand = np.int32((r << (across_log - lanes_log)) + segment)
         between = np.int32(ITEM << lanes_log)  # from one item of a thread to its next
         turns = np.int32((padded + between - 1) >> (lanes_log + 3))
-        # In the cache, a thread's elements are KEPT apart: its place among KEPT threads, then them.
-        cache_log = np.int32(max(threads_log - KEPT_LOG, 0))
-        own_place = np.int32((thread & (KEPT - 1)) + ((thread >> KEPT_LOG) << KEPT_LOG) * HELD)
+        # In the cache, a thread's elements are CACHE_LANES apart: first comes its place among so
+        # many threads, then its elements.
+        cache_log = np.int32(max(threads_log - CACHE_LANES_LOG, 0))
+        own_place = np.int32(
+            (thread & (CACHE_LANES - 1)) + ((thread >> CACHE_LANES_LOG) << CACHE_LANES_LOG) * HELD
+        )
         slice_words = ((rows + 7) & ~7) * 16
         base = batch * steps * COUNT * slice_words + row * 16
         swizzle = np.int32((row >> 1) & 3)
@@ -251,9 +251,11 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                             most = np.int32(top >> BITS(FRACTION))
                             bare = most == 0 or lowest + BITS_HELD > most + FRACTION
                         if turn < cached:
-                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            cell = np.uint32(
+                                own_place + ((turn * ITEM) << (CACHE_LANES_LOG + cache_log))
+                            )
                             for j in range(HELD):
-                                cache[kept + np.uint32(j * KEPT)] = values[j]
+                                cache[cell + np.uint32(j * CACHE_LANES)] = values[j]
                 own = np.float64(float_of(top)) if top < INFINITE else inf
                 own = highest(scratch, partials, own, slot, place, lanes, strand)
                 largest = own
@@ -308,12 +310,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 exponent = 0
                 significand = WHOLE
                 if 0.0 < largest < inf:
-                    fraction, exponent = math.frexp(largest)
-                    raised = exponent + (1 if DIGITS and fraction >= THRESHOLD else 0)
-                    if FITTED and finest < raised - BITS_HELD:
-                        significand = np.int64(math.floor(WIDE(fraction) * WIDE(FIT))) + 1
-                    else:
-                        exponent = raised
+                    exponent, significand = unit(largest, finest)
                 if 0.0 < largest < inf and large(exponent, k):
                     may_overflow = np.int32(LARGE)
                 stays = own <= RANGE and own < inf and not spans_too_much
@@ -327,8 +324,7 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                 if place == 0 and present and t < blocks:
                     scale = ((exponent + low) << SIGNIFICAND_BITS) | significand
                     scales[(batch * blocks + t) * rows + row] = scale
-                power = min(shift, HIGHEST_POWER)
-                one, two = WIDE(power_of_two(power)), WIDE(power_of_two(shift - power))
+                one, two = factors(shift)
                 worth = WIDE(significand) * WIDE(2.0**-WHOLE_LOG)
                 ratio = WIDE(WHOLE) / WIDE(significand)
                 level = SCALED_TO if SCALED else exponent
@@ -340,9 +336,11 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
                     turn = final - ITEMS - back
                     if alive and turns > ITEMS:
                         if turn < cached:
-                            kept = np.uint32(own_place + ((turn * ITEM) << (KEPT_LOG + cache_log)))
+                            cell = np.uint32(
+                                own_place + ((turn * ITEM) << (CACHE_LANES_LOG + cache_log))
+                            )
                             for j in range(HELD):
-                                values[j] = cache[kept + np.uint32(j * KEPT)]
+                                values[j] = cache[cell + np.uint32(j * CACHE_LANES)]
                         else:
                             at = np.int32(turn * between + place * ITEM)
                             load(values, x, start, k_stride, at, between, last, vector)
@@ -446,65 +444,48 @@ def _strip(side: Side, item: Any, finish: Any) -> Any:
     return device(strip)
 
 
-@device
-def highest(scratch, partials, value, slot, place, lanes, strand):
-    """The largest of the values of `lanes` threads next to each other, for all of them."""
-    many = max(lanes >> 3, 1)
-    scratch[slot] = value
-    cuda.syncthreads()
-    if place < many:
-        for other in range(place + many, lanes, many):
-            value = max(value, scratch[slot - place + other])
-        partials[strand * many + place] = value
-    cuda.syncthreads()
-    for other in range(many):
-        value = max(value, partials[strand * many + other])
-    return value
+def _reductions(combine: Any, restarts: bool) -> tuple[Any, Any]:
+    """Two device functions that combine float64 values, always in the same order.
+
+    The first combines those of `lanes` threads next to each other, for all of them; the second
+    those of a group's rows, for all of their threads. restarts: whether the last step begins at 0,
+    as a sum has to; else at the thread's own value.
+    """
+    RESTARTS, combined = restarts, device(combine)
+
+    def of_lanes(scratch, partials, value, slot, place, lanes, strand):
+        many = max(lanes >> 3, 1)
+        scratch[slot] = value
+        cuda.syncthreads()
+        if place < many:
+            for other in range(place + many, lanes, many):
+                value = combined(value, scratch[slot - place + other])
+            partials[strand * many + place] = value
+        cuda.syncthreads()
+        if RESTARTS:
+            value = 0.0
+        for other in range(many):
+            value = combined(value, partials[strand * many + other])
+        return value
+
+    of_lanes = cuda.jit(device=True)(of_lanes)  # it uses `cuda`: the simulator is to know
+
+    def of_group(
+        scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
+    ):  # fmt: skip
+        of_lanes(scratch, partials, value, slot, place, lanes, strand)
+        many = max(lanes >> 3, 1)
+        first = r & ~(group - 1)
+        if RESTARTS:
+            value = 0.0
+        for i in range(group):
+            other = (((first + i) << strands_log) + segment) * many
+            for j in range(many):
+                value = combined(value, partials[other + j])
+        return value
+
+    return of_lanes, device(of_group)
 
 
-@device
-def total(scratch, partials, value, slot, place, lanes, strand):
-    """Their sum, always added in the same order."""
-    many = max(lanes >> 3, 1)
-    scratch[slot] = value
-    cuda.syncthreads()
-    if place < many:
-        for other in range(place + many, lanes, many):
-            value += scratch[slot - place + other]
-        partials[strand * many + place] = value
-    cuda.syncthreads()
-    value = 0.0
-    for other in range(many):
-        value += partials[strand * many + other]
-    return value
-
-
-@device
-def group_highest(
-    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
-):  # fmt: skip
-    """The largest over the rows of a group, for all of their threads."""
-    highest(scratch, partials, value, slot, place, lanes, strand)
-    many = max(lanes >> 3, 1)
-    first = r & ~(group - 1)
-    for i in range(group):
-        other = (((first + i) << strands_log) + segment) * many
-        for j in range(many):
-            value = max(value, partials[other + j])
-    return value
-
-
-@device
-def group_total(
-    scratch, partials, value, slot, place, lanes, strand, r, strands_log, segment, group
-):  # fmt: skip
-    """The sum over the rows of a group, always added in the same order."""
-    total(scratch, partials, value, slot, place, lanes, strand)
-    many = max(lanes >> 3, 1)
-    first = r & ~(group - 1)
-    value = 0.0
-    for i in range(group):
-        other = (((first + i) << strands_log) + segment) * many
-        for j in range(many):
-            value += partials[other + j]
-    return value
+highest, group_highest = _reductions(lambda value, other: max(value, other), False)
+total, group_total = _reductions(lambda value, other: value + other, True)

@@ -46,7 +46,7 @@ HIGH = SPREAD << 1  # whether a tile is large
 DEAD = HIGH << 1
 
 
-def pack_kernel(
+def tile_kernel(
     left: Side, right: Side, threads: int, resident: int
 ) -> tuple[Any, tuple[Any, ...]]:
     """The kernel, to be compiled, and the Numba types of its arguments.
@@ -65,7 +65,17 @@ def pack_kernel(
         a_grid, k, steps,
     ):  # fmt: skip
         index = np.int64(cuda.blockIdx.x)
+        of_a = (
+            a, a_slices, a_scales, a_flags, a_outliers,
+            a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep,
+        )  # fmt: skip
+        of_b = (
+            b, b_slices, b_scales, b_flags, b_outliers,
+            b_rows, b_batch, b_stride, b_along, b_vector, b_strips, b_deep,
+        )  # fmt: skip
         if same:
+            # One by one: of a choice between tuples the compiler forgets that they are in global
+            # memory.
             if index < a_grid:
                 x, slices, scales, flags, outliers = a, a_slices, a_scales, a_flags, a_outliers
                 rows, batch, stride, along = a_rows, a_batch, a_stride, a_along
@@ -75,20 +85,12 @@ def pack_kernel(
                 x, slices, scales, flags, outliers = b, b_slices, b_scales, b_flags, b_outliers
                 rows, batch, stride, along = b_rows, b_batch, b_stride, b_along
                 vector, strips, deep = b_vector, b_strips, b_deep
-            first(
-                index, x, slices, scales, flags, outliers,
-                rows, batch, stride, along, vector, strips, deep, k, steps,
-            )  # fmt: skip
+            pointers = x, slices, scales, flags, outliers
+            first(index, (*pointers, rows, batch, stride, along, vector, strips, deep), k, steps)
         elif index < a_grid:
-            first(
-                index, a, a_slices, a_scales, a_flags, a_outliers,
-                a_rows, a_batch, a_stride, a_along, a_vector, a_strips, a_deep, k, steps,
-            )  # fmt: skip
+            first(index, of_a, k, steps)
         else:
-            second(
-                index - a_grid, b, b_slices, b_scales, b_flags, b_outliers,
-                b_rows, b_batch, b_stride, b_along, b_vector, b_strips, b_deep, k, steps,
-            )  # fmt: skip
+            second(index - a_grid, of_b, k, steps)
 
     pointers = types.float32, types.uint32, types.int32, types.uint8, types.uint8
     operand = [*map(types.CPointer, pointers), *[types.int64] * 7]
@@ -105,10 +107,9 @@ def _strip(side: Side, threads: int) -> Any:
     INFINITE = np.float32(math.inf)
     units, octet, large = tile_units(side), tile_octet(side), is_large(side)
 
-    def strip(
-        index, x, slices, scales, flags, outliers,
-        rows, batch_stride, stride, along, vector, strips, deep_, k_, steps,
-    ):  # fmt: skip
+    def strip(index, operand, k_, steps):
+        x, slices, scales, flags, outliers = operand[:5]
+        rows, batch_stride, stride, along, vector, strips, deep_ = operand[5:]
         tops = cuda.shared.array(threads, types.float32)
         excesses = cuda.shared.array(threads, types.float32)
         # Of a thread: a bit for each of its rows that is found not to be finite, whether a tile

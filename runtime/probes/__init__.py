@@ -1,1 +1,1 @@
-"""What a GPU is asked to find out what it does: one file per probe."""
+"""Probes: programs that find out how a GPU works and how fast it is, one file for each."""

@@ -2,10 +2,9 @@
 
 from time import perf_counter, sleep
 
-from mixpert_py.runtime.probes.gpu import Found, Gpu
+from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 from mixpert_py.runtime.probes.instructions import Timer
 from mixpert_py.runtime.probes.specs import largest_int8
-from mixpert_py.runtime.probes.text import aligned, quantity
 
 REST = 0.5  # seconds without work until the clock is taken for idle
 GLANCE = 200_000  # nanoseconds, too short for it to rise

@@ -1,4 +1,4 @@
-"""Which elements of A, B and C each thread of a warp holds, found by running the instructions."""
+"""The elements of A, B and C that each thread of a warp holds, found by running instructions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Fragment:
     places: Places
 
     def holders(self) -> list[list[list[tuple[int, int]]]]:
-        """By row and column: (lane, element) of all threads that hold it."""
+        """The (lane, element) pairs of all threads that hold an element, by its row and column."""
         held: list[list[list[tuple[int, int]]]] = [
             [[] for _ in range(self.columns)] for _ in range(self.rows)
         ]
@@ -55,7 +55,7 @@ def fragments(gpu: Gpu) -> Found:
 
 
 def mma(gpu: Gpu, element: int, shape: tuple[int, int, int]) -> list[Fragment]:
-    """Of an mma.sync; element: as fragments.cu numbers them."""
+    """The fragments of an mma.sync. element: as fragments.cu numbers them."""
     m, _, k = shape
     kernel = gpu.kernel("fragments.cu", "products", {"ELEMENT": element})
     out = gpu.cupy.empty((DIGITS, m * k, LANES * SUMS), "int32")
@@ -64,7 +64,9 @@ def mma(gpu: Gpu, element: int, shape: tuple[int, int, int]) -> list[Fragment]:
 
 
 def wmma(gpu: Gpu) -> list[Fragment]:
-    """Of wmma m16n16k16: A and C by rows, B by columns, whose elements say where they lie."""
+    """The fragments of wmma m16n16k16, from matrices whose elements say where they lie: A and C by
+    rows, B by columns.
+    """
     kernel = gpu.kernel("fragments.cu", "loads", {"ELEMENT": 0})
     numbers = np.arange(WMMA * WMMA)
     halves, floats = (gpu.cupy.asarray(numbers.astype(kind)) for kind in ("float16", "float32"))

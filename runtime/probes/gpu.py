@@ -1,7 +1,10 @@
-"""The GPU that probes run on: kernels of this folder, launches, and times by events."""
+"""The GPU that probes run on: kernels of this folder, launches, times by events, and the text of
+what a probe finds.
+"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
 from mixpert_py.errors import DeviceError
@@ -20,7 +23,7 @@ REPEATS = 5  # of what is timed; the least counts, since whatever else runs only
 class Gpu:
     """The current device, through CuPy."""
 
-    cupy: Any
+    cupy: ModuleType
     device: Device
 
     @classmethod
@@ -34,7 +37,7 @@ class Gpu:
         return cls(cupy, found)
 
     def attribute(self, number: int) -> int:
-        """What CUDA says of the device under this number of cudaDeviceAttr."""
+        """The attribute of the device that has this number in cudaDeviceAttr."""
         return int(self.cupy.cuda.runtime.deviceGetAttribute(number, self.device.id))
 
     @property
@@ -62,7 +65,7 @@ class Gpu:
         kernel.launch_words(grid, block, words, shared, stream)
 
     def seconds(self, call: Callable[[], Any]) -> float:
-        """What a call takes on the device: the least of some times, after one that is not timed."""
+        """The time of a call on the device: the least of several, after one that is not timed."""
         call()
         times: list[float] = []
         for _ in range(REPEATS):
@@ -77,11 +80,41 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a probe found. tables: its part of the device model. text: for a person. drawings: SVG
-    pictures by name. record: what else is worth keeping, as JSON has it.
+    """The results of a probe. text: for a person. tables: its part of the device model. drawings:
+    SVG pictures by name. record: further results, as JSON has them.
     """
 
     text: str
     tables: Mapping[str, Any] = field(default_factory=dict)
     drawings: Mapping[str, str] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
+
+
+PREFIXES = (
+    (1e15, "P"),
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+)
+
+
+def quantity(value: float, unit: str) -> str:
+    """Three digits, and the unit with its prefix: 4.82 TB/s."""
+    scale, prefix = next((pair for pair in PREFIXES if value >= pair[0]), PREFIXES[-1])
+    return f"{value / scale:.3g} {prefix}{unit}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns one below the other, the first to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -1,12 +1,11 @@
-"""How long an instruction takes alone and in a chain, and how many a full chip does."""
+"""The time of an instruction alone and in a chain, and the rate of a full chip."""
 
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import NamedTuple
 
-from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu
+from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
 from mixpert_py.runtime.probes.specs import Spec, specs
-from mixpert_py.runtime.probes.text import aligned, quantity
 
 GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
 STEPS = 64  # of a chain on its own
@@ -25,7 +24,7 @@ class Timed:
 
 
 class Elapsed(NamedTuple):
-    """Of a typical block."""
+    """The time of a typical block."""
 
     cycles: float
     seconds: float
@@ -61,7 +60,7 @@ class Timer:
         self.gpu.run(kernel, grid, threads, *words, shared=self.spec.shared)
 
     def elapsed(self, grid: int, threads: int, steps: int) -> Elapsed:
-        """What such chains took."""
+        """The time that such chains took."""
         self.launch(grid, threads, steps)
         times = self._out.get()[: 2 * grid].reshape(grid, 2)
         return Elapsed(float(median(times[:, 0])), float(median(times[:, 1])) * 1e-9)
@@ -77,7 +76,7 @@ class Timer:
 
 
 def instructions(gpu: Gpu) -> Found:
-    """All that the device has, and the best rate of each element type."""
+    """Times all instructions that the device has, and finds the best rate of each element type."""
     rates: dict[str, float] = {}
     rows = []
     for spec in specs(gpu.device.capability):

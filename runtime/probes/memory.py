@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
 
 FILE = "memory.cu"
 THREADS = 1024
@@ -53,7 +52,7 @@ def memory(gpu: Gpu) -> Found:
 
 
 def _shared_bandwidth(gpu: Gpu) -> float:
-    """Bytes a cycle, of one multiprocessor."""
+    """Bytes that one multiprocessor reads in a cycle."""
     kernel = gpu.kernel(FILE, "read_shared")
     out, sink = gpu.words(gpu.multiprocessors), gpu.words(gpu.multiprocessors * THREADS)
     for _ in range(2):  # the first loads the code
@@ -70,14 +69,14 @@ def _shared_latency(gpu: Gpu) -> float:
 
 
 def _l2_bandwidth(gpu: Gpu) -> float:
-    """Bytes/s, by all multiprocessors, of what the cache holds."""
+    """Bytes/s that all multiprocessors read together, of memory that the cache holds."""
     chunks = max(1, int(gpu.attribute(L2_SIZE) * CACHED) // CHUNK)
     blocks = BLOCKS * gpu.multiprocessors
     return _bandwidth(gpu, chunks, 1, rounds=L2_BYTES // (blocks * CHUNK))
 
 
 def _dram_bandwidth(gpu: Gpu, size: int) -> float:
-    """Bytes/s of reading so many, once."""
+    """Bytes/s of reading so many bytes once."""
     blocks = BLOCKS * gpu.multiprocessors
     return _bandwidth(gpu, blocks, max(1, size // (blocks * CHUNK)), rounds=1)
 

@@ -1,4 +1,4 @@
-"""What the matrix instructions of this GPU do to their products, and how well the model says it."""
+"""The accumulation of this GPU's matrix instructions, and how well the model agrees with it."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +11,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import HOPPER
 from mixpert_py.runtime.model.numerics import Accumulation, AnyAccumulation
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.numerics_agreement import Agreement, Bits, agree, leading_bits
+from mixpert_py.runtime.probes.numerics_agreement import Agreement, agree
 from mixpert_py.runtime.probes.numerics_families import Array
 from mixpert_py.runtime.probes.numerics_features import Shape, determine
 
@@ -32,7 +32,7 @@ class Instruction(NamedTuple):
 
     @property
     def constants(self) -> dict[str, int | str]:
-        """What its kernel is compiled with."""
+        """The preprocessor definitions of its kernel."""
         return {
             "INTEGER": int(self.shape.element == "int8"),
             "WARPGROUP": int(bool(self.scales)),
@@ -42,15 +42,14 @@ class Instruction(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Of one instruction: how it accumulates, or why the model does not say; how well that agrees
-    with what it does to random matrices; and how many bits plain arithmetic shares, on float16.
+    """How one instruction accumulates, or why the model does not say; and how well that agrees with
+    its results for random matrices.
     """
 
     instruction: Instruction
     how: AnyAccumulation | None
     why_not: str
     agreement: list[Agreement]
-    bits: list[Bits]
 
 
 def _warp(depth: int, element: str, types: str) -> Instruction:
@@ -91,7 +90,7 @@ def numerics(gpu: Gpu, matrices: int = MATRICES) -> Found:
     return Found(text, {"accumulation": tables})
 
 
-def multiply(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
+def multiply_on_gpu(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
     """C + A·B of many matrices on the GPU, each by one instruction.
 
     a: (count, m, k), b: (count, k, n), c: (count, m, n), NumPy arrays of the types of
@@ -110,43 +109,38 @@ def multiply(gpu: Gpu, instruction: Instruction, a: Array, b: Array, c: Array) -
 
 
 def _packed(x: Array, element: str) -> Array:
-    """As it lies in memory: bfloat16 is the upper half of float32."""
+    """The operand as it lies in memory: bfloat16 is the upper half of float32."""
     x = np.ascontiguousarray(x)
     return (x.view(np.uint32) >> 16).astype(np.uint16) if element == "bfloat16" else x
 
 
 def examine(gpu: Gpu, instruction: Instruction, matrices: int) -> Findings:
     """Find out what one instruction does, and compare that with what it does to random matrices."""
-    here, shape = partial(multiply, gpu, instruction), instruction.shape
-    bits = leading_bits(here, shape) if shape.element == "float16" else []
+    here, shape = partial(multiply_on_gpu, gpu, instruction), instruction.shape
     try:
         how = determine(here, shape)
     except DeviceError as error:
-        return Findings(instruction, None, str(error), [], bits)
-    return Findings(
-        instruction, how, "", list(agree(here, how, shape, matrices * 16 // shape.m)), bits
-    )
+        return Findings(instruction, None, str(error), [])
+    compared = agree(here, how, shape, matrices * 16 // shape.m)
+    return Findings(instruction, how, "", list(compared))
 
 
 def fields(how: AnyAccumulation) -> dict[str, Any]:
-    """As a device model has it: what is as usual is left out."""
+    """The fields of a device model, without those that have their default."""
     found: dict[str, Any] = msgspec.to_builtins(how)
     return found
 
 
 def lines(findings: Findings) -> Iterator[str]:
-    """What was found of one instruction, for a person."""
+    """The text about one instruction, for a person."""
     how = findings.how
     yield f"{findings.instruction.name}: {findings.why_not if how is None else described(how)}"
-    for row in findings.bits:
-        share = f"{row.enough:.2%} in 21 or more"
-        yield f"  {row.candidate:<11}{row.least} leading bits or more, mostly {row.median}; {share}"
     for family in findings.agreement:
         yield f"  {family.family:<11}{family.matrices} matrices, {_differing(family)}"
 
 
 def described(how: AnyAccumulation) -> str:
-    """What an instruction does, in words, and what of it is unusual."""
+    """The accumulation of an instruction in words, with the fields that are unusual."""
     values = fields(how)
     if not isinstance(how, Accumulation):
         return f"exact, {how.overflow}"

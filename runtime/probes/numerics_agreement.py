@@ -1,4 +1,4 @@
-"""How well a model of a matrix instruction, or plain arithmetic, agrees with the chip: in bits."""
+"""How well a model of a matrix instruction agrees with the chip: bit by bit."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,8 +24,8 @@ class Difference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Of one family of random matrices. zeros: of the elements that differ, those that differ only
-    in the sign of zero.
+    """How results agree on one family of random matrices. zeros: the number of elements that differ
+    only in the sign of zero.
     """
 
     family: str
@@ -34,19 +34,6 @@ class Agreement(NamedTuple):
     differing: int
     zeros: int
     first: Difference | None
-
-
-class Bits(NamedTuple):
-    """Leading bits of 23 that a result shares with a candidate, over random sums.
-
-    That many: 23 less the bits of their distance in units of the last place. enough: the share of
-    sums that agree in 21 or more.
-    """
-
-    candidate: str
-    least: int
-    median: int
-    enough: float
 
 
 def agree(
@@ -77,33 +64,6 @@ def agree(
             if first is None and wrong.any():
                 first = _difference(a, b, c, chip, model, tuple(np.argwhere(wrong)[0]))
         yield Agreement(name, each, elements, differing, zeros, first)
-
-
-def leading_bits(multiply: Multiply, shape: Shape, count: int = 10_000) -> list[Bits]:
-    """`count` sums of products of random halves, as the chip, half and single precision make them.
-
-    The profile of EGEMM-TC, §3.2 and fig. 3, which finds that 21 bits agree with single precision;
-    of uniform [0, 1) operands and addends, one sum per matrix.
-    """
-    random = np.random.default_rng(SEED)
-    a = random.random((count, shape.m, shape.k)).astype(np.float16)
-    b = random.random((count, shape.k, shape.n)).astype(np.float16)
-    c = random.random((count, shape.m, shape.n), np.float32)
-    seen = multiply(a, b, c)[:, 0, 0]
-    found = []
-    for name, dtype in (("half", np.float16), ("single", np.float32)):
-        total = c[:, 0, 0].astype(dtype)
-        for x, y in zip(a[:, 0].T.astype(dtype), b[:, :, 0].T.astype(dtype), strict=True):
-            total = total + x * y
-        distance = np.abs(_ordered(seen) - _ordered(total.astype(np.float32)))
-        bits = 23 - np.ceil(np.log2(distance + 1.0)).astype(int).clip(max=23)
-        found.append(Bits(name, int(bits.min()), int(np.median(bits)), float(np.mean(bits >= 21))))
-    return found
-
-
-def _ordered(x: Array) -> Array:
-    """Integers as far apart as the numbers are in units of the last place; all are positive."""
-    return x.view(np.int32).astype(np.int64)
 
 
 def _difference(

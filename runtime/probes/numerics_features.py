@@ -1,4 +1,4 @@
-"""What a matrix instruction does to its products, found by sums that give it away.
+"""The accumulation of a matrix instruction, found by sums that tell its features apart.
 
 Each feature has sums of a few products that come out differently for each of its values, and
 little else changes: after [F] and [K] of `runtime.model.numerics`. What the chip returns is
@@ -38,7 +38,7 @@ SMALL = -28
 
 
 class Shape(NamedTuple):
-    """Of one matrix instruction: rows, columns and depth, and the type of A and B."""
+    """The shape of one matrix instruction: rows, columns and depth, and the type of A and B."""
 
     m: int
     n: int

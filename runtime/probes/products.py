@@ -1,4 +1,4 @@
-"""What products cost on the GPU that is here: each kernel by its tile, packing, and the vendor's.
+"""The cost of products on this GPU: each kernel by its tile, packing, and the vendor's library.
 
 Few shapes are timed. The times of a kernel are a line in the waves of its tiles, each a line in K;
 what is beside it is a line in the bytes that it moves. `runtime.model.prediction` makes times of
@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 from msgspec import to_builtins
@@ -21,8 +22,7 @@ from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import Tile, candidates
-from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes import schemes as all_schemes
@@ -71,9 +71,9 @@ def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:
         wave = 2 * row.m * row.n * length / row.step
         tile = f"{row.m} × {row.n}"
         rows.append((row.scheme, tile, f"{wave / 1e12:.3f}", f"{rates[row.scheme] / 1e12:.2f}"))
-    said = aligned(rows)
+    table = aligned(rows)
     large = quantity(vendor.float32 or 0.0, "op/s"), quantity(vendor.float64 or 0.0, "op/s")
-    return f"Of one multiprocessor\n{said}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
+    return f"Of one multiprocessor\n{table}\nThe vendor's float32 {large[0]}, float64 {large[1]}"
 
 
 def line(x: tuple[float, float], y: tuple[float, float]) -> tuple[float, float]:
@@ -89,7 +89,7 @@ def kernel_row(scheme: str, tile: Tile, steps: tuple[int, int], times: list[floa
     return Kernel(scheme, tile.m, tile.n, base, max(0.0, wave - steps[0] * step), step)
 
 
-def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
+def _scheme(cupy: ModuleType, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     scheme = get(name)
     assert isinstance(scheme, Scheme)
     from mixpert_py.runtime.gpu.gemm import chip
@@ -100,7 +100,7 @@ def _scheme(cupy: Any, clock: Clock, name: str) -> tuple[list[Kernel], Packing]:
     return kernels, _packing(cupy, clock, scheme)
 
 
-def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
+def _kernel(cupy: ModuleType, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     """A wave has as many tiles as there are multiprocessors, in the squarest rectangle."""
     from mixpert_py.runtime.gpu.gemm import chip, gemm
 
@@ -119,7 +119,7 @@ def _kernel(cupy: Any, clock: Clock, scheme: Scheme, tile: Tile) -> Kernel:
     return kernel_row(scheme.name, tile, steps, [times[key] for key in calls])
 
 
-def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
+def _packing(cupy: ModuleType, clock: Clock, scheme: Scheme) -> Packing:
     from mixpert_py.runtime.api import matmul
     from mixpert_py.runtime.gpu.gemm import gemm
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
@@ -148,7 +148,7 @@ def _packing(cupy: Any, clock: Clock, scheme: Scheme) -> Packing:
     return Packing(scheme.name, base, 1 / max(slope, 1e-15), small, length)
 
 
-def _vendor(cupy: Any, clock: Clock) -> Vendor:
+def _vendor(cupy: ModuleType, clock: Clock) -> Vendor:
     from mixpert_py.runtime.api import matmul
     from mixpert_py.runtime.context import precision
 
@@ -176,18 +176,18 @@ def _device(samples: list[Sample]) -> float:
     return median(sample.device for sample in samples)
 
 
-def _random(cupy: Any, rows: int, columns: int) -> Any:
+def _random(cupy: ModuleType, rows: int, columns: int) -> Any:
     return cupy.random.default_rng(0).standard_normal((rows, columns), dtype="float32")
 
 
-def _packed(cupy: Any, scheme: Scheme, m: int, k: int, n: int) -> Any:
+def _packed(cupy: ModuleType, scheme: Scheme, m: int, k: int, n: int) -> Any:
     from mixpert_py.runtime.packing import by_columns, by_rows, pack
 
     return pack(by_rows(_random(cupy, m, k)), by_columns(_random(cupy, k, n)), scheme)
 
 
 def compile_kernels(schemes: list[str]) -> None:
-    """By several processes, into the user's caches, where this process then finds them."""
+    """Compiles kernels by several processes, into the caches where this process finds them."""
     jobs = min(MOST_PROCESSES, os.cpu_count() or 1, len(schemes))
     if jobs > 1:
         with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:

@@ -1,18 +1,23 @@
-"""All probes, in the order in which they run."""
+"""All probes, in the order in which they run, and the device model of what they find."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
+import msgspec
+
+from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.model.device_model import DeviceModel
+from mixpert_py.runtime.model.model_file import FORMAT, dumps, loads
 from mixpert_py.runtime.probes.clock import clock
 from mixpert_py.runtime.probes.fragments import fragments
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from mixpert_py.runtime.probes.instructions import instructions
-from mixpert_py.runtime.probes.launch import launch
 from mixpert_py.runtime.probes.memory import memory
 from mixpert_py.runtime.probes.numerics import numerics
 from mixpert_py.runtime.probes.products import products
 from mixpert_py.runtime.probes.resources import resources
-from mixpert_py.runtime.probes.transfer import transfer
+from mixpert_py.runtime.probes.transfer import launch, transfer
 
 Probe = Callable[[Gpu], Found]
 
@@ -27,3 +32,19 @@ PROBES: Final[Mapping[str, Probe]] = {
     "numerics": numerics,
     "products": products,
 }
+
+
+def measured_model(found: Iterable[Found], today: datetime.date) -> DeviceModel:
+    """A measured model from what all probes found.
+
+    Raises DeviceError where that does not make a whole model.
+    """
+    tables: dict[str, Any] = {"format": FORMAT, "date": today, "origin": "measured"}
+    for one in found:
+        for key, value in one.tables.items():
+            old = tables.get(key)
+            tables[key] = {**old, **value} if isinstance(old, dict) else value
+    try:
+        return loads(dumps(msgspec.convert(tables, DeviceModel)), "what was probed")
+    except msgspec.ValidationError as error:
+        raise DeviceError(f"what was probed makes no device model: {error}") from None

@@ -1,10 +1,9 @@
-"""What CUDA says of the device: how much there is of everything."""
+"""The sizes of the device's resources, as CUDA reports them."""
 
 import ctypes
 import sys
 
-from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import L2_SIZE, Found, Gpu, aligned, quantity
 
 # cudaDeviceAttr
 SHARED_PER_MULTIPROCESSOR = 81
@@ -56,7 +55,7 @@ def driver_version() -> str:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
     except OSError:
         return ""
-    said = ctypes.create_string_buffer(VERSION_BYTES)
-    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(said, VERSION_BYTES):
+    buffer = ctypes.create_string_buffer(VERSION_BYTES)
+    if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(buffer, VERSION_BYTES):
         return ""
-    return said.value.decode()
+    return buffer.value.decode()

@@ -63,7 +63,7 @@ class Spec(NamedTuple):
 
 
 def specs(capability: int) -> list[Spec]:
-    """What there is to time on a device."""
+    """The instructions that are timed on a device of this compute capability."""
     hopper = capability == HOPPER
     return [
         _scalar("float32", "fma.rn.f32", 4),

@@ -1,4 +1,4 @@
-"""Between host and device, and what the host itself multiplies."""
+"""The cost of launches and transfers between host and device, and of the host's own product."""
 
 from collections.abc import Callable
 from statistics import median
@@ -9,15 +9,41 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.gpu import transfer as moving
-from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.text import aligned, quantity
+from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request
 
+COUNT = 500  # launches in a row; the driver's queue holds some 1,000
+LEAD = 20_000_000  # nanoseconds that the device is kept busy while they are enqueued
 PINNED = 1 << 28  # bytes
 MOVED = 4096  # edge of the NumPy arrays that are moved
 HOSTS = 2048  # edge of those that the host multiplies
 TO_DEVICE, TO_HOST = 1, 2  # cudaMemcpyKind
+
+
+def launch(gpu: Gpu) -> Found:
+    """Empty kernels of one block in one stream, each waiting for the one before."""
+    empty, watch = gpu.kernel("waiting.cu", "empty"), gpu.kernel("waiting.cu", "watch")
+    out = gpu.words(2)
+    gpu.run(empty, 1, 32)
+    device, host = [], []
+    for _ in range(REPEATS):
+        start, stop = gpu.cupy.cuda.Event(), gpu.cupy.cuda.Event()
+        gpu.run(watch, 1, 1, out.data.ptr, LEAD)
+        start.record()
+        begin = perf_counter()
+        for _ in range(COUNT):
+            gpu.run(empty, 1, 32)
+        host.append((perf_counter() - begin) / COUNT)
+        stop.record()
+        stop.synchronize()
+        device.append(gpu.cupy.cuda.get_elapsed_time(start, stop) / 1e3 / COUNT)
+    table = {"device": min(device), "host": median(host)}
+    rows = [
+        ("from one kernel to the next", quantity(table["device"], "s")),
+        ("a launch, on the host", quantity(table["host"], "s")),
+    ]
+    return Found(aligned(rows), {"launch": table})
 
 
 def transfer(gpu: Gpu) -> Found:
@@ -71,7 +97,7 @@ def _pinned(gpu: Gpu) -> tuple[float, float]:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Of a call that has been made before."""
+    """The median time of a call in seconds, after one that is not timed."""
     call()
     times = []
     for _ in range(5):

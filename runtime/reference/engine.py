@@ -4,7 +4,7 @@ import numpy as np
 
 from mixpert_py.runtime.packed import Array, Packed, times_power_of_two
 from mixpert_py.runtime.request import MATMUL
-from mixpert_py.runtime.scheme import Run, Scheme
+from mixpert_py.runtime.scheme import Scheme, TermRun
 
 # Of C, accumulated at a time: sums and scratch stay in a shared cache, and calls of BLAS are few
 # enough for its threads to meet cheaply.
@@ -64,7 +64,9 @@ def _rows(value: Array, scheme: Scheme, k: int, left: Packed, rows: slice, right
             value += times_power_of_two(partial.astype(value.dtype, copy=False), *exponents)
 
 
-def _accumulate(total: Array, scratch: Array, runs: tuple[Run, ...], a: Array, b: Array) -> None:
+def _accumulate(
+    total: Array, scratch: Array, runs: tuple[TermRun, ...], a: Array, b: Array
+) -> None:
     """The terms of one accumulator over some chunks of K, into `total`."""
     m, n = total.shape
     first = True

@@ -4,7 +4,7 @@ import numpy as np
 
 from mixpert_py.runtime.model.numerics import Accumulation, accumulate, depth_and_step
 from mixpert_py.runtime.packed import Array, Packed, times_power_of_two
-from mixpert_py.runtime.scheme import Run, Scheme
+from mixpert_py.runtime.scheme import Scheme, TermRun
 
 
 def execute_like(
@@ -32,7 +32,7 @@ def execute_like(
     total, late = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     for a, b in zip(left.slices, right.slices, strict=True):
 
-        def added(sum: Array, runs: tuple[Run, ...], positions: range) -> Array:
+        def added(sum: Array, runs: tuple[TermRun, ...], positions: range) -> Array:
             return _added(how, scheme, runs, a, b, positions, sum)  # noqa: B023 (called here only)
 
         if scheme.deferred:
@@ -57,7 +57,7 @@ def execute_like(
 def _added(
     how: Accumulation,
     scheme: Scheme,
-    runs: tuple[Run, ...],
+    runs: tuple[TermRun, ...],
     a: Array,
     b: Array,
     positions: range,

@@ -4,14 +4,10 @@ from mixpert_py.errors import PlanError
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import (
     alternatives,
-    egemm,
     fp16,
     fp16x3,
     int8,
-    legemm,
-    markidis,
     mixpert,
-    ootomo,
     wide_range,
 )
 
@@ -24,10 +20,6 @@ _ENTRIES: tuple[Entry, ...] = (
     *mixpert.SCHEMES,
     *wide_range.SCHEMES,
     *fp16x3.SCHEMES,
-    *ootomo.SCHEMES,
-    *egemm.SCHEMES,
-    *legemm.SCHEMES,
-    *markidis.SCHEMES,
     *fp16.SCHEMES,
 )
 

@@ -64,7 +64,7 @@ def cold_start(folder: str, number: int, barrier: Any, results: Any) -> None:
     os.environ["HOME"] = folder
     made = bytes([number]) * 200_000
     barrier.wait()
-    results.put(kernels.kept(b"place", lambda: made))
+    results.put(kernels.cached(b"place", lambda: made))
 
 
 def test_cold_starts_at_the_same_time_leave_one_whole_kernel(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_home_that_cannot_be_written_costs_a_compilation(
     home.touch()
     monkeypatch.setenv("HOME", str(home))
     made: Callable[[], bytes] = lambda: b"code"  # noqa: E731
-    assert kernels.kept(b"place", made) == b"code"
+    assert kernels.cached(b"place", made) == b"code"
     assert list(tmp_path.iterdir()) == [home]
 
 
 def test_a_user_without_a_home_compiles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.expanduser", lambda path: path)
-    assert kernels.kept(b"place", lambda: b"code") == b"code"
+    assert kernels.cached(b"place", lambda: b"code") == b"code"

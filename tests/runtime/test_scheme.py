@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.runtime.scheme import UNIT32, Run, Scheme, Term, triangle
+from mixpert_py.runtime.scheme import UNIT32, Scheme, Term, TermRun, triangle
 from mixpert_py.runtime.splitter import FP16, FloatSlices
 from tests.runtime.emulations import EMULATIONS
 
@@ -24,17 +24,20 @@ def test_triangle(order: int, left: int, right: int, pairs: set[tuple[int, int]]
 
 def test_terms_of_one_order_are_one_run() -> None:
     assert EMULATIONS["int8x6"].accumulators() == (
-        (-16, (Run(0, 2, 3),)),
-        (-8, (Run(0, 1, 2),)),
-        (0, (Run(0, 0, 1),)),
+        (-16, (TermRun(0, 2, 3),)),
+        (-8, (TermRun(0, 1, 2),)),
+        (0, (TermRun(0, 0, 1),)),
     )
 
 
 def test_terms_keep_their_order() -> None:
     assert EMULATIONS["egemm"].accumulators() == (
-        (0, (Run(1, 1, 1), Run(1, 0, 1), Run(0, 1, 1), Run(0, 0, 1))),
+        (0, (TermRun(1, 1, 1), TermRun(1, 0, 1), TermRun(0, 1, 1), TermRun(0, 0, 1))),
     )
-    assert EMULATIONS["legemm"].accumulators() == ((-10, (Run(0, 1, 2),)), (0, (Run(0, 0, 1),)))
+    assert EMULATIONS["legemm"].accumulators() == (
+        (-10, (TermRun(0, 1, 2),)),
+        (0, (TermRun(0, 0, 1),)),
+    )
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def _compiled() -> None:
         dispatcher.get_current_device = lambda: here
         return kernels.compiled(*KERNEL, CAPABILITY)
 
-    ptx = kernels.kept(kernels.place_of(*map(str, KERNEL), CAPABILITY), make)
+    ptx = kernels.cached(kernels.place_of(*map(str, KERNEL), CAPABILITY), make)
     assert kernels.entry(ptx)
 
 

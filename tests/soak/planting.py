@@ -71,7 +71,7 @@ def _caches(home: Path) -> Mapping[str, Cache]:
     script.write_bytes(SOURCE)
     rewritten = partial(in_memory.rewritten, SOURCE, "script", str(script))
     rewritten()
-    kernel = partial(kernels.kept, b"place", lambda: b"good")
+    kernel = partial(kernels.cached, b"place", lambda: b"good")
     kernel()
     (code_file,) = (home / ".cache/mixpert/code").iterdir()
     (kernel_file,) = (home / ".cache/mixpert/kernels").iterdir()

@@ -14,7 +14,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.model.device_model import Instruction, Kernel
 from mixpert_py.runtime.model.model_file import load
-from mixpert_py.runtime.probes import measured, registry
+from mixpert_py.runtime.probes import registry
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from tests.mixpert_py.command import Mixpert
 
@@ -190,7 +190,7 @@ def test_drawings(ran: list[str], tmp_path: Path) -> None:
 def test_what_is_missing_is_named() -> None:
     found = [one for name, one in FOUND.items() if name != "transfer"]
     with pytest.raises(DeviceError, match=r"what was probed.*'transfer\.to_device': missing"):
-        measured.model(found, TODAY)
+        registry.measured_model(found, TODAY)
     broken = Found("", {"launch": {"device": -1.0, "host": 1e-6}})
     with pytest.raises(DeviceError, match=r"no device model: Expected `float` > 0.*launch"):
-        measured.model([*FOUND.values(), broken], TODAY)
+        registry.measured_model([*FOUND.values(), broken], TODAY)

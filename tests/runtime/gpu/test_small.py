@@ -156,7 +156,7 @@ def ordinary(a: Any, b: Any, scheme: Scheme, out: Any) -> tuple[Any, Any]:
 
     left, right = pack(by_rows(a), by_columns(b), scheme)
     gemm(left, right, scheme, out)
-    repair(left, right, scheme, out)
+    repair(left, right, out)
     return left.view("flags").get(), right.view("flags").get()
 
 
@@ -170,7 +170,7 @@ def in_one(a: Any, b: Any, scheme: Scheme, out: Any) -> tuple[Any, Any]:
     if chip(0).family is not HOPPER:
         pytest.skip("a kernel for compute capability 9.0")
     left, right = multiply_small(by_rows(a), by_columns(b), scheme, out)
-    repair(left, right, scheme, out)
+    repair(left, right, out)
     return left.view("flags").get(), right.view("flags").get()
 
 

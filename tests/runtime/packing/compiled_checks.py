@@ -20,7 +20,7 @@ from mixpert_py.runtime.kernels.compile import ptx_of
 from mixpert_py.runtime.packing.operand import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.packing.strip_kernels import pack_kernel
+from mixpert_py.runtime.packing.strip_kernels import strip_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from tests.every_check import EVERY_CHECK
@@ -90,7 +90,7 @@ def test_packing_compiles_without_spills(
         side(scheme.left, left, result, rule, measure),
         side(scheme.right, right, result, rule, measure),
     )
-    ptx = compiled(*pack_kernel(*sides))
+    ptx = compiled(*strip_kernel(*sides))
     assert ("ld.global.v4.u32" in ptx) == (left == "float32")
     assert ("ld.global.v2.u64" in ptx) == (right == "float64")
     assert "st.global.v2.u32" in ptx or "st.global.v4.u32" in ptx

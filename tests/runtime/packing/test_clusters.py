@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.packing import blocks
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.rows import (
     CLUSTERS,
     ClusterTuning,
-    cluster_plan,
+    cluster_config,
     cluster_shape,
     has_clusters,
 )
@@ -27,9 +27,9 @@ from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
-SPLITTER = EMULATIONS["int8x6"].left
-SIDE = side(SPLITTER, "float32", "float32", "loss", False)
-WIDE = side(SPLITTER, "float64", "float64", "loss", False)
+INT8X6 = EMULATIONS["int8x6"]
+SIDE = side(INT8X6.left, "float32", "float32", "loss", False)
+WIDE = side(INT8X6.left, "float64", "float64", "loss", False)
 
 
 def test_kernel_in_the_simulator() -> None:
@@ -67,7 +67,7 @@ def test_what_no_cluster_holds() -> None:
 @pytest.mark.parametrize("k", [1, 64, 100, 1024, 8192])
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_panel_is_a_clusters(k: int, rows: int) -> None:
-    how = cluster_plan((SPLITTER,) * 2, (form(rows, k, 2), form(33, k)), "float32", "loss")
+    how = cluster_config(PackingTask(INT8X6, "both", (form(rows, k, 2), form(33, k)), "float32"))
     of_matrix = [words[-1] for words in how.words]
     for count, x in zip(of_matrix, (rows, 33), strict=True):
         assert (count - 1) * 32 < x <= count * 32
@@ -77,7 +77,7 @@ def test_every_panel_is_a_clusters(k: int, rows: int) -> None:
 
 
 def test_shared_memory_of_the_largest_blocks() -> None:
-    how = cluster_plan((SPLITTER,), (form(100, 16000),), "float32", "loss")
+    how = cluster_config(PackingTask(INT8X6, "left", (form(100, 16000),), "float32"))
     assert how.constants[1:] == (how.threads, 16) == (1024, 16)
     assert how.shared == 4 * 3 * 128 * 33
     static = 47 * 1024
@@ -120,14 +120,13 @@ def same(one: Any, other: Any) -> None:
 def check(operands: tuple[Operand, ...], name: str, tuning: ClusterTuning = CLUSTERS) -> list[Any]:
     """Packs them twice, and as `strips` do; what the latter left."""
     scheme = EMULATIONS[name]
-    splitters = (scheme.left, scheme.right)[: len(operands)]
+    which = "both" if len(operands) == 2 else "left"
     forms = tuple(x.form for x in operands)
     result = "float64" if any(x.memory == "float64" for x in operands) else "float32"
-    k, device = forms[0].k, operands[0].device
-    shared = blocks.shared_memory(device)
-    general = blocks.strip_plan(splitters, forms, k, result, "loss", False, shared)
+    task = PackingTask(scheme, which, forms, result, device=operands[0].device)
+    general = blocks.strip_config(task, blocks.shared_memory(task.device))
     wanted = prepare(general).pack(operands, 0)
-    how = prepare(cluster_plan(splitters, forms, result, "loss", tuning))
+    how = prepare(cluster_config(task, tuning))
     for _ in range(2):
         for found, theirs in zip(how.pack(operands, 0), wanted, strict=True):
             same(found, theirs)
@@ -254,14 +253,14 @@ def test_all_rows_may_leave() -> None:
 def test_packing_takes_this_way_and_a_graph_can(k: int) -> None:
     import cupy
 
-    from mixpert_py.runtime.packing import _prepared, by_columns, pack_one
+    from mixpert_py.runtime.packing import _prepared_launches, by_columns, pack_one
 
     scheme = EMULATIONS["int8x6"]
     y = cupy.random.default_rng(3).standard_normal((k, 300), dtype=np.float32)
     operand = by_columns(y)
     (wanted,) = check((operand,), "int8x6")
-    asked = "float32", None, "loss", False, False, operand.device
-    (way,) = _prepared(scheme, "left", (operand.form,), *asked).launches
+    task = PackingTask(scheme, "left", (operand.form,), "float32", device=operand.device)
+    (way,) = _prepared_launches(task, False).launches
     assert way.kernel.name == "cluster_kernel"
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()

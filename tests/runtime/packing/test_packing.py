@@ -10,11 +10,11 @@ import pytest
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
-from mixpert_py.runtime.packing.blocks import strip_plan
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.blocks import strip_config
+from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import (
+    CACHE_LANES,
     HOPPER,
-    KEPT,
     MOST_THREADS,
     REDUCTIONS,
     SLACK,
@@ -59,11 +59,11 @@ def test_launches_fit_the_device(orders: str, name: str, shared: int) -> None:
     )
     for k, memories, measure, one in sizes:
         forms = tuple(form(500 - 200 * i, k, orders[i], memories[i]) for i in (0, 1))
-        block, both = one.lengths(k)[1], (one.left, one.right)
-        how = strip_plan(both, forms, block, max(memories), "loss", measure, shared)
+        task = PackingTask(one, "both", forms, max(memories), "loss", measure)
+        how = strip_config(task, shared)
         assert how.threads <= (MOST_THREADS // 4 if name.startswith("mixpert") else MOST_THREADS)
         assert how.shared + REDUCTIONS <= shared
-        assert how.shared == 0 or how.threads >= KEPT
+        assert how.shared == 0 or how.threads >= CACHE_LANES
         for x, words in zip(forms, how.words, strict=True):
             strips = words[6]
             assert (strips - 1) << words[5] < x.rows <= strips << words[5]
@@ -87,7 +87,7 @@ def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     x = form(rows, k, batch=batch)
     with pytest.raises(ShapeError, match="nothing to pack"):
-        strip_plan((INT8X6.left,), (x,), 5, "float32", "loss", False)
+        strip_config(PackingTask(INT8X6, "left", (x,), "float32"))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,8 @@ def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
 def test_no_instruction_multiplies_two_blocks(
     block: int, padded: int, steps_per_block: int
 ) -> None:
-    (place,) = strip_plan((INT8X6.left,), (form(5, 250),), block, "float32", "loss", False).layouts
+    task = PackingTask(INT8X6.with_block(block), "left", (form(5, 250),), "float32")
+    (place,) = strip_config(task).layouts
     assert (place.padded_block, place.steps_per_block) == (padded, steps_per_block)
 
 
@@ -182,9 +183,8 @@ def test_what_is_packed_lies_in_one_allocation(
     cuda = SimpleNamespace(alloc=alloc)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
-    splitters = (scheme.left, scheme.right)[:count]
-    length = scheme.lengths(900)[1]
-    wanted = strip_plan(splitters, forms, length, "float32", "loss", measure)
+    which = "both" if count == 2 else "left"
+    wanted = strip_config(PackingTask(scheme, which, forms, "float32", "loss", measure))
     how = prepare(wanted)
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
     packed = how.pack(operands, 7)

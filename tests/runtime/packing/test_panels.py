@@ -15,14 +15,14 @@ import pytest
 
 from mixpert_py.runtime.packing import blocks, rows
 from mixpert_py.runtime.packing import launch as launches
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
-from mixpert_py.runtime.packing.rows import PANELS, PanelTuning, Workspace, panel_plan
+from mixpert_py.runtime.packing.rows import PANELS, PanelTuning, Workspace, panel_config
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
-SPLITTER = EMULATIONS["int8x6"].left
+INT8X6 = EMULATIONS["int8x6"]
 
 
 def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
@@ -33,7 +33,7 @@ def form(rows: int, k: int, batch: int = 1, memory: str = "float32") -> Form:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_piece_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, 2), form(33, k)
-    how = panel_plan((SPLITTER,) * 2, forms, "float32", "loss", 0)
+    how = panel_config(PackingTask(INT8X6, "both", forms, "float32"))
     first, total, runs, length, whole, steps = how.lengths
     assert (whole, steps) == (k, how.layouts[0].steps)
     assert (runs - 1) * length * 256 < steps * 64 <= runs * length * 256
@@ -50,7 +50,7 @@ def test_every_piece_is_somebodys(k: int, rows: int) -> None:
 @pytest.mark.parametrize("memory", ["float32", "float64"])
 def test_memory_is_nobody_elses(memory: str) -> None:
     forms = form(100, 300, 3, memory), form(40, 300, 1, memory)
-    how = panel_plan((SPLITTER,) * 2, forms, memory, "loss", 0)
+    how = panel_config(PackingTask(INT8X6, "both", forms, memory))
     assert isinstance(how.extras, Workspace)
     for x, place, offsets, words in zip(
         forms, how.layouts, how.extras.offsets, how.words, strict=True
@@ -79,7 +79,7 @@ def test_no_two_launches_have_one_number(monkeypatch: pytest.MonkeyPatch) -> Non
 
     runtime = SimpleNamespace(CUDARuntimeError=RuntimeError, memsetAsync=lambda *given: None)
     cuda = SimpleNamespace(MemoryPointer=Pointer, Memory=lambda size: None, runtime=runtime)
-    monkeypatch.setattr(rows, "_kept", {})
+    monkeypatch.setattr(rows, "_stream_counters", {})
     with ThreadPoolExecutor(4) as pool:
         taken = list(pool.map(lambda _: rows._counters(9, 0, 77, cuda), range(200)))
     assert len({memory for memory, _ in taken}) == 1
@@ -110,8 +110,8 @@ def test_counters_stay_until_they_are_used(monkeypatch: pytest.MonkeyPatch) -> N
     cuda = SimpleNamespace(
         MemoryPointer=lambda memory, offset: memory, Memory=Memory, alloc=Memory, runtime=runtime
     )
-    monkeypatch.setattr(rows, "_kept", {})
-    how = panel_plan((SPLITTER,), (form(100, 300),), "float32", "loss", 0)
+    monkeypatch.setattr(rows, "_stream_counters", {})
+    how = panel_config(PackingTask(INT8X6, "left", (form(100, 300),), "float32"))
     kernel: Any = SimpleNamespace(gated=False, launch=launch)
     monkeypatch.setattr(launches, "numba_kernel", lambda *given, **named: kernel)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
@@ -135,11 +135,10 @@ def test_sizes_of_launches_change_no_bit(tuning: PanelTuning, name: str) -> None
 
     y = cupy.random.default_rng(1).standard_normal((3000, 5000), dtype=np.float32)
     y[9, 10] = 1e6
-    operand, splitter = by_columns(y), EMULATIONS[name].left
-    ways = [
-        prepare(panel_plan((splitter,), (operand.form,), "float32", "loss", operand.device, how))
-        for how in (PANELS, tuning)
-    ]
+    operand = by_columns(y)
+    forms = (operand.form,)
+    task = PackingTask(EMULATIONS[name], "left", forms, "float32", device=operand.device)
+    ways = [prepare(panel_config(task, how)) for how in (PANELS, tuning)]
     _same(*[way.pack((operand,), 0)[0] for way in (ways[0], ways[1], ways[1])])
 
 
@@ -154,10 +153,9 @@ def test_long_rows_have_the_bits_of_the_general_kernel(k: int, patience: int) ->
     y = cupy.random.default_rng(1).standard_normal((k, 80), dtype=np.float32)
     y[k - 1, 10], y[k // 2, 30] = 1e6, np.nan
     operand = by_columns(y)
-    given = (SPLITTER,), (operand.form,)
-    way = prepare(panel_plan(*given, "float32", "loss", 0, PanelTuning(patience=patience)))
-    shared = blocks.shared_memory(0)
-    general = prepare(blocks.strip_plan(*given, k, "float32", "loss", False, shared))
+    task = PackingTask(INT8X6, "left", (operand.form,), "float32")
+    way = prepare(panel_config(task, PanelTuning(patience=patience)))
+    general = prepare(blocks.strip_config(task, blocks.shared_memory(0)))
     found, wanted = way.pack((operand,), 0)[0], general.pack((operand,), 0)[0]
     flags = wanted.view("flags").get()
     assert flags[0, [10, 30]].all()

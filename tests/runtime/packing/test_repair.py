@@ -92,7 +92,7 @@ def test_flagged_lines_on_the_device(order: str, dtype: type, batch: int, count:
     found = []
     for _ in range(2):
         out = cupy.zeros((batch, m, n), dtype)
-        repair(left, right, scheme, out, alpha=2.0)
+        repair(left, right, out, alpha=2.0)
         found.append(out.get())
     np.testing.assert_array_equal(found[0], found[1])
     with np.errstate(all="ignore"):

@@ -5,19 +5,18 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.packing import rows
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
-from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_plan, rows_suit, shares
+from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_config, row_threads, rows_suit
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import FloatSlices, Splitter
+from mixpert_py.runtime.splitter import FloatSlices
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import reference
 
 EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
-SPLITTERS = INT8X6.left, INT8X6.right
 
 
 @pytest.mark.parametrize("checks", ["row_checks", "row_float_checks"])
@@ -29,6 +28,7 @@ def form(rows: int, k: int, batch: int = 1) -> Form:
     return Form("float32", batch, rows, k, rows * k, k, 1, True)
 
 
+FORMS = form(64, 1000), form(40, 1000)
 FLOATS = {name for name, scheme in EMULATIONS.items() if isinstance(scheme.left, FloatSlices)}
 
 
@@ -36,22 +36,23 @@ def test_all_of_k_as_one_block_suits() -> None:
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if rows_suit((scheme.left, scheme.right), 1000, scheme.lengths(1000)[1], False, "loss")
+        if rows_suit(PackingTask(scheme, "both", FORMS, "float32"))
     }
     assert suited == {"int8x1", "int8x3", "int8x6", "int8x8"} | FLOATS
-    halves = EMULATIONS["fp16x3"].left, EMULATIONS["fp16x3"].right
-    assert rows_suit(halves, 1000, 1000, False, "ratio")
-    assert not rows_suit(halves, 1000, 1000, True, "none")
-    assert rows_suit(SPLITTERS, 1000, 1000, False, "none")
-    assert not rows_suit(SPLITTERS, 1000, 1000, True, "loss")
-    assert not rows_suit(SPLITTERS, 1000, 1000, False, "ratio")
-    assert not rows_suit(SPLITTERS, 1000, 999, False, "loss")
+    halves = PackingTask(EMULATIONS["fp16x3"], "both", FORMS, "float32")
+    assert rows_suit(halves._replace(rule="ratio"))
+    assert not rows_suit(halves._replace(rule="none", measure=True))
+    digits = PackingTask(INT8X6, "both", FORMS, "float32")
+    assert rows_suit(digits._replace(rule="none"))
+    assert not rows_suit(digits._replace(measure=True))
+    assert not rows_suit(digits._replace(rule="ratio"))
+    assert not rows_suit(digits._replace(scheme=INT8X6.with_block(512)))
 
 
 @pytest.mark.parametrize("k", [1, 8, 64, 100, 1024, 2049, 8192, 8193, 16384, 40000])
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
-    threads, items, again = shares(k, itemsize)
+    threads, items, again = row_threads(k, itemsize)
     assert items * itemsize == 16
     assert again == (threads * items * 8 < k)
     assert threads == 256 or again or threads * items * 4 < k
@@ -61,7 +62,7 @@ def test_threads_hold_rows_or_read_them_twice(k: int, itemsize: int) -> None:
 @pytest.mark.parametrize("rows", [1, 127, 1000, 8192])
 def test_every_row_is_somebodys(k: int, rows: int) -> None:
     forms = form(rows, k, batch=2), form(33, k)
-    how = row_plan(SPLITTERS, forms, "float32", "loss")
+    how = row_config(PackingTask(INT8X6, "both", forms, "float32"))
     first, share_log, length, steps = how.lengths
     assert (length, steps) == (k, how.layouts[0].steps)
     assert 8 <= 1 << share_log <= how.threads
@@ -76,27 +77,23 @@ def test_every_row_is_somebodys(k: int, rows: int) -> None:
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        row_plan(SPLITTERS[:1], (form(rows, k, batch=batch),), "float32", "loss")
+        row_config(PackingTask(INT8X6, "left", (form(rows, k, batch=batch),), "float32"))
 
 
 def packed_alike(
-    operands: tuple[Operand, Operand], splitters: tuple[Splitter, Splitter], result: str
+    operands: tuple[Operand, Operand], scheme: Scheme, result: str
 ) -> list[DevicePacked]:
-    """Both in one launch if they are contiguous alike, else each in its own."""
+    """Both in one launch if they are contiguous and split alike, else each in its own."""
     forms = operands[0].form, operands[1].form
+    task = PackingTask(scheme, "both", forms, result, device=operands[0].device)
     along = [x.k_stride == 1 for x in forms]
-    if along == [True, True]:
-        return list(prepare(row_plan(splitters, forms, result, "loss")).pack(operands, 0))
-    if along == [False, False] and splitters[0] == splitters[1]:
-        how = prepare(rows.panel_plan(splitters, forms, result, "loss", operands[0].device))
-        return list(how.pack(operands, 0))
+    parts: list[tuple[PackingTask, tuple[Operand, ...]]] = [(task, operands)]
+    if along[0] != along[1] or (not along[0] and scheme.left != scheme.right):
+        parts = [(one, (x,)) for one, x in zip(task.each(), operands, strict=True)]
     found: list[DevicePacked] = []
-    for x, splitter in zip(operands, splitters, strict=True):
-        if x.form.k_stride == 1:
-            found += prepare(row_plan((splitter,), (x.form,), result, "loss")).pack((x,), 0)
-        else:
-            how = prepare(rows.panel_plan((splitter,), (x.form,), result, "loss", x.device))
-            found += how.pack((x,), 0)
+    for part, its in parts:
+        config = row_config if part.forms[0].k_stride == 1 else rows.panel_config
+        found += prepare(config(part)).pack(its, 0)
     return found
 
 
@@ -119,7 +116,7 @@ def test_bits_on_the_device(order: str, dtype: type, shape: tuple[int, int, int]
     b[:, 9] = a[6]
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     operands = by_rows(x), by_columns(y)
-    packed = [packed_alike(operands, SPLITTERS, np.dtype(dtype).name) for _ in range(2)]
+    packed = [packed_alike(operands, INT8X6, np.dtype(dtype).name) for _ in range(2)]
     for one, again, wide in zip(*packed, (a, b.T), strict=True):
         wanted = reference(wide, INT8X6.left, INT8X6, "loss")
         flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
@@ -160,8 +157,7 @@ def test_bits_of_floats_on_the_device(
         a[7], b[:, 10] = a[7] * 2.0**-1030, b[:, 10] * 2.0**-1000
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     scheme = EMULATIONS[name]
-    splitters = scheme.left, scheme.right
-    packed = packed_alike((by_rows(x), by_columns(y)), splitters, a.dtype.name)
+    packed = packed_alike((by_rows(x), by_columns(y)), scheme, a.dtype.name)
     for found, wide, splitter in zip(packed, (a, b.T), (scheme.left, scheme.right), strict=True):
         wanted = reference(wide, splitter, scheme, "loss")
         flags = wanted.nonfinite + 2 * wanted.outlier.any(axis=1)
@@ -186,13 +182,9 @@ def test_sizes_of_launches_change_no_bit(tuning: RowTuning, name: str) -> None:
 
     x = cupy.random.default_rng(1).standard_normal((300, 3000), dtype=np.float32)
     x[7, 8] = 1e6
-    operand, splitter = by_rows(x), EMULATIONS[name].left
-    one, other = (
-        prepare(row_plan((splitter,), (operand.form,), "float32", "loss", how)).pack((operand,), 0)[
-            0
-        ]
-        for how in (ROWS, tuning)
-    )
+    operand = by_rows(x)
+    task = PackingTask(EMULATIONS[name], "left", (operand.form,), "float32")
+    one, other = (prepare(row_config(task, how)).pack((operand,), 0)[0] for how in (ROWS, tuning))
     for part in ("slices", "scales", "flags"):
         mine, theirs = (packed.view(part).get() for packed in (one, other))
         if part == "slices":

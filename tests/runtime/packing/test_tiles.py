@@ -1,5 +1,6 @@
 """Packing by tiles: the kernel in Numba's simulator, the host's part, and all on a GPU."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,12 +9,12 @@ import pytest
 
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.packing import blocks
-from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_plan, tiles_suit
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_config, tiles_suit
+from mixpert_py.runtime.packing.launch import PackingTask, Which, prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
-from mixpert_py.runtime.splitter import OutlierRule, Splitter
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
@@ -40,7 +41,7 @@ def test_tiles_of_sevens_suit(k: int) -> None:
     suited = {
         name
         for name, scheme in EMULATIONS.items()
-        if tiles_suit((scheme.left, scheme.right), forms, scheme.lengths(k)[1], False, "loss")
+        if tiles_suit(PackingTask(scheme, "both", forms, "float32"))
     }
     assert suited == set(MIXPERT)
 
@@ -48,15 +49,18 @@ def test_tiles_of_sevens_suit(k: int) -> None:
 def test_what_the_general_kernel_keeps() -> None:
     forms = form(64, 1000), form(40, 1000, "F")
     rules: tuple[OutlierRule, ...] = "loss", "none", "ratio"
-    assert [tiles_suit(SPLITTERS, forms, 32, False, rule) for rule in rules] == [True, True, False]
-    assert not tiles_suit(SPLITTERS, forms, 32, True, "loss")
-    assert not tiles_suit(SPLITTERS, forms, 64, False, "loss")
+    task = PackingTask(IV, "both", forms, "float32")
+    assert [tiles_suit(task._replace(rule=rule)) for rule in rules] == [True, True, False]
+    assert not tiles_suit(task._replace(measure=True))
+    assert not tiles_suit(task._replace(result="float64"))
+    longer = [replace(splitter, block=64) for splitter in SPLITTERS]
+    assert not tiles_suit(task._replace(scheme=replace(IV, left=longer[0], right=longer[1])))
     for other in (
         forms[0]._replace(memory="float64"),
         forms[0]._replace(row_stride=2000, k_stride=2),
         forms[0]._replace(k=0),
     ):
-        assert not tiles_suit(SPLITTERS, (other, forms[1]), 32, False, "loss")
+        assert not tiles_suit(task._replace(forms=(other, forms[1])))
 
 
 @pytest.mark.parametrize("k", [1, 64, 65, 100, 1024, 8192])
@@ -64,7 +68,7 @@ def test_what_the_general_kernel_keeps() -> None:
 @pytest.mark.parametrize("orders", ORDERS)
 def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
     forms = form(rows, k, orders[0], batch=2), form(33, k, orders[1])
-    how = tile_plan(SPLITTERS, forms, min(k, 32), "float32", "loss")
+    how = tile_config(PackingTask(IV, "both", forms, "float32"))
     total, warps = 0, TILES.threads // 32
     for x, words, place in zip(forms, how.words, how.layouts, strict=True):
         across, deep = words[5:7]
@@ -85,7 +89,7 @@ def test_every_element_is_somebodys(k: int, rows: int, orders: str) -> None:
 def test_contiguous_rows_are_read_broadly_where_they_are_many(
     rows: int, order: str, height: int
 ) -> None:
-    how = tile_plan(SPLITTERS[:1], (form(rows, 4096, order),), 32, "float32", "loss")
+    how = tile_config(PackingTask(IV, "left", (form(rows, 4096, order),), "float32"))
     assert how.grid == rows // height
 
 
@@ -95,7 +99,7 @@ def test_contiguous_rows_are_read_broadly_where_they_are_many(
 )
 def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: int) -> None:
     x = form(64, 100, batch=2)._replace(**change)
-    how = tile_plan(SPLITTERS[:1], (x,), 32, "float32", "loss")
+    how = tile_config(PackingTask(IV, "left", (x,), "float32"))
     assert how.words[0][4] == vector
 
 
@@ -103,7 +107,7 @@ def test_wide_loads_only_where_all_are_aligned(change: dict[str, Any], vector: i
 def test_nothing_is_not_packed(empty: tuple[int, int, int]) -> None:
     rows, k, batch = empty
     with pytest.raises(ShapeError, match="nothing to pack"):
-        tile_plan(SPLITTERS[:1], (form(rows, k, batch=batch),), 32, "float32", "loss")
+        tile_config(PackingTask(IV, "left", (form(rows, k, batch=batch),), "float32"))
 
 
 def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
@@ -123,13 +127,14 @@ def difficult(family: str, m: int, k: int, n: int) -> tuple[Array, Array]:
 
 def pack_tiles(
     operands: tuple[Operand, ...],
-    splitters: tuple[Splitter, ...],
+    scheme: Scheme = IV,
     rule: OutlierRule = "loss",
     tuning: TileTuning = TILES,
 ) -> tuple[DevicePacked, ...]:
-    """By the tile kernel, on the default stream."""
-    forms = tuple(x.form for x in operands)
-    return prepare(tile_plan(splitters, forms, 32, "float32", rule, tuning)).pack(operands, 0)
+    """A and B, or B alone, by the tile kernel, on the default stream."""
+    which: Which = "both" if len(operands) == 2 else "right"
+    task = PackingTask(scheme, which, tuple(x.form for x in operands), "float32", rule)
+    return prepare(tile_config(task, tuning)).pack(operands, 0)
 
 
 def same_bits(one: DevicePacked, other: DevicePacked) -> None:
@@ -156,13 +161,11 @@ def test_bits_of_the_general_kernel(
         a, b = difficult(family, *shape)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     operands = by_rows(x), by_columns(y)
-    splitters = EMULATIONS[name].left, EMULATIONS[name].right
-    forms = tuple(one.form for one in operands)
-    shared = blocks.shared_memory(operands[0].device)
-    whole = blocks.strip_plan(splitters, forms, 32, "float32", "loss", False, shared)
+    task = PackingTask(EMULATIONS[name], "both", tuple(one.form for one in operands), "float32")
+    whole = blocks.strip_config(task, blocks.shared_memory(operands[0].device))
     general = prepare(whole).pack(operands, 0)
     for _ in range(2):
-        found = pack_tiles(operands, splitters)
+        found = pack_tiles(operands, EMULATIONS[name])
         for mine, theirs in zip(found, general, strict=True):
             same_bits(mine, theirs)
     assert all((one.view("flags") & 1).any() for one in found)
@@ -185,7 +188,7 @@ def test_bits_of_the_reference(
         a, b = difficult("normal", *shape)
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     splitters = scheme.left, scheme.right
-    packed = pack_tiles((by_rows(x), by_columns(y)), splitters, rule=rule)
+    packed = pack_tiles((by_rows(x), by_columns(y)), scheme, rule=rule)
     for found, wide, splitter in zip(packed, (a, b.T), splitters, strict=True):
         wanted = reference(wide, splitter, scheme, rule)
         assert wanted.nonfinite.any()
@@ -209,8 +212,8 @@ def test_sizes_of_launches_change_no_bit(order: str, tuning: TileTuning) -> None
     x, y = (cupy.array(one, order=letter) for one, letter in zip((a, b), order, strict=True))
     operands = by_rows(x), by_columns(y)
     for one, other in zip(
-        pack_tiles(operands, SPLITTERS),
-        pack_tiles(operands, SPLITTERS, tuning=tuning),
+        pack_tiles(operands),
+        pack_tiles(operands, tuning=tuning),
         strict=True,
     ):
         same_bits(one, other)
@@ -225,9 +228,9 @@ def test_batches_and_one_operand_on_the_device() -> None:
     rng = cupy.random.default_rng(2)
     y = rng.standard_normal((3, 500, 200), dtype=np.float32)
     y[1, 40, 7] = np.nan
-    (stack,) = pack_tiles((by_columns(y),), SPLITTERS[1:])
+    (stack,) = pack_tiles((by_columns(y),))
     assert stack.batch == 3
     for i in range(3):
-        (one,) = pack_tiles((by_columns(y[i]),), SPLITTERS[1:])
+        (one,) = pack_tiles((by_columns(y[i]),))
         for name in ("slices", "scales", "flags", "outliers"):
             np.testing.assert_array_equal(one.view(name).get()[0], stack.view(name).get()[i])

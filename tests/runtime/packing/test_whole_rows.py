@@ -10,11 +10,11 @@ import pytest
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.packing import launch as launching
 from mixpert_py.runtime.packing import rows
-from mixpert_py.runtime.packing.launch import prepare
+from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import SLACK, Form, Operand
 from tests.runtime.emulations import EMULATIONS
 
-SPLITTER = EMULATIONS["int8x6"].left
+INT8X6 = EMULATIONS["int8x6"]
 START = 1 << 20
 
 
@@ -30,9 +30,9 @@ def test_what_is_packed_lies_in_one_allocation(
         sizes.append(size)
         return SimpleNamespace(ptr=START)
 
-    plan: Any = {
-        "rows": rows.row_plan,
-        "clusters": rows.cluster_plan,
+    config: Any = {
+        "rows": rows.row_config,
+        "clusters": rows.cluster_config,
     }[way]
     kernel = SimpleNamespace(gated=True, launch=lambda *given: launches.append(given))
     monkeypatch.setattr(launching, "numba_kernel", lambda *given, **named: kernel)
@@ -40,7 +40,8 @@ def test_what_is_packed_lies_in_one_allocation(
     strides = (900, 1) if way == "rows" else (1, 900)
     forms = tuple(Form("float32", 1, r, 900, 0, *strides, True) for r in (70, 50)[:count])
     operands = tuple(Operand(64 << i, x, 0, None) for i, x in enumerate(forms))
-    wanted = plan((SPLITTER,) * count, forms, "float32", "loss")
+    which = "both" if count == 2 else "left"
+    wanted = config(PackingTask(INT8X6, which, forms, "float32"))
     how = prepare(wanted)
     packed = how.pack(operands, 7)
     places = [(START + sizes[0], 0)]

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.packing.blocks import TILES, tile_plan
+from mixpert_py.runtime.packing.blocks import TILES, tile_config
+from mixpert_py.runtime.packing.launch import PackingTask, Which
 from mixpert_py.runtime.packing.operand import Form
-from mixpert_py.runtime.packing.tile_kernels import pack_kernel
+from mixpert_py.runtime.packing.tile_kernels import tile_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import OutlierRule
@@ -37,10 +38,9 @@ def test_tile_kernel_compiles_without_spills(
     scheme = get(name)
     assert isinstance(scheme, Scheme)
     x = Form("float32", 1, 64, 128, 0, 128, 1, True)
-    splitters = (scheme.left,) if alone else (scheme.left, scheme.right)
-    forms = (x,) * len(splitters)
-    how = tile_plan(splitters, forms, 32, "float32", rule)
-    function, arguments = pack_kernel(*how.constants)
+    which: Which = "left" if alone else "both"
+    how = tile_config(PackingTask(scheme, which, (x,) if alone else (x, x), "float32", rule))
+    function, arguments = tile_kernel(*how.constants)
     ptx = compiled(function, arguments)
     assert "ld.global.v4" in ptx
     assert "st.global.v2.u32" in ptx

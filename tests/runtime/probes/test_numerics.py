@@ -22,8 +22,8 @@ from mixpert_py.runtime.model.numerics import (
 )
 from mixpert_py.runtime.probes import numerics
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply
-from mixpert_py.runtime.probes.numerics_agreement import agree, leading_bits
+from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply_on_gpu
+from mixpert_py.runtime.probes.numerics_agreement import agree
 from mixpert_py.runtime.probes.numerics_families import FLOATS
 from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine
 
@@ -160,39 +160,6 @@ def test_signs_of_zero_are_counted_apart() -> None:
     assert not row.zeros
 
 
-def test_bits_shared_with_half_and_single_precision() -> None:
-    """EGEMM-TC fig. 3: 21 bits and more of single precision, on the chips of its time too."""
-    shape = SHAPES["float16"]
-    half, single = leading_bits(simulated(Accumulation(16, 25)), shape)
-    assert (half.candidate, single.candidate) == ("half", "single")
-    assert half.median < 13
-    assert half.enough < 0.01
-    assert single.least >= 20
-    assert single.enough > 0.999
-
-
-def test_bits_are_counted_in_units_of_the_last_place() -> None:
-    def off(units: int) -> Multiply:
-        def chip(a: Array, b: Array, c: Array) -> Array:
-            moved: Array = (chain_of_singles(a, b, c).view(np.int32) + units).view(np.float32)
-            return moved
-
-        return chip
-
-    for units, bits in ((0, 23), (1, 22), (-1, 22), (2, 21), (3, 21), (4, 20)):
-        single = leading_bits(off(units), SHAPES["float16"], 50)[1]
-        assert (single.least, single.median) == (bits, bits)
-        assert single.enough == (bits >= 21)
-
-
-def chain_of_singles(a: Array, b: Array, c: Array) -> Array:
-    total = c
-    for position in range(a.shape[2]):
-        x, y = a[:, :, position, None], b[:, position, None, :]
-        total = total + x.astype(np.float32) * y.astype(np.float32)
-    return total
-
-
 def like_an_h200(gpu: Any, instruction: Instruction, a: Array, b: Array, c: Array) -> Array:
     how = dict(published("h200"))[instruction.shape.element]
     return accumulate(a, b, c, how)
@@ -200,7 +167,7 @@ def like_an_h200(gpu: Any, instruction: Instruction, a: Array, b: Array, c: Arra
 
 @pytest.mark.parametrize(("capability", "count"), [(80, 4), (90, 8)])
 def test_the_probe(capability: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "multiply", like_an_h200)
+    monkeypatch.setattr(numerics, "multiply_on_gpu", like_an_h200)
     gpu = SimpleNamespace(device=SimpleNamespace(capability=capability))
     found = numerics.numerics(gpu, 64)  # type: ignore[arg-type]
     table = msgspec.convert(found.tables["accumulation"], Accumulations)
@@ -221,14 +188,16 @@ def test_the_probe_says_where_the_model_is_wrong(monkeypatch: pytest.MonkeyPatch
         value = like_an_h200(gpu, instruction, a, b, c)
         return np.where(np.isnan(value), np.float32(np.nan), value)
 
-    monkeypatch.setattr(numerics, "multiply", unlike)
+    monkeypatch.setattr(numerics, "multiply_on_gpu", unlike)
     text = "\n".join(numerics.lines(examine(SimpleNamespace(), INSTRUCTIONS[0], 64)))  # type: ignore[arg-type]
     assert "elements differ; first: Difference(" in text.splitlines()[-1]
     assert text.count("differ") == 1
 
 
 def test_the_probe_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numerics, "multiply", lambda gpu, instruction, a, b, c: chain(a, b, c))
+    monkeypatch.setattr(
+        numerics, "multiply_on_gpu", lambda gpu, instruction, a, b, c: chain(a, b, c)
+    )
     findings = examine(SimpleNamespace(), INSTRUCTIONS[0], 64)  # type: ignore[arg-type]
     assert findings.how is None
     head = next(iter(numerics.lines(findings)))
@@ -267,7 +236,7 @@ def test_an_instruction_multiplies_whole_matrices(instruction: Instruction) -> N
     a = random.integers(-8, 9, (5, shape.m, shape.k)).astype(dtype)
     b = random.integers(-8, 9, (5, shape.k, shape.n)).astype(dtype)
     c = random.integers(-999, 1000, (5, shape.m, shape.n)).astype(single)
-    found = partial(multiply, gpu, instruction)(a, b, c)
+    found = partial(multiply_on_gpu, gpu, instruction)(a, b, c)
     np.testing.assert_array_equal(found, a.astype(float) @ b.astype(float) + c)
 
 

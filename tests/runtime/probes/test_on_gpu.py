@@ -11,11 +11,10 @@ from mixpert_py.runtime.probes.clock import clock
 from mixpert_py.runtime.probes.fragments import mma, wmma
 from mixpert_py.runtime.probes.gpu import Gpu
 from mixpert_py.runtime.probes.instructions import Timed, timed
-from mixpert_py.runtime.probes.launch import launch
 from mixpert_py.runtime.probes.memory import memory
 from mixpert_py.runtime.probes.resources import resources
 from mixpert_py.runtime.probes.specs import specs
-from mixpert_py.runtime.probes.transfer import transfer
+from mixpert_py.runtime.probes.transfer import launch, transfer
 from tests.runtime.probes.documented import SHAPES, places
 
 pytestmark = pytest.mark.gpu

@@ -215,7 +215,6 @@ class FakeGpu:
         self,
         left: FakePacked,
         right: FakePacked,
-        scheme: Any,
         out: Any,
         *,
         alpha: float = 1.0,
@@ -226,9 +225,9 @@ class FakeGpu:
         """Adds alpha times what left the slices, from the operands as they are then."""
         assert stream == Stream.here.ptr
         if guard is not None and ctypes.c_int32.from_address(guard.word.ptr).value:
-            left, right, scheme = guard.left, guard.right, guard.scheme
+            left, right = guard.left, guard.right
         for a, b, value, _ in matrices(left, right, out, out.x):
-            add_what_left(value, a, b, scheme, left.rule, alpha)
+            add_what_left(value, a, b, left.scheme, left.rule, alpha)
 
 
 def needed(scheme: Any, packed: tuple[FakePacked, FakePacked]) -> int:

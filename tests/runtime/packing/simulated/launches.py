@@ -7,9 +7,10 @@ import numpy as np
 from numba import cuda
 
 from mixpert_py.runtime.packing import Operand
-from mixpert_py.runtime.packing.blocks import strip_plan
+from mixpert_py.runtime.packing.blocks import strip_config
+from mixpert_py.runtime.packing.launch import PackingConfig, PackingTask, Which
 from mixpert_py.runtime.packing.operand import VECTOR, Form, Layout
-from mixpert_py.runtime.packing.strip_kernels import pack_kernel
+from mixpert_py.runtime.packing.strip_kernels import strip_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule, Splitter
 from tests.runtime.families import Array
@@ -73,22 +74,30 @@ def pack(
     """The packing kernel on A by rows and B by columns, or on A alone."""
     scheme = scheme.with_block(block)
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
-    splitters = (scheme.left, scheme.right)[: len(xs)]
-    result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
-    length = scheme.lengths(xs[0].k)[1]
-    forms = tuple(x.form for x in xs)
-    how = strip_plan(splitters, forms, length, result, rule, measure, threads=threads)
-    buffers = [
-        _buffers(place, splitter, x)
-        for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
-    ]
+    how = strip_config(task_of(xs, scheme, rule, measure), threads=threads)
+    buffers = buffers_of(how, xs)
     parts = [(flat(x.owner), *one.arrays) for x, one in zip(xs, buffers, strict=True)]
     others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
-    function, _ = pack_kernel(*how.constants)
+    function, _ = strip_kernel(*how.constants)
     arguments = *parts[0], *how.words[0], *others, *how.words[-1], *how.lengths
     with simulation():
         cuda.jit(function)[how.grid, how.threads, 0, how.shared](*arguments)
     return tuple(buffers)
+
+
+def task_of(
+    xs: list[Operand], scheme: Scheme, rule: OutlierRule, measure: bool = False
+) -> PackingTask:
+    """For A and B, or A alone."""
+    result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
+    which: Which = "both" if len(xs) == 2 else "left"
+    return PackingTask(scheme, which, tuple(x.form for x in xs), result, rule, measure)
+
+
+def buffers_of(how: PackingConfig, xs: list[Operand]) -> list[Buffers]:
+    """Fresh memory for what a launch leaves of each operand."""
+    parts = zip(how.layouts, how.task.splitters, xs, strict=True)
+    return [_buffers(*part) for part in parts]
 
 
 def _buffers(place: Layout, splitter: Splitter, x: Operand) -> Buffers:

@@ -2,6 +2,7 @@
 on the device.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,15 +10,21 @@ from numba import cuda
 
 from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
-from mixpert_py.runtime.packing.launch import Plan
+from mixpert_py.runtime.packing.launch import PackingConfig
 from mixpert_py.runtime.packing.operand import Operand
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule, Splitter
+from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import GARBAGE, Buffers, flat, operand
-from tests.runtime.packing.simulated.launches import _buffers as buffers_of
+from tests.runtime.packing.simulated.launches import (
+    GARBAGE,
+    Buffers,
+    buffers_of,
+    flat,
+    operand,
+    task_of,
+)
 from tests.runtime.packing.simulated.simulation import simulation
 
 SMALL_ROWS = rows.RowTuning(32, 32)
@@ -39,34 +46,30 @@ def pack(
 ) -> tuple[Buffers, ...]:
     """The kernels on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
-    splitters = [scheme.left, scheme.right][: len(xs)]
-    result = "float64" if any(x.memory == "float64" for x in xs) else "float32"
-    k = xs[0].k
-    assert rows.rows_suit(tuple(splitters), k, scheme.lengths(k)[1], False, rule)
+    task = task_of(xs, scheme, rule)
+    assert rows.rows_suit(task)
     along = [x.form.k_stride == 1 for x in xs]
-    one = splitters[0] == splitters[-1] and xs[0].memory == xs[-1].memory
-    alike = along[0] == along[-1] and (along[0] or one)
-    some = [(xs, splitters)] if alike else [([x], [s]) for x, s in zip(xs, splitters, strict=True)]
+    same = scheme.left == scheme.right and xs[0].memory == xs[-1].memory
+    some = [(task, xs)]
+    if along[0] != along[-1] or not (along[0] or same):
+        some = [(one, [x]) for one, x in zip(task.each(), xs, strict=True)]
     found: list[Buffers] = []
-    for ours, theirs in some:
+    for part, ours in some:
         if ours[0].form.k_stride == 1:
-            found += _rows(ours, tuple(theirs), result, rule, tuning.of_rows)
+            found += _whole_rows(rows.row_config(part, tuning.of_rows), ours, row_kernel)
         elif tuning.of_clusters:
-            found += _clusters(ours, tuple(theirs), result, rule, tuning.of_clusters)
+            config = rows.cluster_config(part, tuning.of_clusters)
+            found += _whole_rows(config, ours, cluster_kernel)
         else:
-            found += _panels(ours, tuple(theirs), result, rule, tuning.of_panels)
+            found += _panels(rows.panel_config(part, tuning.of_panels), ours)
     return tuple(found)
 
 
-def _rows(
-    xs: list[Operand],
-    splitters: tuple[Splitter, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: rows.RowTuning,
+def _whole_rows(
+    how: PackingConfig, xs: list[Operand], factory: Callable[..., Any]
 ) -> list[Buffers]:
-    how = rows.row_plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
-    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
+    """By the row or the cluster kernel."""
+    found = buffers_of(how, xs)
     arguments = [
         (flat(x.owner), *one.arrays[:3], *words)
         for x, one, words in zip(xs, found, how.words, strict=True)
@@ -74,21 +77,14 @@ def _rows(
     # The simulator copies arrays there and back: nothing may be passed twice.
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
     with simulation():
-        function, _ = row_kernel(*how.constants)
-        cuda.jit(function)[how.grid, how.threads](*arguments[0], *other, *how.lengths)
+        function, _ = factory(*how.constants)
+        launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
+        launch(*arguments[0], *other, *how.lengths)
     return found
 
 
-def _panels(
-    xs: list[Operand],
-    splitters: tuple[Splitter, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: rows.PanelTuning,
-) -> list[Buffers]:
-    forms = tuple(x.form for x in xs)
-    how = rows.panel_plan(splitters, forms, result, rule, 0, tuning)
-    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
+def _panels(how: PackingConfig, xs: list[Operand]) -> list[Buffers]:
+    found = buffers_of(how, xs)
     between = [_between(how, i) for i in range(len(xs))]
     arguments = [
         (flat(x.owner), *one.arrays[:3], *theirs, *words)
@@ -97,7 +93,7 @@ def _panels(
     other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 11 + how.words[0])
     with simulation():
         function, _ = panel_kernel(*how.constants)
-        launch = cuda.jit(function)[how.grid, tuning.threads]
+        launch = cuda.jit(function)[how.grid, how.threads]
         launch(*arguments[0], *other, *how.lengths, SERIAL)
     for *_, counters in between:
         looked, made, cut = counters.reshape(-1, 3).T
@@ -107,28 +103,7 @@ def _panels(
     return found
 
 
-def _clusters(
-    xs: list[Operand],
-    splitters: tuple[Splitter, ...],
-    result: str,
-    rule: OutlierRule,
-    tuning: rows.ClusterTuning,
-) -> list[Buffers]:
-    how = rows.cluster_plan(splitters, tuple(x.form for x in xs), result, rule, tuning)
-    found = [buffers_of(*one) for one in zip(how.layouts, splitters, xs, strict=True)]
-    arguments = [
-        (flat(x.owner), *one.arrays[:3], *words)
-        for x, one, words in zip(xs, found, how.words, strict=True)
-    ]
-    other = arguments[1] if len(xs) > 1 else ((np.zeros(1),) * 4 + how.words[0])
-    with simulation():
-        function, _ = cluster_kernel(*how.constants)
-        launch = cuda.jit(function)[how.grid, how.threads, 0, how.shared]
-        launch(*arguments[0], *other, *how.lengths)
-    return found
-
-
-def _between(how: Plan, i: int) -> tuple[Any, ...]:
+def _between(how: PackingConfig, i: int) -> tuple[Any, ...]:
     """What blocks of a panel leave each other, and their counters."""
     side, workspace = how.constants[0], how.extras
     assert isinstance(workspace, rows.Workspace)

@@ -3,13 +3,18 @@
 import numpy as np
 from numba import cuda
 
-from mixpert_py.runtime.packing.blocks import TileTuning, tile_plan, tiles_suit
-from mixpert_py.runtime.packing.tile_kernels import pack_kernel
+from mixpert_py.runtime.packing.blocks import TileTuning, tile_config, tiles_suit
+from mixpert_py.runtime.packing.tile_kernels import tile_kernel
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.runtime.families import Array
-from tests.runtime.packing.simulated.launches import Buffers, flat, operand
-from tests.runtime.packing.simulated.launches import _buffers as buffers_of
+from tests.runtime.packing.simulated.launches import (
+    Buffers,
+    buffers_of,
+    flat,
+    operand,
+    task_of,
+)
 from tests.runtime.packing.simulated.simulation import simulation
 
 SMALL = TileTuning(threads=32)
@@ -24,18 +29,13 @@ def pack(
 ) -> tuple[Buffers, ...]:
     """The tile kernel on A by rows and B by columns, or on A alone."""
     xs = [operand(a, False)] + ([] if b is None else [operand(b, True)])
-    splitters = (scheme.left, scheme.right)[: len(xs)]
-    forms = tuple(x.form for x in xs)
-    length = scheme.lengths(xs[0].k)[1]
-    assert tiles_suit(splitters, forms, length, False, rule)
-    how = tile_plan(splitters, forms, length, "float32", rule, tuning)
-    found = tuple(
-        buffers_of(place, splitter, x)
-        for place, splitter, x in zip(how.layouts, splitters, xs, strict=True)
-    )
+    task = task_of(xs, scheme, rule)
+    assert tiles_suit(task)
+    how = tile_config(task, tuning)
+    found = tuple(buffers_of(how, xs))
     parts = [(flat(x.owner), *one.arrays[:4]) for x, one in zip(xs, found, strict=True)]
     others = parts[1] if b is not None else (np.zeros(1),) * len(parts[0])
-    function, _ = pack_kernel(*how.constants)
+    function, _ = tile_kernel(*how.constants)
     with simulation():
         launch = cuda.jit(function)[how.grid, how.threads]
         launch(*parts[0], *how.words[0], *others, *how.words[-1], *how.lengths)
