@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("passes", "runtime", "tuner")
-DATA = (".py", ".typed", ".json", ".toml", ".cu", ".cuh", ".css", ".html", ".js")
+DATA = (".py", ".typed", ".json", ".toml", ".cu", ".cuh", ".css", ".html", ".js", ".zip")
 
 
 def expected() -> set[str]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.gpu.compiling import compiling_ahead
 from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full
 from mixpert_py.runtime.gpu.multiply import multiply
 from mixpert_py.runtime.gpu.slices import LEGACY
@@ -154,14 +155,13 @@ def _record(request: Request) -> Replay | None:
     if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
         return None
     recording = Recording()
-    outcome = multiply(
-        request._replace(
-            a=_at(LEFT, a.shape, a.dtype, a.data, a.strides),
-            b=_at(RIGHT, b.shape, b.dtype, b.data, b.strides),
-            out=_at(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), a.data),
-        ),
-        recording,
+    request = request._replace(
+        a=_at(LEFT, a.shape, a.dtype, a.data, a.strides),
+        b=_at(RIGHT, b.shape, b.dtype, b.data, b.strides),
+        out=_at(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), a.data),
     )
+    with compiling_ahead(request):
+        outcome = multiply(request, recording)
     return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
 
 

@@ -12,14 +12,18 @@ from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import own_files
 from mixpert_py.runtime.code_cache import CodeCache
+from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.abi import HEADERS
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
 from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, ordered
+
+T = TypeVar("T")
 
 KERNELS = "mixpert_py.runtime.kernels"
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
@@ -68,7 +72,22 @@ def numba_kernel(
     return _numba_kernel(module, factory, constants, shared, order, has_gate, device)
 
 
-@cache
+def once(make: Callable[..., T]) -> Callable[..., T]:
+    """As `functools.cache`, but threads that want the same wait for one that makes it."""
+    made: dict[tuple[Any, ...], T] = {}
+    making: dict[tuple[Any, ...], Lock] = {}
+
+    def found(*key: Any) -> T:
+        if key not in made:
+            with making.setdefault(key, Lock()):
+                if key not in made:
+                    made[key] = make(*key)
+        return made[key]
+
+    return found
+
+
+@once
 def _cuda_kernel(
     file: str,
     name: str,
@@ -96,7 +115,7 @@ def _cuda_kernel(
     return Kernel(name, handle, function, cuda_driver(), early)
 
 
-@cache
+@once
 def _numba_kernel(
     module: str,
     factory: str,
@@ -109,7 +128,7 @@ def _numba_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    ptx = cached(
+    ptx = shipped.find(module, factory, constants, capability) or cached(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
     )

@@ -96,6 +96,12 @@ class RepairLaunch(NamedTuple):
     rest: tuple[int, ...]
 
 
+def repair_kernel(a: Form, b: Form, itemsize: int) -> Kernel:
+    """The kernel for operands of such types, and a result of elements of so many bytes."""
+    result = "float32" if itemsize == 4 else "float64"
+    return numba_kernel(KERNELS, "repair_kernel", (a.memory, b.memory, result))
+
+
 @lru_cache(4096)
 def _prepared_repair(
     a: Form,
@@ -111,8 +117,7 @@ def _prepared_repair(
     import cupy
 
     size = c.itemsize
-    result = "float32" if size == 4 else "float64"
-    kernel = numba_kernel(KERNELS, "repair_kernel", (a.memory, b.memory, result))
+    kernel = repair_kernel(a, b, size)
     batch, c_batch = (c.shape[0], c.strides[0] // size) if len(c.shape) == 3 else (1, 0)
     # How many blocks share the tiles of a product.
     most = RESIDENT * cupy.cuda.Device(device).attributes["MultiProcessorCount"] * aligned

@@ -1,0 +1,66 @@
+"""Kernels of a product compiled side by side, at its first call."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mixpert_py.runtime.gpu.gemm import gemm
+from mixpert_py.runtime.gpu.guard import wider_of
+from mixpert_py.runtime.packing import by_columns, by_rows
+from mixpert_py.runtime.packing.operand import Form, Layout, layout
+from mixpert_py.runtime.packing.repair import repair_kernel
+from mixpert_py.runtime.request import Request
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import emulation_of
+
+
+class _Unpacked(NamedTuple):
+    """An operand as the GEMM will see it, before it is packed."""
+
+    layout: Layout
+    slices: int = 0
+    scales: int = 0
+
+
+@contextmanager
+def compiling_ahead(request: Request) -> Iterator[None]:
+    """While the product is prepared, step by step, let other threads compile what comes last: the
+    GEMM, that of the wider scheme, and the repair. The kernels of packing come first anyway.
+
+    request: of two-dimensional arrays on the current device; nothing is done for others. Whatever
+    fails is left to the product itself, which will ask for the same kernel.
+    """
+    a, b, c = request.a, request.b, request.out
+    if a.ndim > 2 or b.ndim > 2:
+        yield
+        return
+    import cupy
+
+    device = cupy.cuda.Device()
+    scheme = emulation_of(request.scheme, request.block)
+    wider = wider_of(scheme, a, b)
+    x, y = by_rows(a).form, by_columns(b).form
+
+    def on_device(compile: Callable[..., Any], *given: Any) -> None:
+        with device:
+            compile(*given)
+
+    pool = ThreadPoolExecutor(3)
+    try:
+        for one in (scheme, wider):
+            if one is not None:
+                pool.submit(on_device, _compile_gemm, one, x, y, c)
+        pool.submit(on_device, repair_kernel, x, y, c.itemsize)
+        yield
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: Any) -> None:
+    block = scheme.lengths(a.k)[1]
+    left, right = (
+        _Unpacked(layout(splitter, x.batch, x.rows, x.k, block, False))
+        for splitter, x in ((scheme.left, a), (scheme.right, b))
+    )
+    gemm(left, right, scheme, c, prepare=True)
