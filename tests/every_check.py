@@ -21,14 +21,20 @@ def examples(count: int) -> int:
     return count if EVERY_CHECK else count // EACH
 
 
-def sweep(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+def sweep(*given: Iterable[Any], together: int = 2) -> list[tuple[Any, ...]]:
     """Cases out of the product of the axes that hold each pair of two axes' values.
 
-    The whole product, in the same order, with EVERY_CHECK=1. With one axis, the cases are tuples
-    of one value.
+    The whole product, in the same order, with EVERY_CHECK=1. together: 1 where it is enough that
+    the cases hold each value of each axis.
     """
-    product = list(itertools.product(*axes))
-    return product if EVERY_CHECK else _pairwise(axes)
+    axes = [list(axis) for axis in given]
+    axes = [list(axis) for axis in given]
+    if EVERY_CHECK:
+        return list(itertools.product(*axes))
+    if together == 1:
+        count = max(map(len, axes))
+        return [tuple(axis[i % len(axis)] for axis in axes) for i in range(count)]
+    return _pairwise(axes)
 
 
 def _pairwise(axes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
