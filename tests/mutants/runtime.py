@@ -204,10 +204,10 @@ PACKING_KERNELS = (
         (f"{PACKING}/test_packing.py",),
     ),
     Mutant(
-        "packing: a cluster's blocks see what half of them find",
+        "packing: a cluster's blocks are sent what half of the warps find",
         "runtime/packing/cluster_kernels.py",
-        "top = BITS(reduce_tops(tops, own, PANEL, BLOCKS))",
-        "top = BITS(reduce_tops(tops, own, PANEL, max(BLOCKS // 2, 1)))",
+        "top = reduce_tops(top_of, own, APART * OF_WARP, GROUPS)",
+        "top = reduce_tops(top_of, own, APART * OF_WARP, GROUPS // 2)",
         (f"{PACKING}/test_clusters.py",),
     ),
     Mutant(
@@ -298,7 +298,7 @@ DECISIONS = (
         "runtime/gpu/break_even.py",
         "math.prod(broadcast(a[:-2], b[:-2])) * products",
         "math.prod(broadcast(a[:-2], b[:-2]))",
-        (f"{HERE}/gpu/test_break_even.py",),
+        (f"{HERE}/gpu/test_break_even.py", f"{HERE}/test_complex_route.py"),
     ),
     Mutant(
         "partition: several devices though a guarantee was asked for",
@@ -330,14 +330,14 @@ DECISIONS = (
         "runtime/select.py",
         "        if emulates(backend) and request.guarantee is None:\n            return None\n",
         "",
-        (f"{HERE}/test_select.py", f"{HERE}/test_api.py"),
+        (f"{HERE}/test_select.py",),
     ),
     Mutant(
         "request: products nobody chose a scheme for are made with any K",
         "runtime/select.py",
         "FAITHFUL_LEAST_K = 48",
         "FAITHFUL_LEAST_K = 4",
-        (f"{HERE}/test_select.py", f"{HERE}/test_faithful.py"),
+        (f"{HERE}/test_select.py",),
     ),
     Mutant(
         "request: a missing kernel goes unreported",
@@ -354,10 +354,10 @@ DECISIONS = (
         (f"{HERE}/test_execute.py", f"{HERE}/gpu/test_foreign.py"),
     ),
     Mutant(
-        "guard: one row in 16 may leave",
+        "guard: products of a K too short for the wider scheme are prepared for it",
         "runtime/gpu/guard.py",
-        "MOST = 256",
-        "MOST = 16",
+        "LEAST_K = 128",
+        "LEAST_K = 64",
         (f"{HERE}/gpu/test_guard.py",),
     ),
     Mutant(
@@ -476,7 +476,7 @@ OBSERVED = (
         "runtime/model/tile.py",
         "return 1 + total + scheme.deferred if not scheme.exact else groups + total",
         "return 1 + total if not scheme.exact else groups + total",
-        (f"{HERE}/model",),
+        (f"{HERE}/test_abi.py",),
     ),
     Mutant(
         "models: a last wave that is not full costs nothing",
@@ -490,7 +490,7 @@ OBSERVED = (
         "runtime/model/tile.py",
         "return Cut(count if tiles > count else tail * split, tail, split)",
         "return Cut(count, tail, split)",
-        (f"{HERE}/model", f"{HERE}/gpu/test_gemm.py"),
+        (f"{HERE}/model/test_tile.py", f"{HERE}/gpu/test_gemm_launch.py"),
     ),
     Mutant(
         "models: tensor cores round sums to nearest",
