@@ -298,7 +298,7 @@ DECISIONS = (
         "runtime/gpu/break_even.py",
         "math.prod(broadcast(a[:-2], b[:-2])) * products",
         "math.prod(broadcast(a[:-2], b[:-2]))",
-        (f"{HERE}/gpu/test_break_even.py", f"{HERE}/test_complex_route.py"),
+        (f"{HERE}/gpu/test_break_even.py",),
     ),
     Mutant(
         "partition: several devices though a guarantee was asked for",
@@ -312,11 +312,7 @@ DECISIONS = (
         "runtime/gpu/partition.py",
         "middle = -(-length // 2 // multiple) * multiple",
         "middle = length // 2",
-        (
-            f"{HERE}/gpu/test_workspace.py",
-            f"{HERE}/gpu/test_slices.py",
-            f"{HERE}/gpu/test_moves.py",
-        ),
+        (f"{HERE}/gpu/test_workspace.py",),
     ),
     Mutant(
         "partition: parts may take all of the limit while others wait",
