@@ -3,15 +3,20 @@
 With `-n`, a process that has no tests left takes some from another. Signals that are ignored where
 the tests are started (SIGINT by a shell's `&`, SIGHUP by nohup) are heeded again: tests send them,
 and wait for what comes of it.
+
+BLAS has one thread, here and in the processes that tests start: it takes two test processes' BLAS
+several times as long to hand small products to threads on the same processors.
 """
 
+import os
 import signal
 from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.context import INITIAL
-from mixpert_py.runtime.gpu.device import Absent, find
+# BLAS reads these when NumPy is first imported: so nothing above, and no plugin, may import it.
+for _threads in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
 
 
 def pytest_configure() -> None:
@@ -23,6 +28,8 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from mixpert_py.runtime.gpu.device import Absent, find
+
     wanting = [item for item in items if item.get_closest_marker("gpu")]
     found = find() if wanting else None
     if isinstance(found, Absent):
@@ -33,6 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _nothing_is_known() -> None:
     """A test's devices are its own, and what the last one knew of calls is not so here."""
+    from mixpert_py.runtime.context import INITIAL
+
     INITIAL.known.clear()
 
 

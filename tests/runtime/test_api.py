@@ -4,6 +4,7 @@ import operator
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from time import sleep
 from typing import Any
 
@@ -14,11 +15,12 @@ from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import api
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, current, precision, use
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.select import FLOAT32_THICKNESS
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import some
 from tests.runtime.operands import OPERANDS, SITE, SPELLINGS, Matrix, outcome, same, traced
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
@@ -41,34 +43,36 @@ def passing(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_call_that_passes_is_the_native_call(spelling: str) -> None:
     native, ours = SPELLINGS[spelling]
-    for left, a in OPERANDS.items():
-        for right, b in OPERANDS.items():
-            wanted, its_warnings = outcome(native, a, b)
-            for _ in range(2):  # the first call of a site takes another way
-                result, our_warnings = outcome(partial(ours, site=SITE), a, b)
-                assert same(result, wanted), (left, right, result, wanted)
-                assert our_warnings == its_warnings, (left, right)
+    pairs = list(product(OPERANDS, OPERANDS))
+    for left, right in pairs if current() == Context() else some(pairs):
+        a, b = OPERANDS[left], OPERANDS[right]
+        wanted, its_warnings = outcome(native, a, b)
+        for _ in range(2):  # the first call of a site takes another way
+            result, our_warnings = outcome(partial(ours, site=SITE), a, b)
+            assert same(result, wanted), (left, right, result, wanted)
+            assert our_warnings == its_warnings, (left, right)
 
 
 @pytest.mark.parametrize("scheme", ["int8x6", "faithful", "float64", "fp16x3"])
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_an_emulated_call_differs_in_value_only(spelling: str, scheme: str) -> None:
     native, ours = SPELLINGS[spelling]
+    pairs = list(product(OPERANDS, OPERANDS))
     with precision(scheme, backend="reference"), np.errstate(all="warn"):
-        for left, a in OPERANDS.items():
-            for right, b in OPERANDS.items():
-                wanted, its_warnings = outcome(native, a, b)
-                result, our_warnings = outcome(partial(ours, site=SITE), a, b)
-                assert set(our_warnings) <= set(its_warnings), (left, right)
-                if same(result, wanted):
-                    continue
-                assert type(result) is type(wanted), (left, right, result, wanted)
-                assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
-                np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
-                # Of complex numbers that are not finite, libraries make different ones.
-                kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
-                difference = np.asarray(result)[kept], np.asarray(wanted)[kept]
-                np.testing.assert_allclose(*difference, rtol=0, atol=3e-5)
+        for left, right in pairs if scheme == "int8x6" else some(pairs):
+            a, b = OPERANDS[left], OPERANDS[right]
+            wanted, its_warnings = outcome(native, a, b)
+            result, our_warnings = outcome(partial(ours, site=SITE), a, b)
+            assert set(our_warnings) <= set(its_warnings), (left, right)
+            if same(result, wanted):
+                continue
+            assert type(result) is type(wanted), (left, right, result, wanted)
+            assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+            np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
+            # Of complex numbers that are not finite, libraries make different ones.
+            kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
+            difference = np.asarray(result)[kept], np.asarray(wanted)[kept]
+            np.testing.assert_allclose(*difference, rtol=0, atol=3e-5)
 
 
 def test_the_table_reaches_the_schemes() -> None:

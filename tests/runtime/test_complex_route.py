@@ -19,6 +19,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import emulate
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.gpu.requested import multiplied, transferred
 from tests.runtime.gpu.test_foreign import Tensor
@@ -47,9 +48,9 @@ def made(*args: Any, **given: Any) -> Product:
     return result
 
 
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("scheme", ["int8x8", "faithful", "float64"])
+@pytest.mark.parametrize(
+    ("shapes", "pair", "scheme"), sweep(SHAPES, PAIRS, ["int8x8", "faithful", "float64"])
+)
 @pytest.mark.usefixtures("gpu")
 def test_shape_type_and_value_are_those_of_matmul(shapes: Any, pair: str, scheme: str) -> None:
     a, b = (there(*s, dtype=t) for s, t in zip(shapes, pair, strict=True))

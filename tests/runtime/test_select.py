@@ -21,6 +21,7 @@ from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from
 
 SITE = "m:f/matmul~aa#0"
+LEAST_K = select.FAITHFUL_LEAST_K  # that of a fake GPU is 1
 EDGE = 16  # from here on emulation pays in these tests
 
 
@@ -119,11 +120,17 @@ def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
 def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 48)
+    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", LEAST_K)
     for k, wanted in ((47, "native"), (48, "faithful")):
         operands = normal(100, k), normal(k, 100)
         assert ran(*operands) == (wanted, None)
         assert ran(*operands, scheme="faithful") == ("faithful", None)
+
+
+@pytest.mark.parametrize(("guarantee", "wanted"), [(None, "native"), ("componentwise", "faithful")])
+def test_numpy_emulates_nothing_that_nobody_chose(guarantee: Any, wanted: str) -> None:
+    a = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)
+    assert ran(a, a, in_force="reference", guarantee=guarantee) == (wanted, None)
 
 
 @pytest.mark.usefixtures("gpu")

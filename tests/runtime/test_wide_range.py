@@ -37,6 +37,15 @@ def test_rows_below_2_20_stay_and_those_from_2_62_on_leave() -> None:
     assert leaving(x, WHOLE_SLICES) == leaving(single, BF16_SLICES) == by_span
 
 
+@pytest.mark.parametrize(("k", "limit"), [(8, 94), (64, 94), (1000, 96)])
+def test_rows_leave_where_they_span_as_much_as_is_proved(k: int, limit: int) -> None:
+    x = np.zeros((3, k), np.float32)
+    x[:, 0] = 1
+    x[:2, 1] = 2.0 ** -(limit - 1), 2.0**-limit
+    packed = float_slices.split(x, BF16_SLICES, k, k)
+    assert packed.outlier[:, 0].tolist() == [False, True, False]
+
+
 def test_slices_of_rows_below_2_20_hold_all_of_float32() -> None:
     rng = np.random.default_rng(1)
     x = np.ldexp(rng.uniform(1, 2, (50, 64)), rng.integers(-149, 20, (50, 64))).astype(np.float32)

@@ -8,10 +8,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mixpert_py.runtime.kernels.tiny_block import Memory
+
 SOURCE = b"def f(a, b):\n    return a @ b\n"
 SCHEMES = ("int8x6", "fp16x3")
 SIZE = 512
-KERNEL = "mixpert_py.runtime.packing.repair_kernels", "repair_kernel", ("float32",) * 3
+PLACE = Memory("along", True)
+# One that compiles in a second or two.
+KERNEL = (
+    "mixpert_py.runtime.kernels.tiny_kernels",
+    "tiny_kernel",
+    (4, 4, 4, PLACE, PLACE, True),
+)
 CAPABILITY = "90"
 
 

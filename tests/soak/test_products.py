@@ -17,6 +17,7 @@ from mixpert_py.runtime.dtypes import PRECISION
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import Digits
+from tests.every_check import sweep
 from tests.mixpert_py.command import called
 from tests.runtime.emulations import EMULATIONS
 from tests.soak.random_products import case as product_case
@@ -249,9 +250,14 @@ class TestCheck:
         failures = product_examine.examine(Broken("reference", np, fault), case()).failures
         assert any(expected in failure for failure in failures), failures
 
-    @pytest.mark.parametrize("pair", ["FF", "DD", "Fd", "fF", "dD"])
-    @pytest.mark.parametrize("scheme", ["int8x6", "mixpert-IV", "fp16x3", "bf16x6", "faithful"])
-    @pytest.mark.parametrize("special", SPECIALS)
+    @pytest.mark.parametrize(
+        ("special", "scheme", "pair"),
+        sweep(
+            SPECIALS,
+            ["int8x6", "mixpert-IV", "fp16x3", "bf16x6", "faithful"],
+            ["FF", "DD", "Fd", "fF", "dD"],
+        ),
+    )
     def test_complex_products_hold(self, scheme: str, special: Any, pair: str) -> None:
         left, right = (replace(PLAIN, dtype=np.dtype(letter).name) for letter in pair)
         for seed, family in ((1, "normal"), (2, "spread 4")):

@@ -1,5 +1,6 @@
 """The certificate: what it reports of each operand, and that it covers what is really lost."""
 
+from dataclasses import replace
 from fractions import Fraction
 from operator import mul
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.certificates.certificate import Certificate
+from mixpert_py.runtime.certificates.complex_certificate import as_moduli
 from mixpert_py.runtime.reference.reference import multiply
+from mixpert_py.runtime.splitter import Digits
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 
@@ -109,3 +113,30 @@ def test_subnormal_rows_times_large_columns(name: str) -> None:
         b = rng.standard_normal((k, 4)) * 2.0 ** rng.integers(0, 1000, (1, 4))
         assert is_covered(a, b, name)
         assert is_covered(b.T, a.T, name)
+
+
+def test_what_both_operands_lose_meets() -> None:
+    """All small entries are rounded up by two thirds of themselves: what A's slices hold is larger
+    than A, and so is their product with what B loses.
+    """
+    k, scheme = 1 << 17, EMULATIONS["int8x1"]
+    bare = Digits(1, block=None)
+    a = np.full((1, k), 0.6)
+    b = np.full((k, 1), 0.6)
+    a[0, 0] = b[1, 0] = 127
+    made = multiply(a, b, replace(scheme, left=bare, right=bare), rule="none")
+    assert made.value[0, 0] == k - 2 + 2 * 127
+    assert abs(made.value - a @ b) <= made.certificate.bound()
+
+
+def test_moduli_count_the_rounding_of_sums_of_parts() -> None:
+    """Where parts lose nothing: u · |C|, which no more than ‖a‖ ‖b‖ may be."""
+    rng = np.random.default_rng(7)
+    a = (rng.standard_normal((1, 50)) + 1j * rng.standard_normal((1, 50))).astype(np.complex64)
+    b = a.conj().T
+    exact = Certificate(
+        *(np.zeros((2, 2, 1, 1)), np.zeros((2, 2, 1, 1)), 0.0),
+        *(np.zeros((2, 2, 1)), np.zeros((2, 2, 1))),
+    )
+    rounded = 2.0**-24 * abs(a.astype(complex) @ b)
+    assert rounded <= as_moduli(np, exact, a, b).bound() <= 1.01 * rounded

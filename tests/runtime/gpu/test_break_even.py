@@ -109,6 +109,17 @@ def test_stacks_count_all_their_products() -> None:
     assert not faster("int8x6", (8, 512, 512), (8, 512, 512), False, 0)
 
 
+def test_complex_products_take_four_real_ones() -> None:
+    """And what takes operands apart, and puts the result together."""
+    edge = (8192, 8192)
+    for one, four in zip(
+        figures(H200).times("int8x6", edge, edge, False, 0),
+        figures(H200).times("int8x6", edge, edge, False, 0, 4),
+        strict=True,
+    ):
+        assert 3 * one < four < 6 * one
+
+
 def test_what_keeps_the_host_is_as_slow_as_the_host() -> None:
     model = find(H200)
     assert is_faster("int8x6", 2048, 2048, 2048)

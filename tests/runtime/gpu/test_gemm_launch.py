@@ -19,6 +19,7 @@ from mixpert_py.runtime.model.tile import (
 from mixpert_py.runtime.packing.operand import Layout, layout
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
+from tests.every_check import sweep
 
 COUNT = 132
 TILE = Tile(128, 192, 4, 1 << 17, promote=False)
@@ -44,9 +45,14 @@ def cut(tiles: int, left: Layout, name: str = "int8x6", chip: Chip | None = None
 
 
 @pytest.mark.parametrize("family", [HOPPER, PORTABLE], ids=lambda family: family.file)
-@pytest.mark.parametrize("name", ["int8x1", "int8x6", "int8x10", "fp16x3", "mixpert-IV"])
-@pytest.mark.parametrize("block", [None, 16, 200, 700, 900, 2048])
-@pytest.mark.parametrize("k", [1, 700, 1024, 2048, 5000, 64 * MOST_STEPS, 64 * MOST_STEPS + 1])
+@pytest.mark.parametrize(
+    ("k", "block", "name"),
+    sweep(
+        [1, 700, 1024, 2048, 5000, 64 * MOST_STEPS, 64 * MOST_STEPS + 1],
+        [None, 16, 200, 700, 900, 2048],
+        ["int8x1", "int8x6", "int8x10", "fp16x3", "mixpert-IV"],
+    ),
+)
 def test_what_is_promoted_or_one_segment_leaves_c_alone(
     name: str, block: int | None, k: int, family: Family
 ) -> None:

@@ -18,6 +18,7 @@ from mixpert_py.runtime.request import Addend, Product
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
+from tests.every_check import sweep
 from tests.runtime.gpu.fake import (
     CUDADriverError,
     FakeGpu,
@@ -68,9 +69,10 @@ def made(*args: Any, **given: Any) -> Product:
     return result
 
 
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd"])
-@pytest.mark.parametrize("scheme", ["int8x8", "faithful", "float64"])
+@pytest.mark.parametrize(
+    ("shapes", "dtypes", "scheme"),
+    sweep(SHAPES, ["ff", "dd", "fd"], ["int8x8", "faithful", "float64"]),
+)
 @pytest.mark.usefixtures("gpu")
 def test_shape_type_and_value_are_those_of_matmul(shapes: Any, dtypes: str, scheme: str) -> None:
     a, b = (

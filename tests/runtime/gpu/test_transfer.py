@@ -21,6 +21,7 @@ from mixpert_py.runtime.gpu.panels import GRANULE, panel_rows
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu, OutOfMemoryError, Stream, ndarray
 from tests.runtime.gpu.fake.late import LateStream
 from tests.runtime.gpu.requested import multiplied, transferred
@@ -125,9 +126,9 @@ PAIRS: dict[str, Any] = {
 
 
 @pytest.mark.usefixtures("gpu")
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("run_bytes", [0, 2 * GRANULE * 4])
-@pytest.mark.parametrize("hurries", range(5))
+@pytest.mark.parametrize(
+    ("hurries", "run_bytes", "pair"), sweep(range(5), [0, 2 * GRANULE * 4], list(PAIRS))
+)
 def test_everything_waits_for_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, hurries: int, pair: str, run_bytes: int
 ) -> None:

@@ -15,6 +15,7 @@ from mixpert_py.runtime.products.fused import fused
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Addend, Product
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.gpu.fake import FakeGpu, OutOfMemoryError, pays_from
 from tests.runtime.gpu.requested import transferred
 
@@ -46,8 +47,7 @@ def added(a: Any, b: Any, c: Any, alpha: float = 1.0) -> Product | Reason:
     return transferred(a, b, "int8x6", addend=Addend(alpha, 1.0, c, True))
 
 
-@pytest.mark.parametrize("order", ["C", "F", "inside"])
-@pytest.mark.parametrize("dtype", ["f", "d", "F"])
+@pytest.mark.parametrize(("dtype", "order"), sweep(["f", "d", "F"], ["C", "F", "inside"]))
 @pytest.mark.parametrize(("alpha", "sum_of"), SIGNS)
 def test_as_the_operator_would(alpha: float, sum_of: Any, dtype: str, order: str) -> None:
     a, b, c = operands(dtype)
@@ -110,9 +110,10 @@ def test_the_rewritten_statement(gpu: FakeGpu) -> None:
     np.testing.assert_allclose(c, wanted, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(M, 40), (40,), (M, 1), ()], ids=str)
-@pytest.mark.parametrize("dtype", ["f", "d", "F"])
-@pytest.mark.parametrize("form", ["c+ab", "c-ab", "ab+c", "ab-c"])
+@pytest.mark.parametrize(
+    ("form", "dtype", "shape"),
+    sweep(["c+ab", "c-ab", "ab+c", "ab-c"], ["f", "d", "F"], [(M, 40), (40,), (M, 1), ()]),
+)
 def test_sums_to_memory_of_their_own(
     gpu: FakeGpu,
     monkeypatch: pytest.MonkeyPatch,

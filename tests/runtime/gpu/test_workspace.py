@@ -13,6 +13,7 @@ from mixpert_py.runtime.context import Context, current, on_gpu, use
 from mixpert_py.runtime.gpu import break_even, guard, slices
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.panels import moved_bytes
+from mixpert_py.runtime.gpu.partition import two
 from mixpert_py.runtime.gpu.workspace import array_bytes
 from mixpert_py.runtime.packing import pooled
 from mixpert_py.runtime.reasons import Reason
@@ -300,3 +301,10 @@ def test_moved_products_count_what_a_guard_takes(
     plain = moved_bytes(*sizes)
     monkeypatch.setattr(guard, "LEAST", 1)
     assert moved_bytes(*sizes) >= plain + (256 + 200) * 300 * 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("length", "multiple", "middle"), [(300, 128, 256), (256, 128, 128), (257, 128, 256), (3, 1, 2)]
+)
+def test_halves_begin_at_multiples(length: int, multiple: int, middle: int) -> None:
+    assert two(length, multiple) == (slice(0, middle), slice(middle, length))

@@ -26,6 +26,7 @@ from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examin
 from mixpert_py.runtime.probes.numerics_agreement import agree
 from mixpert_py.runtime.probes.numerics_families import FLOATS
 from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine
+from tests.every_check import sweep
 
 SHAPES = {
     "float16": Shape(16, 8, 16, "float16"),
@@ -111,8 +112,9 @@ def test_what_the_model_does_not_know_is_refused() -> None:
         determine(upwards, SHAPES["float16"])
 
 
-@pytest.mark.parametrize("element", ["float16", "bfloat16", "tf32"])
-@pytest.mark.parametrize("change", CHANGES, ids=str)
+@pytest.mark.parametrize(
+    ("change", "element"), sweep(CHANGES, ["bfloat16", "float16", "tf32"], together=1), ids=str
+)
 def test_random_matrices_tell_every_feature(change: dict[str, Any], element: str) -> None:
     if element == "float16" and "floor" in change:
         pytest.skip("half precision has no products that small")

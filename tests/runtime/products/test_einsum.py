@@ -12,6 +12,7 @@ from mixpert_py.runtime.products.contraction import contraction, expand
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.operands import OPERANDS, Tagged, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
@@ -73,9 +74,10 @@ def operands(subscripts: str) -> list[Any]:
     return [RNG.standard_normal(shape) for shape in shapes]
 
 
-@pytest.mark.parametrize("context", FORCES)
-@pytest.mark.parametrize("optimize", [False, True, "greedy"])
-@pytest.mark.parametrize("subscripts", [*(s for s, _ in PRODUCTS), *OTHERS, *WRONG])
+@pytest.mark.parametrize(
+    ("subscripts", "optimize", "context"),
+    sweep([*(s for s, _ in PRODUCTS), *OTHERS, *WRONG], [False, True, "greedy"], list(FORCES)),
+)
 def test_a_call_that_passes_is_the_native_call(
     subscripts: str, optimize: bool | str, context: str
 ) -> None:
@@ -361,9 +363,14 @@ def _options() -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("subscripts", ["ij,jk", "ij,jl,lk->ik", "ij,kj->ik"])
-@pytest.mark.parametrize("scheme", [None, "native", "int8x10", "float64"])
-@pytest.mark.parametrize("option", _options())
+@pytest.mark.parametrize(
+    ("option", "scheme", "subscripts"),
+    sweep(
+        list(_options()),
+        [None, "native", "int8x10", "float64"],
+        ["ij,jk", "ij,jl,lk->ik", "ij,kj->ik"],
+    ),
+)
 def test_options_mean_what_they_mean(option: str, scheme: str | None, subscripts: str) -> None:
     arrays = many(subscripts)
     theirs, ours = _options()[option], _options()[option]

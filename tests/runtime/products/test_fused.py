@@ -14,6 +14,7 @@ from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.products.fused import fused
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
@@ -102,9 +103,14 @@ def test_the_product_takes_the_scheme(form: str, shape: tuple[int, ...]) -> None
     assert (result is given[0]) == ("=" in form)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("shape", [(4, 6), (6,), (4, 1), (1, 1), (3, 4, 6), ()])
-@pytest.mark.parametrize("dtypes", ["ddd", "fff", "dfd", "ffd", "DDD", "dde"])
+@pytest.mark.parametrize(
+    ("form", "shape", "dtypes"),
+    sweep(
+        list(FORMS),
+        [(4, 6), (6,), (4, 1), (1, 1), (3, 4, 6), ()],
+        ["ddd", "fff", "dfd", "ffd", "DDD", "dde"],
+    ),
+)
 def test_a_native_product_is_added_as_the_operator_would(
     form: str, shape: tuple[int, ...], dtypes: str
 ) -> None:

@@ -10,6 +10,7 @@ from mixpert_py.runtime.context import Context, precision, use
 from mixpert_py.runtime.products.multi_dot import multi_dot, steps
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import some, sweep
 from tests.runtime.operands import OPERANDS, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
@@ -57,8 +58,7 @@ def given(name: str) -> Any:
     return (x for x in CHAINS["two"]) if name == "generator" else CHAINS[name]
 
 
-@pytest.mark.parametrize("context", FORCES)
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(("name", "context"), sweep(list(CHAINS), list(FORCES), together=1))
 def test_a_call_that_passes_is_the_native_call(name: str, context: str) -> None:
     with use(FORCES[context]()):
         wanted, its_warnings = outcome(np.linalg.multi_dot, given(name))
@@ -68,7 +68,7 @@ def test_a_call_that_passes_is_the_native_call(name: str, context: str) -> None:
             assert our_warnings == its_warnings
 
 
-@pytest.mark.parametrize("scheme", ["int8x6", "faithful", "float64", "float32"])
+@pytest.mark.parametrize("scheme", some(["int8x6", "faithful", "float64", "float32"]))
 @pytest.mark.parametrize("name", CHAINS)
 def test_an_emulated_call_differs_in_value_only(name: str, scheme: str) -> None:
     wanted, _ = outcome(np.linalg.multi_dot, given(name))

@@ -10,6 +10,7 @@ from mixpert_py.runtime.context import Context, precision, use
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import sweep
 from tests.runtime.operands import OPERANDS, Function, outcome, same
 from tests.runtime.without_gpu import FORCES, SITE
 from tests.runtime.without_gpu import no_gpu as no_gpu
@@ -80,9 +81,10 @@ def test_whatever_the_operands_are(context: str) -> None:
                 assert our_warnings == its_warnings, (left, right)
 
 
-@pytest.mark.parametrize("scheme", ["int8x6", "faithful", "float64", "float32"])
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    ("name", "scheme", "own"),
+    sweep(list(CASES), ["int8x6", "faithful", "float64", "float32"], [False, True]),
+)
 def test_an_emulated_call_differs_in_value_only(name: str, scheme: str, own: bool) -> None:
     native = (lambda *arguments: np.tensordot(*arguments)) if own else np.tensordot
     wanted, _ = outcome(np.tensordot, *CASES[name])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.reference.emulation import HELD, emulate
+from tests.every_check import sweep
 
 NORMAL = np.random.default_rng(0).standard_normal((40, 40))
 
@@ -26,9 +27,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("scheme", ["native", "float64", "float32", "faithful", "int8x10", "fp16"])
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
-@pytest.mark.parametrize("dtypes", ["ff", "dd", "fd"])
+@pytest.mark.parametrize(
+    ("dtypes", "shapes", "scheme"),
+    sweep(
+        ["ff", "dd", "fd"],
+        SHAPES,
+        ["native", "float64", "float32", "faithful", "int8x10", "fp16"],
+    ),
+)
 def test_shape_and_type_are_those_of_matmul(
     scheme: str, shapes: tuple[tuple[int, ...], ...], dtypes: str
 ) -> None:

@@ -103,6 +103,16 @@ def test_tiles_leave_one_by_one() -> None:
     assert (error <= product.certificate.bound()).all()
 
 
+@pytest.mark.parametrize(("count", "leaves"), [(60, False), (75, True)])
+def test_a_tile_leaves_from_its_limit_on(count: int, leaves: bool) -> None:
+    """It may lose 2^-18 of its norm: 66 entries of 0.49 units of 2^-20 beside 1, and no more."""
+    a = np.zeros((16, 32), np.float32)
+    a.flat[1 : 1 + count] = 0.49 * 2.0**-20
+    a[0, 0] = 1
+    product = multiply(a, np.eye(32, dtype=np.float32), EMULATIONS["mixpert-IV"])
+    assert product.outliers.rows == 16 * leaves
+
+
 @pytest.mark.parametrize("name", ["int8x6", "mixpert-IV"])
 def test_the_papers_rule_names_nearly_every_tile(name: str) -> None:
     a, b = (x.astype(np.float32) for x in normal(np.random.default_rng(5), 64, 256, 64))

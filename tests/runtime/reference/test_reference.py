@@ -8,6 +8,7 @@ import pytest
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.reference.reference import ReferenceProduct, multiply
 from mixpert_py.runtime.scheme import Scheme
+from tests.every_check import sweep
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array, normal
 
@@ -27,13 +28,12 @@ def excess(a: Array, b: Array, product: ReferenceProduct) -> Array:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_stated_bound(scheme: Scheme, family: str) -> None:
     rng = np.random.default_rng(1)
-    for m, k, n in SHAPES:
-        for dtype in TYPES:
-            a, b = (x.astype(dtype) for x in FAMILIES[family](rng, m, k, n))
-            product = multiply(a, b, scheme)
-            assert product.value.dtype == dtype
-            assert product.value.shape == (m, n)
-            assert (excess(a, b, product) <= 0).all(), (m, k, n, dtype)
+    for (m, k, n), dtype in sweep(SHAPES, TYPES, together=1):
+        a, b = (x.astype(dtype) for x in FAMILIES[family](rng, m, k, n))
+        product = multiply(a, b, scheme)
+        assert product.value.dtype == dtype
+        assert product.value.shape == (m, n)
+        assert (excess(a, b, product) <= 0).all(), (m, k, n, dtype)
 
 
 @pytest.mark.parametrize("block", [1, 100, 128, 257, 512, 10**6])

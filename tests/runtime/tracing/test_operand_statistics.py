@@ -258,7 +258,9 @@ def test_few_rows_and_columns_tell() -> None:
     assert found is not None
     assert found.spread == pytest.approx(exponent_spread(a[rows], -1))
     assert found.spread > 39
-    assert operand_statistics(b.T, a.T, ()) == found
+    # BLAS may add up a transposed product in another order.
+    other = operand_statistics(b.T, a.T, ())
+    assert other == found._replace(cancellation=pytest.approx(found.cancellation))
 
 
 def test_the_worse_operand_counts() -> None:

@@ -12,6 +12,7 @@ from mixpert_py.runtime.packing.blocks import TileTuning
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import OutlierRule
+from tests.every_check import some
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference
 from tests.runtime.packing.simulated import launches
@@ -68,7 +69,7 @@ MET = [
 @pytest.mark.parametrize(("name", "place"), MET)
 def test_every_family(name: str, place: int) -> None:
     order = ("CC", "FF", "CF", "FC")[(place + len(name)) % 4]
-    check(*operands(list(FAMILIES)[place], 17, 70, 9, order), scheme_of(name))
+    check(*operands(list(FAMILIES)[place], 17, 40, 9, order), scheme_of(name))
 
 
 SHAPES = [
@@ -81,8 +82,8 @@ SHAPES = [
     (2, 129, 31),
     (33, 31, 1),
     (33, 32, 20),
-    (64, 256, 8),
-    (8, 255, 40),
+    (32, 256, 8),
+    (8, 255, 20),
 ]
 
 
@@ -96,7 +97,7 @@ def test_every_shape(shape: tuple[int, int, int], order: str) -> None:
 @pytest.mark.parametrize(
     "tuning", [TileTuning(64), TileTuning(64, broad=1), TileTuning(256)], ids=str
 )
-@pytest.mark.parametrize("shape", [(40, 60, 17), (20, 130, 130), (18, 600, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(40, 60, 17), (20, 40, 70), (18, 300, 5)], ids=str)
 def test_blocks_of_more_warps(order: str, tuning: TileTuning, shape: tuple[int, int, int]) -> None:
     a, b = operands("normal", *shape, order, seed=2)
     a[17, -1], b[3, 4] = np.nan, np.inf
@@ -107,8 +108,8 @@ def test_blocks_of_more_warps(order: str, tuning: TileTuning, shape: tuple[int, 
 @pytest.mark.parametrize("name", ["mixpert-I", "mixpert-II", "mixpert-IV"])
 @pytest.mark.parametrize("order", ["CC", "FF"])
 def test_tiles_that_lose_too_much_leave(rule: OutlierRule, name: str, order: str) -> None:
-    a = np.full((40, 200), 0.49 * 2.0**-20, np.float32)
-    a[3, [20, 150]] = a[39, 70] = 1
+    a = np.full((40, 140), 0.49 * 2.0**-20, np.float32)
+    a[3, [20, 130]] = a[39, 70] = 1
     b = np.asarray(a.T, order=order[1])
     left, right = check(np.asarray(a, order=order[0]), b, scheme_of(name), rule)
     # Of A, tiles (0, 0), (0, 4) and (2, 2); the row of tiles between them keeps all of its own.
@@ -122,10 +123,10 @@ def test_tiles_that_lose_too_much_leave(rule: OutlierRule, name: str, order: str
 @pytest.mark.parametrize("rule", ["none", "loss"])
 def test_rows_that_are_not_finite(name: str, order: str, rule: OutlierRule) -> None:
     """What they hold elsewhere counts for nothing: the largest of tiles that are finite, too."""
-    a, b = operands("normal", 36, 100, 26, order, seed=5)
-    a[3, 90] = np.nan
-    a[3, :60] *= 1000
-    a[16, 0], a[16, 99] = np.inf, -np.inf
+    a, b = operands("normal", 36, 70, 18, order, seed=5)
+    a[3, 60] = np.nan
+    a[3, :50] *= 1000
+    a[16, 0], a[16, 69] = np.inf, -np.inf
     a[34] = -np.inf
     b[60, 16] = np.nan
     b[:30, 16] = 1e30
@@ -165,7 +166,8 @@ def test_the_ends_of_the_range(scheme: Scheme) -> None:
 @pytest.mark.parametrize("exponent", [-149, -140, -126, -107, -99, -98, 0, 127])
 def test_where_rounding_needs_the_room(scheme: Scheme, exponent: int) -> None:
     """Largest entries around 2^e − 2^(e − 22), from which three digits want one exponent more."""
-    near = 2.0 - np.array([0, 1, 2, 3, 4, 8, 16]) * 2.0**-23
+    # Without EVERY_CHECK, what is just beyond and just within; so also for the tiles of B.
+    near = 2.0 - np.array(some([0, 1, 2, 3, 4, 8, 16])) * 2.0**-23
     a = np.zeros((16 * len(near), 3), np.float32)
     a[::16, 1] = np.ldexp(near, exponent).astype(np.float32)
     a[~np.isfinite(a)] = np.finfo(np.float32).max
@@ -199,21 +201,20 @@ def test_strides(name: str) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_batches(shared: bool) -> None:
     rng = np.random.default_rng(10)
-    a = rng.standard_normal((2, 18, 70)).astype(np.float32)
-    b = rng.standard_normal((70, 20) if shared else (2, 70, 20)).astype(np.float32)
+    a = rng.standard_normal((2, 18, 40)).astype(np.float32)
+    b = rng.standard_normal((40, 20) if shared else (2, 40, 20)).astype(np.float32)
     a[1, 4, 4] = b[..., 3, 17] = np.nan
     if shared:
-        b = np.broadcast_to(b, (2, 70, 20))
+        b = np.broadcast_to(b, (2, 40, 20))
     assert pack(a, b, IV)[1].layout.batch == (1 if shared else 2)
-    check(a, b, IV)
-    check(a.swapaxes(1, 2).copy().swapaxes(1, 2), b, IV)
+    check(a if shared else a.swapaxes(1, 2).copy().swapaxes(1, 2), b, IV)
 
 
 @pytest.mark.parametrize("name", ["mixpert-II", "mixpert-IV"])
 @pytest.mark.parametrize("family", ["normal", "spread 4", "spikes"])
 def test_as_the_general_kernel(name: str, family: str) -> None:
     """Scales of what is zero as well, which no product depends on."""
-    a, b = operands(family, 37, 100, 19, seed=11)
+    a, b = operands(family, 21, 70, 17, seed=11)
     a[:16, 32:64] = b[:, 8:16] = 0
     a[20, 3] = np.nan
     ours = pack(a, b, scheme_of(name))
