@@ -1,8 +1,9 @@
 """How much is checked: by default enough to see a mistake, all with EVERY_CHECK=1 set."""
 
+import itertools
 import os
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 Case = TypeVar("Case")
 
@@ -10,11 +11,40 @@ EACH = 3
 EVERY_CHECK = bool(os.environ.get("EVERY_CHECK"))
 
 
-def some(cases: Iterable[Case]) -> list[Case]:
-    """The first case and each third after it; all with EVERY_CHECK=1."""
-    return [*cases][:: 1 if EVERY_CHECK else EACH]
+def some(cases: Iterable[Case], each: int = EACH) -> list[Case]:
+    """The first case and every third (or `each`-th) one after it; all with EVERY_CHECK=1."""
+    return [*cases][:: 1 if EVERY_CHECK else each]
 
 
 def examples(count: int) -> int:
     """So many of Hypothesis's examples, a third by default."""
     return count if EVERY_CHECK else count // EACH
+
+
+def sweep(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Cases out of the product of the axes that hold each pair of two axes' values.
+
+    The whole product, in the same order, with EVERY_CHECK=1. With one axis, the cases are tuples
+    of one value.
+    """
+    product = list(itertools.product(*axes))
+    return product if EVERY_CHECK else _pairwise(axes)
+
+
+def _pairwise(axes: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Greedily, the case next that holds the most pairs which none before it held."""
+    candidates = list(itertools.product(*(range(len(axis)) for axis in axes)))
+    if len(axes) < 3:
+        chosen = candidates
+    else:
+        chosen, held = [], set[tuple[tuple[int, int], ...]]()
+        pairs = {case: set(itertools.combinations(enumerate(case), 2)) for case in candidates}
+        while new := max(candidates, key=lambda case: len(pairs[case] - held)):
+            if pairs[new] <= held:
+                break
+            chosen.append(new)
+            held |= pairs[new]
+    return [
+        tuple(axis[index] for axis, index in zip(axes, case, strict=True))
+        for case in sorted(chosen)
+    ]
