@@ -1,0 +1,1 @@
+"""Mistakes that the tests must find: `python -m tests.mutants` makes each and runs the tests."""
