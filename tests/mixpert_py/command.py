@@ -33,8 +33,7 @@ Mixpert = Callable[..., Said]
 
 
 def called(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
-    """What `python -m MODULE ARGS…` leaves, run in a folder by a process of its own."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MIXPERT_")}
+    """What `python -m MODULE ARGS…` leaves, run in a folder by a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         input=stdin,
@@ -42,6 +41,12 @@ def called(module: str, *arguments: str, folder: Path, stdin: str = "", **enviro
         text=True,
         cwd=folder,
         timeout=100,
-        env={**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **environment},
+        env=child_environment(**environment),
     )
     return Said(done.returncode, done.stdout, done.stderr)
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """The environment of a command: this process's, without our variables, and some more."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MIXPERT_")}
+    return {**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **more}

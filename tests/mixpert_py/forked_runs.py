@@ -1,0 +1,65 @@
+"""Forks in the place of new interpreters for the runs of a program.
+
+A run then takes the time of the program alone. `tests/mixpert_py/execution` tests the interpreters,
+and that a fork sees what a new process sees.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from mixpert_py import config
+from mixpert_py.execution import fork_server, process
+from mixpert_py.execution.executor import RUNNERS, WarmStart, _Slot
+from mixpert_py.execution.fork_server import ForkServer
+
+AVAILABLE = fork_server.AVAILABLE
+Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
+FREE: defaultdict[Key, list[ForkServer]] = defaultdict(list)
+LOCK = threading.Lock()
+NEW = _Slot.run_new
+
+
+class SharedServer:
+    """A `JobRunner` whose servers outlive it: the next one takes them."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        others = [name for name in modules if name.partition(".")[0] != "numpy"]
+        self._modules = ("numpy.random", *others)
+        self._environment = environment
+
+    def start(self) -> None:
+        """Start a server, and let it wait for its first job."""
+        self._put(ForkServer(self._modules, self._environment))
+
+    def run(self, job_file: str, limit: float | None) -> process.Ended | None:
+        with LOCK:
+            server = self._free.pop() if self._free else None
+        server = server or ForkServer(self._modules, self._environment)
+        if (ended := server.run(job_file, limit)) is not None:
+            self._put(server)
+        return ended
+
+    def _put(self, server: ForkServer) -> None:
+        with LOCK:
+            self._free.append(server)
+
+    @property
+    def _free(self) -> list[ForkServer]:
+        return FREE[self._modules, frozenset(self._environment.items())]
+
+
+def run_new(slot: _Slot, job_file: str, limit: float | None) -> process.Ended:
+    """In the place of `_Slot.run_new`."""
+    ended = SharedServer((), slot._environment).run(job_file, limit)
+    return ended or NEW(slot, job_file, limit)
+
+
+def use_here() -> None:
+    """Fork for the runs of the processes that this one will fork. They share one server."""
+    _Slot.run_new = run_new  # type: ignore[method-assign]
+    RUNNERS[WarmStart.FORKED] = SharedServer
+    SharedServer((), config.child_environment(None, None)).start()
+    for servers in FREE.values():
+        for server in servers:
+            server.close.atexit = False  # the server is not theirs to end
