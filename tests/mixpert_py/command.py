@@ -5,7 +5,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
 
 ROOT = Path(__file__).parent.parent.parent
 # For child processes: this checkout first, then whatever this process was given.
@@ -44,6 +47,20 @@ def called(module: str, *arguments: str, folder: Path, stdin: str = "", **enviro
         env=child_environment(**environment),
     )
     return Said(done.returncode, done.stdout, done.stderr)
+
+
+def forked(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
+    """As `called`, but by a fork of a process that has made the imports, if that can be done."""
+    # Other variables are read when an interpreter or a library starts.
+    if not AVAILABLE or any(not name.startswith("MIXPERT_") for name in environment):
+        return called(module, *arguments, folder=folder, stdin=stdin, **environment)
+    request = Request(module, arguments, str(folder), child_environment(**environment))
+    return Said(*_server().run(request, stdin))
+
+
+@cache
+def _server() -> CommandServer:
+    return CommandServer("tests.mixpert_py.mixpert_server", child_environment())
 
 
 def child_environment(**more: str) -> dict[str, str]:

@@ -1,11 +1,10 @@
 """A process that has made its imports and forks one for each command that a test calls.
 
 A fork saves the interpreter's start and the imports, most of what a short command takes. It ends as
-an interpreter does that was started for the command, which `runpy` runs as `python -m` would.
+an interpreter does that was started for the command, which `runpy` runs as `python` would.
 """
 
 import gc
-import importlib
 import json
 import os
 import runpy
@@ -14,52 +13,42 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from tests.mixpert_py import forked_runs
 
 AVAILABLE = sys.platform == "linux"  # elsewhere a fork must not multiply
 PATIENCE = 100.0  # seconds
-IMPORTS = (
-    "mixpert_py.cli",
-    "mixpert_py.commands.tables",
-    "mixpert_py.execution.executor",
-    "mixpert_py.launch.running",
-    "mixpert_py.passes.cross_check",
-    "mixpert_py.runtime.api",
-    "mixpert_py.runtime.reference.reference",
-    "mixpert_py.sources.rewriting",
-    "mixpert_py.tuning.search",
-    "networkx",
-    "numpy.random",
-    "tomlkit",
-)
 
 
 @dataclass(frozen=True)
 class Request:
-    """A command: `python -m MODULE ARGS…`, in a folder, with an environment."""
+    """A command: `python -m MODULE ARGS…`, or `python SCRIPT.py ARGS…`.
 
-    module: str
+    folder: in which it runs. importable: folders whose modules come before all others.
+    """
+
+    program: str
     arguments: Sequence[str]
     folder: str
     environment: Mapping[str, str]
+    importable: Sequence[str] = field(default=())
 
 
 class CommandServer:
-    """The parent's end. environment: what the interpreter and the imports read."""
+    """The parent's end; the server ends with this process.
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+    module: makes the imports and calls `serve`. flags: of its interpreter.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str], *flags: str) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            [sys.executable, *flags, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=folder,
             env=dict(environment),
         )
 
-    def run(self, request: Request, stdin: str) -> tuple[int, str, str]:
+    def run(self, request: Request, stdin: str = "") -> tuple[int, str, str]:
         """The command's exit code (negative for a signal), and what is on its stdout and stderr."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
@@ -70,34 +59,33 @@ class CommandServer:
             self._server.stdin.write(f"{folder}\n".encode())
             self._server.stdin.flush()
             if not select.select([self._server.stdout], [], [], PATIENCE)[0]:
-                self.close()
-                raise subprocess.TimeoutExpired([request.module, *request.arguments], PATIENCE)
+                self._server.kill()
+                raise subprocess.TimeoutExpired([request.program, *request.arguments], PATIENCE)
             code = int(self._server.stdout.readline())
             out, err = ((folder / stream).read_text() for stream in ("stdout", "stderr"))
             return code, out, err
 
-    def close(self) -> None:
-        """End the server, which the test that started it must do."""
-        self._server.kill()
-        self._server.communicate()
 
+def serve() -> None:
+    """Run one request in each process that is forked; the server itself ends here.
 
-def _forked_for_each_request() -> Path:
-    """The folder of its request, in each process that was forked; the server itself ends here."""
+    The module that calls this has made the imports.
+    """
+    gc.freeze()  # a collection in a fork would copy all that it shares with the server
     requests, answers = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "r"), (1, "w")))
     for line in requests:
         pid = os.fork()
         if pid == 0:
             requests.close()
             answers.close()
-            return Path(line.rstrip("\n"))
+            return _run(Path(line.rstrip("\n")))
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
-    sys.exit()
+    return None
 
 
-def _become(folder: Path) -> Request:
-    """Take the request's files for the standard streams, its environment, folder and arguments."""
+def _run(folder: Path) -> None:
+    """Take the request's files for the standard streams and all else that it says, and run it."""
     request = Request(**json.loads((folder / "request").read_text()))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT
@@ -107,19 +95,11 @@ def _become(folder: Path) -> Request:
     os.environ.clear()
     os.environ.update(request.environment)
     os.chdir(request.folder)
-    sys.path[0] = request.folder
-    sys.argv[1:] = request.arguments
-    return request
-
-
-def main() -> None:
-    for name in IMPORTS:
-        importlib.import_module(name)
-    forked_runs.use_here()
-    gc.freeze()  # the collector would copy what the forks share
-    request = _become(_forked_for_each_request())
-    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
-
-
-if __name__ == "__main__":
-    main()
+    script = request.program.endswith(".py")
+    sys.argv = [request.program, *request.arguments]
+    sys.path[0] = str(Path(request.program).parent) if script else request.folder
+    sys.path[1:1] = request.importable
+    if script:
+        runpy.run_path(request.program, run_name="__main__")
+    else:
+        runpy.run_module(request.program, run_name="__main__", alter_sys=True)

@@ -5,7 +5,6 @@ and that a fork sees what a new process sees.
 """
 
 import threading
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from mixpert_py import config
@@ -15,7 +14,8 @@ from mixpert_py.execution.fork_server import ForkServer
 
 AVAILABLE = fork_server.AVAILABLE
 Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
-FREE: defaultdict[Key, list[ForkServer]] = defaultdict(list)
+FREE: list[tuple[Key, ForkServer]] = []  # the one that was used last is the last
+MOST = 4
 LOCK = threading.Lock()
 NEW = _Slot.run_new
 
@@ -33,20 +33,29 @@ class SharedServer:
         self._put(ForkServer(self._modules, self._environment))
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        with LOCK:
-            server = self._free.pop() if self._free else None
-        server = server or ForkServer(self._modules, self._environment)
+        server = self._take() or ForkServer(self._modules, self._environment)
         if (ended := server.run(job_file, limit)) is not None:
             self._put(server)
         return ended
 
+    @property
+    def _key(self) -> Key:
+        return self._modules, frozenset(self._environment.items())
+
+    def _take(self) -> ForkServer | None:
+        with LOCK:
+            found = next((pair for pair in FREE if pair[0] == self._key), None)
+            if found is not None:
+                FREE.remove(found)
+            return found and found[1]
+
     def _put(self, server: ForkServer) -> None:
         with LOCK:
-            self._free.append(server)
-
-    @property
-    def _free(self) -> list[ForkServer]:
-        return FREE[self._modules, frozenset(self._environment.items())]
+            FREE.append((self._key, server))
+            dropped = FREE[:-MOST]
+            del FREE[:-MOST]
+        for _, one in dropped:
+            one.close()
 
 
 def run_new(slot: _Slot, job_file: str, limit: float | None) -> process.Ended:
@@ -60,6 +69,5 @@ def use_here() -> None:
     _Slot.run_new = run_new  # type: ignore[method-assign]
     RUNNERS[WarmStart.FORKED] = SharedServer
     SharedServer((), config.child_environment(None, None)).start()
-    for servers in FREE.values():
-        for server in servers:
-            server.close.atexit = False  # the server is not theirs to end
+    for _, server in FREE:
+        server.close.atexit = False  # it is not theirs to end

@@ -156,7 +156,7 @@ FAULTS = {
     "an exception": ("raise ValueError('as it is')", "ended with exit code 1"),
     "leaves": ("os._exit(3)", "ended with exit code 3"),
     "leaves without a code": ("os._exit(0)", "left before its end"),
-    "hangs": ("while True: pass", "still running after 2 s"),
+    "hangs": ("import time; time.sleep(600)", "still running after 2 s"),
     "kills its group": ("os.killpg(0, 15)", "killed by signal 15"),
     "a text": ("sys.exit('enough')", "exit code 1; its last lines:\nthis is said\nenough"),
 }
