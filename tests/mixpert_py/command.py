@@ -35,10 +35,13 @@ class Said:
 Mixpert = Callable[..., Said]
 
 
-def called(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
-    """What `python -m MODULE ARGS…` leaves, run in a folder by a new interpreter."""
+def called(
+    program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
+) -> Said:
+    """What a module, or a script (*.py), leaves, run in a folder by a new interpreter."""
+    words = [program] if program.endswith(".py") else ["-m", program]
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, *words, *arguments],
         input=stdin,
         capture_output=True,
         text=True,
@@ -49,12 +52,14 @@ def called(module: str, *arguments: str, folder: Path, stdin: str = "", **enviro
     return Said(done.returncode, done.stdout, done.stderr)
 
 
-def forked(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
+def forked(
+    program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
+) -> Said:
     """As `called`, but by a fork of a process that has made the imports, if that can be done."""
     # Other variables are read when an interpreter or a library starts.
     if not AVAILABLE or any(not name.startswith("MIXPERT_") for name in environment):
-        return called(module, *arguments, folder=folder, stdin=stdin, **environment)
-    request = Request(module, arguments, str(folder), child_environment(**environment))
+        return called(program, *arguments, folder=folder, stdin=stdin, **environment)
+    request = Request(program, arguments, str(folder), child_environment(**environment))
     return Said(*_server().run(request, stdin))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.execution.executor import RUNNERS, WarmStart, _Slot
 from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command import Mixpert, Said, called, forked
 
@@ -20,9 +19,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    if forked_runs.AVAILABLE:
-        monkeypatch.setattr(_Slot, "run_new", forked_runs.run_new)
-        monkeypatch.setitem(RUNNERS, WarmStart.FORKED, forked_runs.SharedServer)
+    forked_runs.use(monkeypatch)
 
 
 @pytest.fixture

@@ -6,11 +6,15 @@ and that a fork sees what a new process sees.
 
 import threading
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mixpert_py import config
 from mixpert_py.execution import fork_server, process
 from mixpert_py.execution.executor import RUNNERS, WarmStart, _Slot
 from mixpert_py.execution.fork_server import ForkServer
+
+if TYPE_CHECKING:
+    import pytest
 
 AVAILABLE = fork_server.AVAILABLE
 Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
@@ -62,6 +66,13 @@ def run_new(slot: _Slot, job_file: str, limit: float | None) -> process.Ended:
     """In the place of `_Slot.run_new`."""
     ended = SharedServer((), slot._environment).run(job_file, limit)
     return ended or NEW(slot, job_file, limit)
+
+
+def use(patch: "pytest.MonkeyPatch") -> None:
+    """Fork for the runs that this process asks for, as long as the patch lasts."""
+    if AVAILABLE:
+        patch.setattr(_Slot, "run_new", run_new)
+        patch.setitem(RUNNERS, WarmStart.FORKED, SharedServer)
 
 
 def use_here() -> None:

@@ -16,6 +16,7 @@ from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from tests.every_check import some
+from tests.mixpert_py import forked_runs
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
@@ -77,6 +78,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     way: str = request.param
     if way == "new":
         monkeypatch.setattr(fork_server, "AVAILABLE", False)
+    else:
+        forked_runs.use(monkeypatch)  # the server that forked what broke takes the next one's jobs
     return way
 
 

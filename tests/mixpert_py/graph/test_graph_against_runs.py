@@ -42,7 +42,7 @@ def matrices() -> dict[str, Any]:
 FEW = {"comet.py": 0, "knn.py": 0, "circuit.py": 1}
 
 
-@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), CASES)
+@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), some(CASES))
 def test_samples(name: str, arguments: list[str], label: str, bounds: Any) -> None:
     source = (ROOT / "samples" / name).read_bytes()
     module = name.removesuffix(".py")
