@@ -1,8 +1,6 @@
 """Where plans come from, and what files are called."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from mixpert_py import config
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.code_cache import CodeCache
-from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.command import Mixpert, forked
 
 PROGRAM = """\
 import numpy as np
@@ -22,14 +20,8 @@ PLAN = '[[site]]\nid = "{site}"\nscheme = "{scheme}"\n'
 
 
 def python(path: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE, **environment},
-        timeout=60,
-    )
-    return done.stdout + done.stderr
+    done = forked(str(path), folder=path.parent, **environment)
+    return done.out + done.err
 
 
 @pytest.fixture
