@@ -62,10 +62,10 @@ class SharedServer:
             one.close()
 
 
-def run_new(slot: _Slot, job_file: str, limit: float | None) -> process.Ended:
+def run_new(self: _Slot, job_file: str, limit: float | None) -> process.Ended:
     """In the place of `_Slot.run_new`."""
-    ended = SharedServer((), slot._environment).run(job_file, limit)
-    return ended or NEW(slot, job_file, limit)
+    ended = SharedServer((), self._environment).run(job_file, limit)
+    return ended or NEW(self, job_file, limit)
 
 
 def use(patch: "pytest.MonkeyPatch") -> None:

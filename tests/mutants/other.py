@@ -113,11 +113,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/passes/dataflow",),
     ),
     Mutant(
-        name="data flow: loops are run once",
-        path="passes/dataflow/graph.py",
-        old="module.block(tree.body)\n        heap.grown |= end.join(module.state)",
-        new="module.block(tree.body)\n        end.join(module.state)",
-        tests=("tests/passes/dataflow", "tests/mixpert_py/graph/test_graph_against_runs.py"),
+        name="data flow: a loop is run once",
+        path="passes/dataflow/statements.py",
+        old="            if not top.join(self.state):\n                break\n",
+        new="            top.join(self.state)\n            break\n",
+        tests=("tests/passes/dataflow",),
     ),
     Mutant(
         name="graph: an operator that feeds itself is in no cycle",
