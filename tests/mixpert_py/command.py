@@ -69,6 +69,10 @@ def _server() -> CommandServer:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """The environment of a command: this process's, without our variables, and some more."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MIXPERT_")}
+    """The environment of a command: this process's, without our variables, and some more.
+
+    Without pytest's as well, which name the test: those of all tests are to be the same.
+    """
+    ours = ("MIXPERT_", "PYTEST_")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     return {**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **more}

@@ -30,7 +30,8 @@ class SharedServer:
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         others = [name for name in modules if name.partition(".")[0] != "numpy"]
         self._modules = ("numpy.random", *others)
-        self._environment = environment
+        # pytest names the test in its environment, and a server serves many tests.
+        self._environment = {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST"}
 
     def start(self) -> None:
         """Start a server, and let it wait for its first job."""
