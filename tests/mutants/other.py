@@ -179,15 +179,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=("tests/mixpert_py/commands/test_run.py",),
     ),
     Mutant(
-        name="launch: a daemon is waited for",
-        path="mixpert_py/launch/launcher.py",
-        old="and not thread.daemon",
-        new="",
-        tests=(
-            "tests/mixpert_py/commands/test_run_profile.py",
-            "tests/mixpert_py/commands/test_run.py",
-            "tests/mixpert_py/execution",
-        ),
+        name="launch: a program that raises ends with 0",
+        path="mixpert_py/launch/tracebacks.py",
+        old="        traceback.print_exception(error)\n    return 1\n",
+        new="        traceback.print_exception(error)\n    return 0\n",
+        tests=("tests/mixpert_py/commands/test_run.py",),
     ),
     Mutant(
         name="launch: our frames stand in tracebacks",
