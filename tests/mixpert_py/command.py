@@ -57,7 +57,8 @@ def forked(
 ) -> Said:
     """As `called`, but by a fork of a process that has made the imports, if that can be done."""
     # Other variables are read when an interpreter or a library starts.
-    if not AVAILABLE or any(not name.startswith("MIXPERT_") for name in environment):
+    late = all(name.startswith("MIXPERT_") or name == "TMPDIR" for name in environment)
+    if not AVAILABLE or not late:
         return called(program, *arguments, folder=folder, stdin=stdin, **environment)
     request = Request(program, arguments, str(folder), child_environment(**environment))
     return Said(*_server().run(request, stdin))
