@@ -81,9 +81,7 @@ def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
         config.load_plan(path)
 
 
-def test_where_the_workspace_limit_comes_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_workspace_limit_comes_from(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     script, toml = tmp_path / "deep" / "p.py", tmp_path / "pyproject.toml"
     script.write_text(
@@ -95,11 +93,9 @@ def test_where_the_workspace_limit_comes_from(
     assert python(script) == "None\n"
     toml.write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
     assert python(script) == "4096\n"
-    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "77")
-    assert python(script) == "77\n"
-    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "7 GiB")
-    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in python(script)
-    monkeypatch.delenv("MIXPERT_WORKSPACE_LIMIT")
+    assert python(script, MIXPERT_WORKSPACE_LIMIT="77") == "77\n"
+    said = python(script, MIXPERT_WORKSPACE_LIMIT="7 GiB")
+    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in said
     toml.write_text("[tool.mixpert]\nworkspace_limit = true\n")
     assert "workspace_limit is a number of bytes" in python(script)
     toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")

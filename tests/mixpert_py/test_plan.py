@@ -10,7 +10,7 @@ from pathlib import Path
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py import plan as plan_file
@@ -424,6 +424,7 @@ plans = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(plans, plans)
 def test_what_is_written_is_what_is_read(first: Plan, second: Plan) -> None:
     text = plan_file.dumps(first)
@@ -431,6 +432,7 @@ def test_what_is_written_is_what_is_read(first: Plan, second: Plan) -> None:
     assert plan_file.loads(plan_file.dumps(second, text), known=KNOWN) == second
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60) | st.integers(0, len(WHOLE)).map(lambda n: WHOLE[:n] + WHOLE[n + 3 :]))
 def test_any_text_is_a_plan_or_one_clear_line(text: str) -> None:
     try:

@@ -5,7 +5,7 @@ from functools import partial
 from math import inf, nan
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.errors import BudgetError, PlanError, ProgramError
@@ -28,6 +28,7 @@ EDGES = st.frozensets(st.tuples(st.sampled_from(SITES), st.sampled_from(SITES)))
 
 
 @pytest.mark.parametrize("kind", SEARCHES)
+@settings(deadline=None)
 @given(PROGRAMS, EDGES, st.integers(0, 20), st.sampled_from([0.0, 1.0, 2.5]))
 def test_any_program_ends_within_budget_and_no_slower(
     kind: str,
@@ -48,6 +49,7 @@ def test_any_program_ends_within_budget_and_no_slower(
     assert len(runs) == len(set(runs)), "a plan was run twice"
 
 
+@settings(deadline=None)
 @given(LEVELS, st.lists(st.integers(0, 9), min_size=3, max_size=3), st.integers(0, 9))
 def test_one_operator_alone_gets_its_fastest_scheme(
     seconds: dict[str, float], errors: list[int], budget: int
