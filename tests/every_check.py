@@ -28,7 +28,6 @@ def sweep(*given: Iterable[Any], together: int = 2) -> list[tuple[Any, ...]]:
     the cases hold each value of each axis.
     """
     axes = [list(axis) for axis in given]
-    axes = [list(axis) for axis in given]
     if EVERY_CHECK:
         return list(itertools.product(*axes))
     if together == 1:

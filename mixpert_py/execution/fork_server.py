@@ -7,6 +7,7 @@ they are needed. Nothing passes from one job to the next: each begins as a copy 
 """
 
 import contextlib
+import gc
 import importlib
 import os
 import socket
@@ -164,6 +165,7 @@ def main(descriptor: str, *modules: str) -> None:
     descriptor: of the socket to it. modules: imported before the first job.
     """
     seconds = import_all((*RUNTIME, *modules))
+    gc.freeze()  # a collection in a fork would copy all that it shares with the server
     job_file = _fork_for_each_job(socket.socket(fileno=int(descriptor)))
     if job_file is not None:
         # A new process seeds NumPy, a fork copies its seed; Python's own `random` sees to itself.

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
 
 ROOT = Path(__file__).parent.parent.parent
 # For child processes: this checkout first, then whatever this process was given.
@@ -32,16 +35,45 @@ class Said:
 Mixpert = Callable[..., Said]
 
 
-def called(module: str, *arguments: str, folder: Path, stdin: str = "", **environment: str) -> Said:
-    """What `python -m MODULE ARGS…` leaves, run in a folder by a process of its own."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("MIXPERT_")}
+def called(
+    program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
+) -> Said:
+    """What a module, or a script (*.py), leaves, run in a folder by a new interpreter."""
+    words = [program] if program.endswith(".py") else ["-m", program]
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, *words, *arguments],
         input=stdin,
         capture_output=True,
         text=True,
         cwd=folder,
         timeout=100,
-        env={**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **environment},
+        env=child_environment(**environment),
     )
     return Said(done.returncode, done.stdout, done.stderr)
+
+
+def forked(
+    program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
+) -> Said:
+    """As `called`, but by a fork of a process that has made the imports, if that can be done."""
+    # Other variables are read when an interpreter or a library starts.
+    late = all(name.startswith("MIXPERT_") or name == "TMPDIR" for name in environment)
+    if not AVAILABLE or not late:
+        return called(program, *arguments, folder=folder, stdin=stdin, **environment)
+    request = Request(program, arguments, str(folder), child_environment(**environment))
+    return Said(*_server().run(request, stdin))
+
+
+@cache
+def _server() -> CommandServer:
+    return CommandServer("tests.mixpert_py.mixpert_server", child_environment())
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """The environment of a command: this process's, without our variables, and some more.
+
+    Without pytest's as well, which name the test: those of all tests are to be the same.
+    """
+    ours = ("MIXPERT_", "PYTEST_")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return {**clean, "PYTHONPATH": IMPORTABLE, "COLUMNS": "120", **more}

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import Mixpert, Said, called
+from tests.mixpert_py import forked_runs
+from tests.mixpert_py.command import Mixpert, Said, called, forked
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -16,9 +17,24 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _forked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    forked_runs.use(monkeypatch)
+
+
 @pytest.fixture
 def mixpert(tmp_path: Path) -> Mixpert:
-    """Runs `mixpert ARGS…` in tmp_path, in a process of its own."""
+    """Runs `mixpert ARGS…` in tmp_path, in a process that has made its imports."""
+
+    def call(*arguments: str, stdin: str = "", **environment: str) -> Said:
+        return forked("mixpert_py", *arguments, folder=tmp_path, stdin=stdin, **environment)
+
+    return call
+
+
+@pytest.fixture
+def new_mixpert(tmp_path: Path) -> Mixpert:
+    """Runs `mixpert ARGS…` in tmp_path, in a new interpreter."""
 
     def call(*arguments: str, stdin: str = "", **environment: str) -> Said:
         return called("mixpert_py", *arguments, folder=tmp_path, stdin=stdin, **environment)

@@ -1,8 +1,6 @@
 """Where plans come from, and what files are called."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from mixpert_py import config
 from mixpert_py.errors import PlanError
 from mixpert_py.runtime.code_cache import CodeCache
-from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.command import Mixpert, forked
 
 PROGRAM = """\
 import numpy as np
@@ -22,14 +20,8 @@ PLAN = '[[site]]\nid = "{site}"\nscheme = "{scheme}"\n'
 
 
 def python(path: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(path)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE, **environment},
-        timeout=60,
-    )
-    return done.stdout + done.stderr
+    done = forked(str(path), folder=path.parent, **environment)
+    return done.out + done.err
 
 
 @pytest.fixture
@@ -89,9 +81,7 @@ def test_a_plan_is_checked_for_its_schemes(tmp_path: Path) -> None:
         config.load_plan(path)
 
 
-def test_where_the_workspace_limit_comes_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_workspace_limit_comes_from(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     script, toml = tmp_path / "deep" / "p.py", tmp_path / "pyproject.toml"
     script.write_text(
@@ -103,11 +93,9 @@ def test_where_the_workspace_limit_comes_from(
     assert python(script) == "None\n"
     toml.write_text("[tool.mixpert]\nworkspace_limit = 4096\n")
     assert python(script) == "4096\n"
-    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "77")
-    assert python(script) == "77\n"
-    monkeypatch.setenv("MIXPERT_WORKSPACE_LIMIT", "7 GiB")
-    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in python(script)
-    monkeypatch.delenv("MIXPERT_WORKSPACE_LIMIT")
+    assert python(script, MIXPERT_WORKSPACE_LIMIT="77") == "77\n"
+    said = python(script, MIXPERT_WORKSPACE_LIMIT="7 GiB")
+    assert "MIXPERT_WORKSPACE_LIMIT is '7 GiB': wanted a number of bytes" in said
     toml.write_text("[tool.mixpert]\nworkspace_limit = true\n")
     assert "workspace_limit is a number of bytes" in python(script)
     toml.write_text("[tool.mixpert]\nworkspace_limits = 1\n")

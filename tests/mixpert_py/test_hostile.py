@@ -1,14 +1,11 @@
 """Hostile files: one clear line each, in bounded time and memory, and the run goes on."""
 
-import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import IMPORTABLE, Mixpert
+from tests.mixpert_py.command import Mixpert, forked
 
 REFUSED = {
     "brackets.py": (b"(" * 100_000 + b"a @ b" + b")" * 100_000, "too many nested"),
@@ -56,22 +53,14 @@ def test_the_run_goes_on_with_the_next_file(tmp_path: Path, mixpert: Mixpert, co
 def test_a_file_that_takes_too_long(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("x = 1\nx.dot(y)\n" * 2_000)
     (tmp_path / "zuletzt.py").write_text("c = a @ b\n")
-    program = (
+    (tmp_path / "program.py").write_text(
         "import sys; from mixpert_py.sources import rewriting; from mixpert_py.cli import main\n"
-        "rewriting.MAX_SECONDS = 0.5\nmain()"
+        "rewriting.MAX_SECONDS = 0.5\nmain()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "rewrite", "-w", "."],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
-    )
-    assert done.returncode == 2
-    line = "mixpert: ./slow.py: takes more than 0.5 s; the file is skipped\n"
-    assert done.stderr == line
-    assert "zuletzt.py: 1 product rewritten" in done.stdout
+    said = forked(str(tmp_path / "program.py"), "rewrite", "-w", ".", folder=tmp_path)
+    assert said.code == 2
+    assert said.err == "mixpert: ./slow.py: takes more than 0.5 s; the file is skipped\n"
+    assert "zuletzt.py: 1 product rewritten" in said.out
 
 
 # At the limits of what is read: what costs most for each kind of statement. 20 s each.
@@ -87,10 +76,10 @@ COSTLY = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COSTLY)
-def test_time_and_memory_are_bounded(tmp_path: Path, mixpert: Mixpert, name: str) -> None:
+def test_time_and_memory_are_bounded(tmp_path: Path, new_mixpert: Mixpert, name: str) -> None:
     (tmp_path / "s.py").write_bytes(COSTLY[name])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = mixpert("rewrite", "--diff", "s.py")
+    said = new_mixpert("rewrite", "--diff", "s.py")
     assert said.code == 0 or said.one_clear_line()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30

@@ -1,33 +1,53 @@
 """The commands that read programs run nothing of them: seen by Python's own audit events."""
 
-import os
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import IMPORTABLE
+from tests.mixpert_py.command import Said, child_environment
 
-# Runs `python -m mixpert_py ARGS…` in the current folder, and says what of that folder was run.
+# Runs `python -m mixpert_py ARGS…` for each argument in the current folder, and says what of that
+# folder was run. The imports are made once: what was imported from there would be found then.
 WATCHED = """
-import os, runpy, sys
+import io, os, runpy, sys
 project = os.getcwd()
-sys.path[0] = project
 FORBIDDEN = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen"}
+
+def tell(*words):
+    os.write(1, f"RUN {words}\\n".encode())
 
 def watch(event, arguments):
     if event == "exec":
         name = getattr(arguments[0], "co_filename", "")
         if name == "<unknown>" or name.startswith(project):
-            print("RUN", name)
+            tell(name)
     elif event in FORBIDDEN or event.startswith("cpython.run"):
-        print("RUN", event, arguments)
+        tell(event, arguments)
     elif event == "import" and arguments[0].startswith("canary"):
-        print("RUN import", arguments[0])
+        tell("import", arguments[0])
 
+def left_by(command):
+    sys.argv = ["mixpert", *command.split()]
+    sys.path[0] = project
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
+    code = 0
+    try:
+        runpy.run_module("mixpert_py", run_name="__main__", alter_sys=True)
+    except SystemExit as stop:
+        code = stop.code or 0
+    return code, *(text(stream) for stream in (sys.stdout, sys.stderr))
+
+def text(stream):
+    stream.flush()
+    return stream.buffer.getvalue().decode()
+
+commands = sys.argv[1:]
 sys.addaudithook(watch)
-runpy.run_module("mixpert_py", run_name="__main__", alter_sys=True)
+left = [left_by(command) for command in commands]
+os.write(1, f"{left}\\n".encode())
 """
 CANARY = "open('canary', 'w').close()\n"
 PROGRAM = f"""\
@@ -73,32 +93,33 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_nothing_of_the_users_is_run(project: Path, command: str) -> None:
+def watched(folder: Path, *commands: str, **environment: str) -> tuple[list[str], list[Said]]:
+    """What of a folder is run by commands in it, one after the other, and what each leaves."""
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, *command.split()],
+        [sys.executable, "-c", WATCHED, *commands],
         capture_output=True,
         text=True,
-        cwd=project,
+        cwd=folder,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+        env=child_environment(**environment),
     )
-    assert "RUN" not in done.stdout
+    assert done.returncode == 0, done.stderr
+    *ran, left = done.stdout.splitlines()
+    return ran, [Said(*one) for one in ast.literal_eval(left)]
+
+
+def test_nothing_of_the_users_is_run(project: Path) -> None:
+    ran, left = watched(project, *COMMANDS)
+    assert not ran
     assert not (project / "canary").exists()
-    assert "Traceback" not in done.stderr
-    assert done.returncode == (0 if "setup.py" in command else 2)
-    if "." in command.split():
-        assert done.stderr.splitlines()[0].startswith("mixpert: ./codec.py: cannot be decoded")
+    for command, said in zip(COMMANDS, left, strict=True):
+        assert "Traceback" not in said.err
+        assert said.code == (0 if "setup.py" in command else 2), said
+        if "." in command.split():
+            assert said.err.splitlines()[0].startswith("mixpert: ./codec.py: cannot be decoded")
 
 
 def test_the_watch_sees_a_program_that_runs(project: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, "run", "canary_module.py"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
-    )
-    assert "RUN" in done.stdout
+    ran, _ = watched(project, "run canary_module.py")
+    assert ran
     assert (project / "canary").exists()

@@ -59,6 +59,10 @@ def test_plans_that_decide_the_same(new: Plan) -> None:
             ["~ m:f/matmul~b2#0", "    native → native, block 64, locked"],
         ),
         (
+            changed(OLD, site=[A, msgspec.structs.replace(B, locked=True)]),
+            ["~ m:f/matmul~b2#0", "    native → native, locked"],
+        ),
+        (
             changed(OLD, criterion=[Criterion("x", "frobenius", 1e-3)]),
             ["x.budget: 0.0001 → 0.001"],
         ),
@@ -67,7 +71,7 @@ def test_plans_that_decide_the_same(new: Plan) -> None:
             ["backend: none → reference", "versions.numpy: 2.0 → none"],
         ),
     ],
-    ids=["added", "gone", "scheme", "block-and-lock", "criterion", "provenance"],
+    ids=["added", "gone", "scheme", "block-and-lock", "lock", "criterion", "provenance"],
 )
 def test_plans_that_differ(new: Plan, said: list[str]) -> None:
     found = difference(OLD, new)

@@ -11,6 +11,7 @@ import mixpert_py
 from mixpert_py.sources.rewriting import rewrite_source
 from mixpert_py.sources.source_files import SourceFile
 from samples.papers.__main__ import papers
+from tests.every_check import some
 from tests.measure import model, reference, rewriting, scaling, search, start_up
 from tests.mixpert_py.command import ROOT
 from tests.soak.command import soak
@@ -118,7 +119,7 @@ def test_certificates_lie_as_far_above_the_error_as_the_page_says() -> None:
     head, _, *rows = table.splitlines()
     schemes = re.findall(r"`(.+?)`", head)
     assert len(rows) == 6
-    for row in rows:
+    for row in some(rows):
         name, k, *ratios = (cell.strip(" `") for cell in row.strip("|").split("|"))
         for scheme, ratio in zip(schemes, ratios, strict=True):
             draw = getattr(np.random.default_rng(0), name)

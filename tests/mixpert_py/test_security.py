@@ -6,14 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mixpert_py.execution import gpus
-from tests.mixpert_py.command import IMPORTABLE, ROOT
-from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, WATCHED
+from tests.mixpert_py.command import IMPORTABLE, ROOT, forked
+from tests.mixpert_py.test_nothing_runs import CANARY, SHADOWED, watched
 
 TEXT = (ROOT / "README.md").read_text("utf-8")
 SECTION = TEXT.partition("\n## Security\n")[2].partition("\n## ")[0]
@@ -51,21 +51,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_that_look_at_plans_and_machines_run_nothing(project: Path, command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, *command.split()],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE, "CUDA_VISIBLE_DEVICES": ""},
-    )
-    ran = [line for line in done.stdout.splitlines() if line.startswith("RUN")]
+def test_commands_that_look_at_plans_and_machines_run_nothing(project: Path) -> None:
+    ran, left = watched(project, *COMMANDS, CUDA_VISIBLE_DEVICES="")
     assert not [line for line in ran if "canary" in line or str(project) in line]
     assert not (project / "canary").exists()
-    assert "Traceback" not in done.stderr
-    assert done.returncode == COMMANDS[command], done.stderr
+    for command, said in zip(COMMANDS, left, strict=True):
+        assert "Traceback" not in said.err
+        assert said.code == COMMANDS[command], said
 
 
 def test_a_report_runs_nothing_of_the_program(project: Path) -> None:
@@ -73,34 +65,27 @@ def test_a_report_runs_nothing_of_the_program(project: Path) -> None:
     script = project / "m.py"
     script.write_text("import numpy as np\na = np.eye(30)\nb = a @ a\nc = np.dot(b, a)\n")
     (project / "m.mixpert.toml").unlink()
-    environment = {**os.environ, "PYTHONPATH": IMPORTABLE}
     empty = project / "empty"
     empty.mkdir()
     shutil.copy(script, empty)
     tune = "tune", "m.py", "--error", "1e-3", "--backend", "reference", "-o", "m.mixpert.toml"
-    command = [sys.executable, "-m", "mixpert_py", *tune]
-    subprocess.run(command, cwd=empty, env=environment, check=True, capture_output=True)
+    said = forked("mixpert_py", *tune, folder=empty)
+    assert said.code == 0, said
     for path in empty.glob("m.mixpert.*"):
         shutil.copy(path, project)
     script.write_text(f"import canary_module\n{CANARY}{script.read_text()}")
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, "report", "m.mixpert.toml", "--html", "page"],
-        capture_output=True,
-        text=True,
-        cwd=project,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+    ran, (said,) = watched(project, "report m.mixpert.toml --html page")
+    assert said.code == 0, said
     assert (project / "page" / "index.html").exists()
-    assert "RUN" not in done.stdout
+    assert not ran
     assert not (project / "canary").exists()
 
 
-def calls(path: Path) -> Iterator[str]:
+@cache
+def calls(path: Path) -> frozenset[str]:
     """What a file calls by name: `exec`, `pickle.loads`."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    return frozenset(ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call))
 
 
 RUNNING = {
@@ -135,7 +120,7 @@ def own_files() -> list[Path]:
 
 @pytest.mark.parametrize("function", RUNNING)
 def test_code_is_run_and_unpickled_in_few_places(function: str) -> None:
-    found = {str(p.relative_to(ROOT)) for p in own_files() if function in set(calls(p))}
+    found = {str(p.relative_to(ROOT)) for p in own_files() if function in calls(p)}
     assert found == RUNNING[function]
 
 

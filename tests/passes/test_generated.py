@@ -1,5 +1,5 @@
 """Programs that hypothesmith writes, with products among what it writes: a thousand of them with
-EVERY_CHECK=1, else a third.
+EVERY_CHECK=1, else a tenth.
 """
 
 import ast
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.every_check import examples
+from tests.every_check import EVERY_CHECK
 from tests.passes.properties import require_safe
 from tests.passes.sources import FORMS, expressions
 
@@ -22,7 +22,7 @@ HEAD = "import numpy as np\nfrom numpy import matmul as mm\n"
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(GENERATED, max_examples=examples(960))
+@settings(GENERATED, max_examples=960 if EVERY_CHECK else 100)
 @given(hypothesmith.from_grammar(), st.sampled_from(FORMS), expressions(depth=2))
 def test_products_in_a_generated_program(program: str, form: str, expression: str) -> None:
     """Before and after lines, comments and letters as the grammar allows them."""
@@ -31,7 +31,7 @@ def test_products_in_a_generated_program(program: str, form: str, expression: st
 
 
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
-@settings(GENERATED, max_examples=examples(60))
+@settings(GENERATED, max_examples=60 if EVERY_CHECK else 6)
 @given(hypothesmith.from_node(libcst.BinaryOperation))
 def test_products_of_generated_operands(operand: str) -> None:
     text = f"{HEAD}z = ({operand})@({operand}), np.dot({operand},\t{operand}), ({operand}).dot (w)"

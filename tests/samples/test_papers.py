@@ -23,7 +23,7 @@ from samples.papers.exhibit import Column, Found, Missing
 from samples.papers.page import page
 from samples.papers.place import FP16, FP32, Place
 from tests.mixpert_py.bench.fake_bench import FakeClock, contender
-from tests.mixpert_py.command import Said, called
+from tests.mixpert_py.command import Said, forked
 
 FRAGMENT = "mma.sync m16n8k16 float16"
 
@@ -358,7 +358,7 @@ def test_an_interrupted_run_leaves_its_page(
 
 
 def papers(folder: Path, *arguments: str) -> Said:
-    return called("samples.papers", *arguments, folder=folder)
+    return forked("samples.papers", *arguments, folder=folder)
 
 
 def test_the_command(tmp_path: Path) -> None:

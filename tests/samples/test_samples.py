@@ -5,33 +5,43 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from mixpert_py.passes.pipeline import analyze, rewrite
+from tests.mixpert_py.command import child_environment
+from tests.mixpert_py.command_server import AVAILABLE, CommandServer, Request
 
 SAMPLES = Path(__file__).parents[2] / "samples"
+
+STRICT = ("-W", "error")
 
 needs_digits = pytest.mark.skipif(
     find_spec("sklearn") is None, reason="scikit-learn, whose digits this sample reads, is missing"
 )
 
 
-def printed(name: str | Path, *arguments: str) -> str:
+def printed(name: str | Path, *arguments: str, importable: Path = SAMPLES.parent) -> str:
     """What a program prints in a process of its own; it must exit with 0 and warn of nothing."""
-    importable = os.pathsep.join(filter(None, (str(SAMPLES.parent), os.environ.get("PYTHONPATH"))))
-    run = subprocess.run(
-        [sys.executable, "-W", "error", str(SAMPLES / name), *arguments],
-        env={**os.environ, "PYTHONPATH": importable},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, "")
-    return run.stdout
+    program, environment = str(SAMPLES / name), child_environment()
+    if AVAILABLE:
+        request = Request(program, arguments, str(SAMPLES), environment, (str(importable),))
+        code, out, err = _server().run(request)
+    else:
+        environment["PYTHONPATH"] = os.pathsep.join((str(importable), environment["PYTHONPATH"]))
+        command = [sys.executable, *STRICT, program, *arguments]
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        code, out, err = run.returncode, run.stdout, run.stderr
+    assert (code, err) == (0, "")
+    return out
+
+
+@cache
+def _server() -> CommandServer:
+    return CommandServer("tests.samples.sample_server", child_environment(), *STRICT)
 
 
 def figure(output: str, label: str) -> float:

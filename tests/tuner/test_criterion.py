@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.errors import MixPertError, ProgramError, ShapeError
@@ -79,6 +79,7 @@ FINITE = st.floats(-1e3, 1e3, allow_subnormal=False).filter(lambda x: x == 0 or 
 PAIRS = st.lists(st.tuples(FINITE, FINITE), min_size=1, max_size=9)
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(-900, 900))
 def test_scaling_both_by_a_power_of_two_changes_no_digit(
     pairs: list[tuple[float, float]], power: int
@@ -90,6 +91,7 @@ def test_scaling_both_by_a_power_of_two_changes_no_digit(
     assert maximum(*scaled) == np.ldexp(maximum(x, y), power)
 
 
+@settings(deadline=None)
 @given(PAIRS)
 def test_zero_exactly_where_equal(pairs: list[tuple[float, float]]) -> None:
     x, y = np.array(pairs).T

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mixpert_py.errors import BudgetError, PlanError, ProgramError
 from mixpert_py.tuner.records import Measurement, Operator, Reason, Trial
 from mixpert_py.tuner.tune import SEARCHES
+from tests.every_check import examples
 from tests.tuner import table_program
 from tests.tuner.table_program import InterruptedProgram, TableProgram
 
@@ -27,9 +28,8 @@ PROGRAMS = st.tuples(
 EDGES = st.frozensets(st.tuples(st.sampled_from(SITES), st.sampled_from(SITES)))
 
 
-# No deadline: a busy machine may need seconds for an example.
 @pytest.mark.parametrize("kind", SEARCHES)
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(PROGRAMS, EDGES, st.integers(0, 20), st.sampled_from([0.0, 1.0, 2.5]))
 def test_any_program_ends_within_budget_and_no_slower(
     kind: str,

@@ -149,13 +149,13 @@ def test_json_lists_what_was_found(script: Path, mixpert: Mixpert) -> None:
     assert "3 rewritten, 1 left alone" in table
 
 
-def test_nothing_of_the_users_is_run(tmp_path: Path, mixpert: Mixpert) -> None:
+def test_nothing_of_the_users_is_run(tmp_path: Path, new_mixpert: Mixpert) -> None:
     canary = "import pathlib\npathlib.Path('canary').touch()\n"
     (tmp_path / "numpy.py").write_text(canary)
     (tmp_path / "sitecustomize.py").write_text(canary)
     (tmp_path / "net.py").write_text(canary + "c = a @ b\n")
-    mixpert("rewrite", "net.py", "--diff")
-    mixpert("sites", "net.py")
+    new_mixpert("rewrite", "net.py", "--diff")
+    new_mixpert("sites", "net.py")
     assert not (tmp_path / "canary").exists()
 
 
@@ -253,8 +253,8 @@ def test_standard_input_to_a_file_or_json(tmp_path: Path, mixpert: Mixpert) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="needs /dev/stdout")
-def test_a_device_is_written_to_and_not_replaced(script: Path, mixpert: Mixpert) -> None:
-    said = mixpert("rewrite", "net.py", "-o", "/dev/stdout")
+def test_a_device_is_written_to_and_not_replaced(script: Path, new_mixpert: Mixpert) -> None:
+    said = new_mixpert("rewrite", "net.py", "-o", "/dev/stdout")
     assert said.code == 0
     assert "_mixpert.matmul" in said.out
     assert Path("/dev/stdout").is_symlink()

@@ -140,13 +140,13 @@ print(os.environ["OPENBLAS_THREAD_TIMEOUT"], time.process_time() - spent < 0.03)
 
 
 def test_idle_threads_of_numpy_do_not_spin(
-    tmp_path: Path, mixpert: Mixpert, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, new_mixpert: Mixpert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are told before NumPy is imported; else they would spin for 0.1 s."""
     monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
     (tmp_path / "s.py").write_text(IDLE)
-    assert mixpert("run", "s.py") == Said(0, "20 True\n", "")
-    assert mixpert("run", "s.py", OPENBLAS_THREAD_TIMEOUT="4") == Said(0, "4 True\n", "")
+    assert new_mixpert("run", "s.py") == Said(0, "20 True\n", "")
+    assert new_mixpert("run", "s.py", OPENBLAS_THREAD_TIMEOUT="4") == Said(0, "4 True\n", "")
 
 
 def test_a_product_is_native_without_a_plan(tmp_path: Path, mixpert: Mixpert) -> None:

@@ -23,7 +23,7 @@ from tests.mixpert_py.tuning.chain import chain as chain
 @pytest.mark.parametrize("search", SEARCHES)
 def test_every_search_from_the_command_line(search: str, chain: Path, mixpert: Mixpert) -> None:
     options = "--error", "1e-5", "--backend", "reference", "--search", search, "--json"
-    chain.write_text(CHAIN.replace("300", "96").replace("c = b.dot(a)\n", ""))
+    chain.write_text(CHAIN.replace("160", "96").replace("c = b.dot(a)\n", ""))
     done = mixpert("tune", *options, str(chain))
     assert done.code == 0, done.err
     found = json.loads(done.out)

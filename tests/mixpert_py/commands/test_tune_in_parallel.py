@@ -67,7 +67,7 @@ def seen(folder: Path) -> list[list[str]]:
     return lines
 
 
-@pytest.mark.parametrize("search", ["predictive", "greedy"])
+@pytest.mark.parametrize("search", some(["predictive", "greedy"]))
 def test_it_finds_what_it_finds_alone(search: str, folder: Path) -> None:
     (folder / "s.py").write_text(CHAIN)
     options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search=search)

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 
 from mixpert_py.execution import fork_server
 from mixpert_py.launch import launcher
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from tests.every_check import some
+from tests.mixpert_py import forked_runs
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
@@ -42,7 +45,7 @@ FAULTS = {
     "leaves": ("os._exit(0)", "left before its end"),
     "leaves with a code": ("os._exit(3)", "ended with exit code 3"),
     "exits with a text": ("sys.exit('enough')", "ended with exit code 1"),
-    "never ends": ("while True: pass", "still running after 3 s"),
+    "never ends": ("time.sleep(600)", "still running after 3 s"),
     "a thread never ends": (
         "threading.Thread(target=time.sleep, args=(600,)).start()",
         "still running after 3 s",
@@ -75,6 +78,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     way: str = request.param
     if way == "new":
         monkeypatch.setattr(fork_server, "AVAILABLE", False)
+    else:
+        forked_runs.use(monkeypatch)  # the server that forked what broke takes the next one's jobs
     return way
 
 
@@ -89,25 +94,38 @@ CASES = [*((fault, "forked") for fault in FAULTS), *((fault, "new") for fault in
 
 
 @pytest.mark.parametrize(("fault", "way"), CASES, indirect=["way"])
-def test_a_fault_rejects_its_plan_only(fault: str, way: str, folder: Path) -> None:
+def test_a_fault_breaks_its_run_only(fault: str, way: str, folder: Path) -> None:
     statement, word = FAULTS[fault]
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", statement))
-    limit = 3.0 if word and "3 s" in word else 60.0
-    options = TuningOptions(Limits(Limit(1e-4)), compare=("c",), time_limit=limit)
+    program = launcher.script("s.py")
+    (dot,) = (site.id for site in analyze(program.source, program.module) if "/dot~" in site.id)
+    made = Experiment(program, TuningOptions(Limits(Limit(1e-4)), compare=("c",)))
+    reference = made.native().values
+    made.time_limit = 3.0 if word and "3 s" in word else None
+    broken = made.measure({dot: "float32"}, reference)
+    if word is None:
+        assert (broken.problem, isnan(broken.error)) == (None, True)
+    else:
+        assert word in str(broken.problem)
+    made.time_limit = None
+    assert made.measure({}, reference).error == 0
+    pids = (folder / "pids").read_text().split() if fault == "leaves children" else []
+    assert len(pids) == (8 if fault == "leaves children" else 0)
+    assert not any(alive(int(pid)) for pid in pids)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("segfault", Reason.FAILED), ("not a number", Reason.OVER_BUDGET)]
+)
+def test_a_fault_rejects_its_plan_only(fault: str, reason: Reason, folder: Path) -> None:
+    (folder / "s.py").write_text(PROGRAM.replace("{fault}", FAULTS[fault][0]))
+    options = TuningOptions(Limits(Limit(1e-4)), compare=("c",))
     tuned = tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)
     schemes = {site.partition("/")[2][:3]: name for site, name in tuned.plan.schemes().items()}
     assert schemes == {"mat": "float32", "dot": "native"}
     broken = [trial for trial in tuned.outcome.trials if trial.plan != tuned.plan.schemes()][1:]
     assert broken
-    for trial in broken:
-        if word is None:
-            assert trial.reason is Reason.OVER_BUDGET
-        else:
-            assert trial.reason is Reason.FAILED
-            assert word in (trial.measurement.problem or "")
-    pids = (folder / "pids").read_text().split() if fault == "leaves children" else []
-    assert len(pids) == (8 if fault == "leaves children" else 0)
-    assert not any(alive(int(pid)) for pid in pids)
+    assert {trial.reason for trial in broken} == {reason}
 
 
 def experiment(text: str) -> Experiment:

@@ -16,13 +16,14 @@ from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources.in_memory import rewritten_tree
+from tests.every_check import some
 from tests.mixpert_py.command import ROOT
 from tests.mixpert_py.random_programs import random_program
 from tests.mixpert_py.tuning import recorded
 from tests.passes.dataflow.test_graph import GRAPHS, labels, program
 from tests.samples.test_samples import CASES
 
-SEEDS = range(60)
+SEEDS = some(range(60))
 
 
 def missing(source: bytes, module: str, seen: recorded.Pairs) -> recorded.Pairs:
@@ -41,7 +42,7 @@ def matrices() -> dict[str, Any]:
 FEW = {"comet.py": 0, "knn.py": 0, "circuit.py": 1}
 
 
-@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), CASES)
+@pytest.mark.parametrize(("name", "arguments", "label", "bounds"), some(CASES))
 def test_samples(name: str, arguments: list[str], label: str, bounds: Any) -> None:
     source = (ROOT / "samples" / name).read_bytes()
     module = name.removesuffix(".py")
@@ -162,7 +163,7 @@ def test_buffers_show_no_edge_that_is_none() -> None:
         seen = by_buffers(source, "m", {}, most=500)
         assert not missing(source, "m", seen), seed
         edges += len(seen)
-    assert edges > 100
+    assert edges > 30
 
 
 IN_PLACE = b"""\

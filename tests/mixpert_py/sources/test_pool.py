@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mixpert_py.sources.pool import each
-from tests.mixpert_py.command import IMPORTABLE
+from tests.mixpert_py.command import forked
 
 DEADLY = {0, 7, 8, 30, 99}
 KILLER = """
@@ -78,17 +76,10 @@ def test_a_command_goes_on_with_the_other_files(tmp_path: Path, command: str) ->
     for number in (3, 12):
         (folder / f"m{number:02}.py").write_text("deadly = a @ b\n")
     (tmp_path / "killer.py").write_text(KILLER)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "killer.py"), *command.split(), "-j", "2", "."],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": IMPORTABLE},
-    )
-    assert done.returncode == 2
+    done = forked(str(tmp_path / "killer.py"), *command.split(), "-j", "2", ".", folder=folder)
+    assert done.code == 2
     said = "its process was killed, or ran out of memory; the file is skipped"
-    assert done.stderr.splitlines() == [f"mixpert: ./m{n}.py: {said}" for n in ("03", "12")]
-    assert all(f"m{n:02}.py" in done.stdout for n in range(20) if n not in (3, 12))
+    assert done.err.splitlines() == [f"mixpert: ./m{n}.py: {said}" for n in ("03", "12")]
+    assert all(f"m{n:02}.py" in done.out for n in range(20) if n not in (3, 12))
     rewritten = [b"_mixpert" in path.read_bytes() for path in sorted(folder.iterdir())]
     assert rewritten == [command == "rewrite -w" and n not in (3, 12) for n in range(20)]

@@ -14,7 +14,7 @@ from tests.mixpert_py.tuning.tuned_program import tuned_program
 CHAIN = """\
 import numpy as np
 rng = np.random.default_rng(0)
-a = rng.standard_normal((300, 300))
+a = rng.standard_normal((160, 160))
 b = a @ a
 c = b.dot(a)
 """

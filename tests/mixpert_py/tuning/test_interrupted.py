@@ -156,7 +156,7 @@ posix = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="send
 
 @posix
 def test_ctrl_c_and_resume_end_with_the_same_plan(program: Path) -> None:
-    interrupted_tunings(program, 4 if EVERY_CHECK else 2, signal.SIGINT)
+    interrupted_tunings(program, 4 if EVERY_CHECK else 1, signal.SIGINT)
 
 
 @posix

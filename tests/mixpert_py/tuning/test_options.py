@@ -3,7 +3,7 @@
 from math import inf, isnan, nan
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.budget import limits_of
@@ -40,6 +40,7 @@ def test_nan_in_any_value_is_the_worst(limits: Limits) -> None:
 SIZES = st.floats(0, allow_infinity=True, allow_subnormal=False)
 
 
+@settings(deadline=None)
 @given(SIZES, SIZES)
 def test_a_share_is_at_most_1_exactly_within_the_budget(error: float, budget: float) -> None:
     assert (Limit(budget).share(error) <= 1) == (error <= budget)

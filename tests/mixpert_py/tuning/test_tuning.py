@@ -142,7 +142,7 @@ def test_an_interrupted_search_has_no_error_on_the_hold_out(chain: Path) -> None
 
 
 def test_float32_programs_are_judged_against_float64(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300), dtype=np.float32)"))
+    chain.write_text(CHAIN.replace("(160, 160))", "(160, 160), dtype=np.float32)"))
     found = tuned(chain, 1e-15, float32_is_faster)
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.START_OVER_BUDGET}
     assert 1e-8 < found.outcome.start.error < 1e-5
@@ -180,13 +180,13 @@ def test_the_last_results_are_compared_where_no_variable_is_left(chain: Path) ->
 
 
 def test_complex_products_are_lowered(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)) * (1 + 1j)"))
+    chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)) * (1 + 1j)"))
     found = tuned(chain, 1e-4, float32_is_faster)
     assert schemes(found) == ["float32", "float32"]
 
 
 def test_a_scheme_that_takes_no_call_is_not_kept(chain: Path) -> None:
-    chain.write_text(CHAIN.replace("(300, 300))", "(300, 300)).astype(np.longdouble)"))
+    chain.write_text(CHAIN.replace("(160, 160))", "(160, 160)).astype(np.longdouble)"))
     found = tuned(chain, 1e-4, float32_is_faster)
     assert schemes(found) == ["native", "native"]
     assert {verdict.reason for verdict in found.outcome.verdicts} == {Reason.NOT_TAKEN}

@@ -41,6 +41,20 @@ def test_a_reverted_plan_takes_as_long_as_before() -> None:
     assert sum(found["native"]) + sum(found[""]) == pytest.approx(2)
 
 
+def test_the_longest_bar_ends_with_the_picture() -> None:
+    """Where that is the time of the products afterwards, too."""
+    record = small()
+    slower = [
+        msgspec.structs.replace(entry, time_after=10 * (entry.time_before or 0.0))
+        for entry in record.operators
+    ]
+    record = msgspec.structs.replace(record, operators=slower)
+    picture = bars(record, rows(record, Program("m.py")))
+    assert picture is not None
+    ends = [piece.x + piece.width for bar in picture.bars for piece in bar.pieces]
+    assert max(ends) == pytest.approx(Bars.RIGHT)
+
+
 def test_unknown_times_leave_a_bar_empty() -> None:
     record = not_finite()
     before, after = bars(record, rows(record, Program("m.py")))

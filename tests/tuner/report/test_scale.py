@@ -4,7 +4,7 @@ from itertools import pairwise
 from math import inf, log10, nan
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mixpert_py.tuner.report.scale import MAX_TICKS, LogScale, tick_text
@@ -12,6 +12,7 @@ from mixpert_py.tuner.report.scale import MAX_TICKS, LogScale, tick_text
 VALUES = st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=5)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_every_value_lies_on_the_axis_in_order(values: list[float]) -> None:
     scale = LogScale.of(values, 100.0, 0.0)
@@ -20,6 +21,7 @@ def test_every_value_lies_on_the_axis_in_order(values: list[float]) -> None:
     assert all(one >= other for one, other in pairwise(places))
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_there_are_ticks_to_read_it_by(values: list[float]) -> None:
     scale = LogScale.of(values, 0.0, 100.0)

@@ -1,0 +1,27 @@
+"""A command server that has imported what most commands of `mixpert` use."""
+
+from importlib import import_module
+
+from tests.mixpert_py import forked_runs
+from tests.mixpert_py.command_server import serve
+
+IMPORTS = (
+    "mixpert_py.cli",
+    "mixpert_py.commands.tables",
+    "mixpert_py.execution.executor",
+    "mixpert_py.launch.running",
+    "mixpert_py.passes.cross_check",
+    "mixpert_py.runtime.api",
+    "mixpert_py.runtime.reference.reference",
+    "mixpert_py.sources.rewriting",
+    "mixpert_py.tuning.search",
+    "networkx",
+    "numpy.random",
+    "tomlkit",
+)
+
+if __name__ == "__main__":
+    for name in IMPORTS:
+        import_module(name)
+    forked_runs.use_here()
+    serve()
