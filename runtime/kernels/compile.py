@@ -7,7 +7,7 @@ sources change, and loaded by CuPy, so that a process that finds them imports no
 import gc
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
@@ -26,6 +26,11 @@ from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, o
 T = TypeVar("T")
 
 KERNELS = "mixpert_py.runtime.kernels"
+# The compiler declares its own version of PTX, which the driver need not know. Our kernels use
+# nothing that is later than 8.1, which drivers of CUDA 12.1 know; devices after these need more.
+VERSION = re.compile(rb"\.version \S+")
+OLD_VERSION = b".version 8.1"
+NEWEST_OLD = 90
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
 WAITS = "griddepcontrol.wait"  # in what may be started so
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than eight blocks, which not every
@@ -128,10 +133,23 @@ def _numba_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    ptx = shipped.find(module, factory, constants, capability) or cached(
+    ptx = shipped.find(module, factory, constants, capability)
+    if ptx is not None:
+        with suppress(cupy.cuda.driver.CUDADriverError):  # an older driver, which knows it not
+            return _loaded(ptx, factory, shared, order, has_gate, capability)
+    ptx = cached(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
     )
+    return _loaded(ptx, factory, shared, order, has_gate, capability)
+
+
+def _loaded(
+    ptx: bytes, name: str, shared: int, order: Order, has_gate: bool, capability: str
+) -> Kernel:
+    """The kernel of a PTX text on the current device."""
+    import cupy
+
     if has_gate:
         ptx = gated(ptx)
     early = int(capability) >= FIRST_EARLY
@@ -147,7 +165,7 @@ def _numba_kernel(
         )
     if CLUSTERED in ptx:
         driver.funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
-    return Kernel(factory, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
+    return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
 
 
 def source_text(
@@ -190,6 +208,8 @@ def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: 
     # A library that is missing is a RuntimeError, or an ImportError, depending on which.
     except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
         raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
+    if int(capability) <= NEWEST_OLD:
+        ptx = VERSION.sub(OLD_VERSION, ptx, count=1)
     return clustered(ptx, getattr(function, "cluster", 0))
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mixpert_py import config
-from mixpert_py.execution import fork_server, process
-from mixpert_py.execution.executor import RUNNERS, WarmStart, _Slot
+from mixpert_py.execution import executor, fork_server, process
+from mixpert_py.execution.executor import _Slot
 from mixpert_py.execution.fork_server import ForkServer
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ def use(patch: "pytest.MonkeyPatch") -> None:
     """Fork for the runs that this process asks for, as long as the patch lasts."""
     if AVAILABLE:
         patch.setattr(_Slot, "run_new", run_new)
-        patch.setitem(RUNNERS, WarmStart.FORKED, SharedServer)
+        patch.setattr(executor, "ForkServer", SharedServer)
 
 
 def use_here() -> None:
     """Fork for the runs of the processes that this one will fork. They share one server."""
     _Slot.run_new = run_new  # type: ignore[method-assign]
-    RUNNERS[WarmStart.FORKED] = SharedServer
+    vars(executor)["ForkServer"] = SharedServer
     SharedServer((), config.child_environment(None, None)).start()
     for _, server in FREE:
         server.close.atexit = False  # it is not theirs to end

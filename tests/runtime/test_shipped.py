@@ -10,6 +10,7 @@ from mixpert_py.runtime.kernels.compile import entry
 from tests.measure import shipped_kernels
 
 KERNELS = shipped_kernels.kernels(shipped.PORTABLE)
+HOPPERS = shipped_kernels.kernels(shipped.HOPPER)
 
 
 def test_the_archive_is_up_to_date() -> None:
@@ -55,3 +56,10 @@ def test_an_archive_that_is_none(
 def test_sources_are_all_that_kernels_are_made_of() -> None:
     found = shipped_kernels.sources({"mixpert_py.runtime.packing.strip_kernels"})
     assert {"packing/strip_kernels.py", "packing/digits.py", "splitter.py"} <= found.keys()
+
+
+def test_drivers_of_cuda_12_take_what_is_shipped() -> None:
+    for kernel in KERNELS:
+        ptx = shipped.find(*kernel, "90" if kernel in HOPPERS else "80")
+        assert ptx is not None
+        assert b".version 8.1\n" in ptx
