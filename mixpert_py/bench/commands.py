@@ -27,8 +27,9 @@ def bench_dispatch(save: bool) -> None:
     from mixpert_py.bench import dispatch, machine
 
     found = dispatch.measure()
-    name = "dispatch-gpu" if "loops" in found else "dispatch"
-    finished = machine.finish(name, found, save)
+    on_gpu = "loops" in found
+    facts = machine.device(machine.gpu()) if on_gpu else None
+    finished = machine.finish("dispatch-gpu" if on_gpu else "dispatch", found, save, facts)
     click.echo(dispatch.table(finished))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.runtime.gpu.compiling import compiling_ahead
+from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full
 from mixpert_py.runtime.gpu.multiply import multiply
 from mixpert_py.runtime.gpu.slices import LEGACY
@@ -19,6 +20,7 @@ from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording,
 from mixpert_py.runtime.packing.operand import VECTOR
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
+from mixpert_py.runtime.schemes import emulation_of
 
 MOST_LAYOUTS = 64  # of one signature: a program whose strides never repeat gains nothing by more
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
@@ -57,6 +59,8 @@ class PreparedProducts:
         """
         layouts = self._layouts(a, b)
         if layouts in self._ready or len(self._ready) == MOST_LAYOUTS:
+            return False
+        if emulation_of(request.scheme, request.block).name in state_of(self._device).refused:
             return False
         replay = _record(request)
         if replay is None:
