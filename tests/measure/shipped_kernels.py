@@ -25,7 +25,8 @@ from mixpert_py.runtime.schemes import emulation_of
 
 ROOT = Path(__file__).parent.parent.parent
 ARCHIVE = ROOT / "runtime" / "kernels" / shipped.ARCHIVE
-SCHEMES = ("faithful", "bf16x6")  # the default, and the wider one of large products
+DEFAULT = emulation_of("faithful")
+SCHEMES = (DEFAULT, *([DEFAULT.wider] if DEFAULT.wider else []))  # the latter of large products
 SIDES = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of square products
 SHARED = {shipped.HOPPER: 227 * 1024, shipped.PORTABLE: 99 * 1024}
 
@@ -46,7 +47,7 @@ def kernels(capability: str) -> list[Kernel]:
     ):
         for scheme, n, a, b in product(SCHEMES, SIDES, (False, True), (False, True)):
             forms = _form(n, turned=a), _form(n, turned=not b)
-            task = launch.PackingTask(emulation_of(scheme), "both", forms, "float32")
+            task = launch.PackingTask(scheme, "both", forms, "float32")
             for name, part in packing._choices(task):
                 config = packing._config(name, part)
                 module, factory = config.kernel
