@@ -264,19 +264,16 @@ def _tune(
 def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:
     """Write the plan file if the plan is worth it, then call `end`.
 
-    If it cannot be written, it is printed on stderr: hours of runs must not be lost with it. The
-    error is returned, and the tuning not ended: --resume takes its runs, and writes the plan.
+    An error is returned, and the tuning not ended: --resume takes its runs, and writes the plan.
     """
     from mixpert_py import plan as plan_file
+    from mixpert_py.tuning import record
 
     if result.worth_writing:
         try:
             plan_file.save(result.plan, path)
         except PlanError as error:
-            # Without the comments of the old plan, which may be what could not be read.
-            text = plan_file.dumps(result.plan).encode(errors="backslashreplace").decode()
-            click.echo(text, err=True)
-            return PlanError(f"{error}; the plan that was found is printed above")
+            return record.save_elsewhere(result.plan, error)
         end()
     return None
 

@@ -5,7 +5,10 @@ today (`reported_program`).
 """
 
 import hashlib
+import os
 import platform
+import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from math import inf, isfinite, isnan
@@ -16,7 +19,8 @@ import msgspec
 import numpy as np
 
 from mixpert_py import __version__, config
-from mixpert_py.errors import MixPertError, named
+from mixpert_py import plan as plan_file
+from mixpert_py.errors import MixPertError, PlanError, named
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.passes.source import decode
@@ -116,6 +120,34 @@ def provenance(
         command=command,
         date=datetime.now(UTC).date().isoformat(),
     )
+
+
+def save_elsewhere(plan: Plan, error: PlanError) -> PlanError:
+    """Save a plan that could not be written to its place: hours of runs must not be lost with it.
+
+    It goes to the temporary folder, else to stderr. Returns the error, with where it is now.
+    """
+    # Without the comments of the old plan, which may be what could not be read. Characters that
+    # UTF-8 cannot encode are escaped: a person can mend that.
+    content = plan_file.dumps(plan).encode(errors="backslashreplace")
+    try:
+        place = _written(content)
+    except OSError:
+        print(content.decode(), file=sys.stderr)
+        return PlanError(f"{error}; the plan that was found is printed above")
+    return PlanError(f"{error}; the plan that was found is in {place}")
+
+
+def _written(content: bytes) -> str:
+    """A new file of the temporary folder. Raises OSError, and leaves none, if it cannot be."""
+    descriptor, place = tempfile.mkstemp(prefix="unsaved-", suffix=config.SUFFIX)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError:
+        Path(place).unlink()
+        raise
+    return place
 
 
 def record(result: "TuningResult", path: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py import plan
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 
 
@@ -142,15 +141,13 @@ os.makedirs("s.mixpert.toml", exist_ok=True)
 def test_what_failed_is_said_where_the_output_is_full_too(tmp_path: Path) -> None:
     (tmp_path / "s.py").write_text(LEAVES_NO_PLACE)
     tune = "mixpert tune --error 1 --backend reference s.py > /dev/full"
-    said = shell(tune, tmp_path)
+    said = shell(tune, tmp_path, TMPDIR=str(tmp_path))
+    (kept,) = tmp_path.glob("unsaved-*")
     assert said.returncode == 2
-    *found, last = said.stderr.splitlines(keepends=True)
-    assert last == (
+    assert said.stderr.splitlines() == [
         "mixpert: s.mixpert.toml: cannot read the plan: Is a directory; "
-        "the plan that was found is printed above\n"
-    )
-    (site,) = plan.loads("".join(found)).site
-    assert site.expression == "np.eye(8) @ np.eye(8)"
+        f"the plan that was found is in {kept}"
+    ]
 
 
 @needs_bash
