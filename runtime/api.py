@@ -14,7 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.context import Choice, Context, current, here, process, require_backend
+from mixpert_py.runtime.context import Choice, Context, current, require_backend
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
@@ -75,15 +75,13 @@ def matmul(
     # The three functions repeat these lines on purpose: this is all that a call which passes
     # through costs, and sharing them would be one more call.
     if scheme is None and backend is None and guarantee is None and not return_certificate:
-        is_plain = out is None and not rest and not options
-        override = here.get()  # as `current`, which would be one more call
-        context = process.context if override is None else override.context
+        context = current()
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
-                if is_plain:
+                if out is None and not rest and not options:
                     return native(a, b)
                 return _natively(_function(native), a, b, rest, out, **options)
-        elif is_plain and block is None:
+        elif out is None and block is None and not rest and not options:
             known = find(context, site, matmul_shape, native is operator.matmul, a, b)
             if known is not None:
                 if known is NATIVE:
@@ -116,8 +114,7 @@ def dot(
 ) -> Any:
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if scheme is None and backend is None:
-        override = here.get()
-        context = process.context if override is None else override.context
+        context = current()
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
                 if out is None and not rest:
@@ -146,8 +143,7 @@ def dot_method(
 ) -> Any:
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if scheme is None and backend is None:
-        override = here.get()
-        context = process.context if override is None else override.context
+        context = current()
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
                 if out is None and not rest:

@@ -128,26 +128,15 @@ class _Override:
     ended: bool = False
 
 
+_here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
 INITIAL = Context()
-
-
-class _Process:
-    """What is in force in this process where nothing else is put in force."""
-
-    __slots__ = ("context",)
-
-    def __init__(self) -> None:
-        self.context = INITIAL
-
-
-here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
-process = _Process()
+_default = INITIAL
 
 
 def current() -> Context:
     """What is in force for the calling code."""
-    override = here.get()
-    return process.context if override is None else override.context
+    override = _here.get()
+    return _default if override is None else override.context
 
 
 def passes(site: str | None) -> bool:
@@ -155,8 +144,8 @@ def passes(site: str | None) -> bool:
 
     Stands before every product, so it asks nobody: the first call of a site is not known yet.
     """
-    override = here.get()
-    return site in (process.context if override is None else override.context).passing
+    override = _here.get()
+    return site in (_default if override is None else override.context).passing
 
 
 def is_initial() -> bool:
@@ -166,7 +155,8 @@ def is_initial() -> bool:
 
 def set_default(context: Context) -> None:
     """Replace the process default, which every thread sees that has no override of its own."""
-    process.context = context
+    global _default
+    _default = context
 
 
 @contextmanager
@@ -175,19 +165,19 @@ def use(context: Context) -> Iterator[Context]:
 
     In a generator it stays in force while the generator is suspended, as numpy.errstate does.
     """
-    override = _Override(context, here.get())
-    here.set(override)
+    override = _Override(context, _here.get())
+    _here.set(override)
     try:
         yield context
     finally:
-        left = here.get()
+        left = _here.get()
         if left is override:
             left = override.outer
         else:
             _end_out_of_turn(override, left)
         while left is not None and left.ended:
             left = left.outer
-        here.set(left)
+        _here.set(left)
 
 
 def _end_out_of_turn(override: _Override, innermost: _Override | None) -> None:
