@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from mixpert_py.runtime.packing.operand import DeviceArray
+
 
 class AnyArray(Protocol):
     """An array, wherever its elements are.
@@ -40,3 +42,42 @@ class AnyArray(Protocol):
 
     @property
     def __matmul__(self) -> Callable[..., Any]: ...
+
+
+class GpuArray(DeviceArray, Protocol):
+    """A CuPy array, as far as products use it."""
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def flags(self) -> Any: ...
+
+    @property
+    def base(self) -> Any: ...
+
+    @property
+    def T(self) -> Any: ...  # noqa: N802 — the library's name
+
+    @property
+    def reshape(self) -> Callable[..., Any]: ...
+
+    @property
+    def astype(self) -> Callable[..., Any]: ...
+
+    @property
+    def fill(self) -> Callable[..., None]: ...
+
+    @property
+    def __getitem__(self) -> Callable[..., Any]: ...
+
+    @property
+    def __setitem__(self) -> Callable[..., None]: ...
+
+    def __len__(self) -> int: ...

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
 from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
 from mixpert_py.runtime.certificates.tensor_cores import Rounding, certify_on_cores
@@ -22,7 +23,7 @@ from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 COARSEST = "a100"  # of the chips that the kernels run on, as far as is known
 
 
-def certificate(product: SliceProduct, a: Any, b: Any) -> Certificate:
+def certificate(product: SliceProduct, a: GpuArray, b: GpuArray) -> Certificate:
     """The bound for C = A·B, a: (…, m, k), b: (…, k, n) CuPy arrays. Waits for the device.
 
     What left the slices, and what had overflowed of large rows and columns, was multiplied by a
@@ -106,7 +107,7 @@ class _Matrix:
 class _Side:
     """One packed operand, read back once."""
 
-    def __init__(self, packed: Any, x: Any, axis: int) -> None:
+    def __init__(self, packed: Any, x: GpuArray, axis: int) -> None:
         self.norms = packed.view("norms").get()
         self.scales = packed.view("scales").get()
         self.flags = packed.view("flags").get()

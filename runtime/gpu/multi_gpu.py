@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.gpu.partition import PANEL
 from mixpert_py.runtime.reasons import Reason
@@ -79,26 +80,26 @@ def _stream(number: int) -> Any:
     return slices.cuda_kernels().xp.cuda.Stream(non_blocking=True)
 
 
-def _copied_bytes(a: Any, b: Any, height: int) -> int:
+def _copied_bytes(a: GpuArray, b: GpuArray, height: int) -> int:
     """Bytes of B, and of so many rows of A and C: what another device takes."""
     wide = np.result_type(a.dtype, b.dtype).itemsize
     rows = a.shape[1] * a.dtype.itemsize + b.shape[1] * wide
     return int(b.nbytes + height * rows)
 
 
-def _bytes_here(a: Any, b: Any, out: Any) -> int:
+def _bytes_here(a: GpuArray, b: GpuArray, out: GpuArray | None) -> int:
     """Bytes that the operands' own device takes. out: where the result goes when it is whole."""
     copied = 0 if a.flags.c_contiguous else a.nbytes
     copied += 0 if b.flags.c_contiguous or b.flags.f_contiguous else b.nbytes
     return int(copied + (0 if out is None else out.nbytes))
 
 
-def _dense(xp: Any, x: Any) -> Any:
+def _dense(xp: Any, x: GpuArray) -> Any:
     """x itself if it is one piece of memory, else a copy."""
     return x if x.flags.c_contiguous or x.flags.f_contiguous else xp.ascontiguousarray(x)
 
 
-def _copied(xp: Any, x: Any, stream: Any) -> Any:
+def _copied(xp: Any, x: GpuArray, stream: Any) -> Any:
     """An array of another device on the current one, rows and columns in the same order."""
     if not x.flags.c_contiguous:
         return _copied(xp, x.T, stream).T
@@ -107,5 +108,5 @@ def _copied(xp: Any, x: Any, stream: Any) -> Any:
     return target
 
 
-def _copy(source: Any, target: Any, stream: Any) -> None:
+def _copy(source: GpuArray, target: Any, stream: Any) -> None:
     target.data.copy_from_device_async(source.data, source.nbytes, stream)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import complex_product
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
@@ -82,7 +83,7 @@ def _within_limit(request: Request) -> Product | Reason:
     return product.with_value(out)
 
 
-def _in_halves(request: Request, halves: list[Half], out: Any) -> Product | Reason:
+def _in_halves(request: Request, halves: list[Half], out: GpuArray) -> Product | Reason:
     """Products of halves into their places in `out`, which is none of the operands."""
     outliers = 0.0
     for a, b, place in halves:
@@ -175,7 +176,7 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     left, right = request.left, request.right
     used: list[Any] = []
 
-    def real_product(x: Any, y: Any) -> Product | Reason:
+    def real_product(x: GpuArray, y: GpuArray) -> Product | Reason:
         product = multiply(request._replace(a=x, b=y, out=None))
         used.append(product)
         return product
@@ -208,7 +209,7 @@ def _in_float64(xp: Any, request: Request) -> Product:
     return Product(result, request.scheme)
 
 
-def pack_operand(x: Any, scheme: Scheme, side: str) -> PackedOperand | Reason:
+def pack_operand(x: GpuArray, scheme: Scheme, side: str) -> PackedOperand | Reason:
     """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
     kernels = slices.cuda_kernels()
     stream = kernels.xp.cuda.get_current_stream().ptr
@@ -223,7 +224,7 @@ def pack_operand(x: Any, scheme: Scheme, side: str) -> PackedOperand | Reason:
     return _attempt(x, scheme.name, packed)
 
 
-def _attempt(x: Any, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
+def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:
     """work(*arguments), or why the device that x is on cannot do it under scheme `name`."""
     xp, device = slices.cuda_kernels().xp, x.data.device_id
     if name in state_of(device).refused:
@@ -298,7 +299,7 @@ def _outliers(product: SliceProduct) -> float:
     return flagged / total if total else 0.0
 
 
-def _certificate(product: SliceProduct, a: Any, b: Any) -> Any:
+def _certificate(product: SliceProduct, a: GpuArray, b: GpuArray) -> Any:
     from mixpert_py.runtime.gpu.certificate import certificate
 
     return certificate(product, a, b)

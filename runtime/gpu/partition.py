@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.stacks import Batch, batches
 from mixpert_py.runtime.gpu.workspace import array_bytes
@@ -26,8 +27,8 @@ THICKNESS = 1250
 class Half(NamedTuple):
     """A product of half of A's rows, or of B's columns, and its place in the result."""
 
-    a: Any
-    b: Any
+    a: GpuArray
+    b: GpuArray
     place: tuple[Any, ...]
 
 
@@ -81,7 +82,7 @@ def fit(request: Request) -> Request | list[Half] | Reason:
     return halves
 
 
-def _halves(a: Any, b: Any) -> Iterator[Half]:
+def _halves(a: GpuArray, b: GpuArray) -> Iterator[Half]:
     """Halves of the rows of A, or of the columns of B; none where the product is small as it is."""
     m, n = a.shape[-2] if a.ndim > 1 else 1, b.shape[-1] if b.ndim > 1 else 1
     if max(m, n) <= PANEL:
@@ -95,7 +96,7 @@ def _halves(a: Any, b: Any) -> Iterator[Half]:
 
 
 def parts_of(
-    a: Any, b: Any, c: Any, batch: tuple[Batch, ...]
+    a: GpuArray, b: GpuArray, c: GpuArray, batch: tuple[Batch, ...]
 ) -> Iterator[tuple[Any, Any, Any, tuple[Batch, ...]]]:
     """A·B into c, (m, n) or (count, m, n), as products of less: (a, b, c, batch) of each.
 
@@ -125,10 +126,10 @@ def two(length: int, multiple: int) -> tuple[slice, slice]:
     return slice(0, middle), slice(middle, length)
 
 
-def _matrices(x: Any, part: slice) -> Any:
+def _matrices(x: GpuArray, part: slice) -> Any:
     """Some matrices of a stack; all of one that is shared."""
     return x if x.ndim == 2 or len(x) == 1 else x[part]
 
 
-def _some(x: Any, start: int, count: int, shared: bool) -> Any:
+def _some(x: GpuArray, start: int, count: int, shared: bool) -> Any:
     return x if x.ndim == 2 else x[start : start + (1 if shared else count)]

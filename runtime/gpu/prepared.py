@@ -6,10 +6,12 @@ launches; one that does not, or whose stream is being captured, is made the dire
 """
 
 import sys
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.compiling import compiling_ahead
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full
@@ -17,7 +19,7 @@ from mixpert_py.runtime.gpu.multiply import multiply
 from mixpert_py.runtime.gpu.slices import LEGACY
 from mixpert_py.runtime.kernels.kernel import cuda_driver
 from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording, Replay
-from mixpert_py.runtime.packing.operand import VECTOR
+from mixpert_py.runtime.packing.operand import VECTOR, DeviceMemory
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
@@ -53,7 +55,7 @@ class PreparedProducts:
         self._dtype = np.result_type(request.a.dtype, request.b.dtype)
         self._ready: dict[Layouts, _Ready] = {}
 
-    def add(self, request: Request, a: Any, b: Any) -> bool:
+    def add(self, request: Request, a: GpuArray, b: GpuArray) -> bool:
         """Record the product of operands of this layout, on the current device: whether there are
         launches now that were not there. request: with both as CuPy arrays.
         """
@@ -68,7 +70,7 @@ class PreparedProducts:
         self._ready[layouts] = _Ready(replay, replay.bytes)
         return True
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def __call__(self, a: GpuArray, b: GpuArray) -> Any:
         """A·B on the current stream of the operands' library; None where it cannot be made so.
 
         a, b: of the signature that this was made for. Does not wait for the device.
@@ -93,7 +95,7 @@ class PreparedProducts:
             return None
         return result
 
-    def _layouts(self, a: Any, b: Any) -> Layouts:
+    def _layouts(self, a: GpuArray, b: GpuArray) -> Layouts:
         return a.strides, b.strides, a.data.ptr & ALIGNED, b.data.ptr & ALIGNED
 
 
@@ -106,7 +108,7 @@ class PreparedTensors(PreparedProducts):
         except RuntimeError:  # no memory, or tensors in name only
             return None
 
-    def _product(self, torch: Any, a: Any, b: Any) -> Any:
+    def _product(self, torch: ModuleType, a: Any, b: Any) -> Any:
         if not self._is_plain(torch, a, b):
             return None
         first, second = a.data_ptr(), b.data_ptr()
@@ -125,7 +127,7 @@ class PreparedTensors(PreparedProducts):
     def _layouts(self, a: Any, b: Any) -> Layouts:
         return a.stride(), b.stride(), a.data_ptr() & ALIGNED, b.data_ptr() & ALIGNED
 
-    def _is_plain(self, torch: Any, a: Any, b: Any) -> bool:
+    def _is_plain(self, torch: ModuleType, a: Any, b: Any) -> bool:
         """Whether tensors are nothing but memory, of which nobody wants a derivative."""
         if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
             return False
@@ -138,7 +140,7 @@ class PreparedTensors(PreparedProducts):
         return self._is_chosen or bool(torch.get_float32_matmul_precision() == "highest")
 
 
-def _stream(torch: Any, device: int) -> int:
+def _stream(torch: ModuleType, device: int) -> int:
     """The address of PyTorch's current stream."""
     ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # which takes 0.1 µs, and not 5
     if ask is None:
@@ -169,13 +171,17 @@ def _record(request: Request) -> Replay | None:
     return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
 
 
-def _is_recordable(x: Any) -> bool:
+def _is_recordable(x: GpuArray) -> bool:
     """Whether kernels read an operand as it is: nothing copies it, or takes it apart, before."""
     return x.dtype.char in REAL and 0 not in x.shape and (x.ndim <= 3 or x.flags.c_contiguous)
 
 
 def _at(
-    base: int, shape: tuple[int, ...], dtype: Any, like: Any, strides: tuple[int, ...] | None = None
+    base: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    like: DeviceMemory,
+    strides: tuple[int, ...] | None = None,
 ) -> Any:
     """A CuPy array that begins at a recording's base. With strides it is an operand, and as far
     past it as the bits say on which kernels depend. There is no memory: nothing may look at it.

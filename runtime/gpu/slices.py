@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.complex_product import Way
 from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.gpu.device_state import state_of
@@ -69,7 +70,7 @@ class SliceProduct(NamedTuple):
     been overwritten then.
     """
 
-    value: Any
+    value: GpuArray
     scheme: Scheme
     left: Packed | None
     right: Packed | None
@@ -104,11 +105,11 @@ def cuda_kernels() -> Kernels:
 
 def multiply(
     kernels: Kernels,
-    a: Any,
-    b: Any,
+    a: GpuArray,
+    b: GpuArray,
     scheme: Scheme,
     *,
-    out: Any = None,
+    out: GpuArray | None = None,
     left: Packed | None = None,
     right: Packed | None = None,
     addend: Addend | None = None,
@@ -145,8 +146,10 @@ def multiply(
         addend = _readable(xp, addend, a, b, scheme, (*stack, m, n))
         if addend is not None and addend.in_place:
             out = addend.c
-    result = out
-    if out is None or not _has_plain_rows(out) or overlaps(xp, out, a, b):
+    result: GpuArray
+    if out is not None and _has_plain_rows(out) and not overlaps(xp, out, a, b):
+        result = out
+    else:
         result = xp.empty((*stack, m, n), a.dtype if a.dtype == b.dtype else np.float64)
         if limit is not None and out is not None:
             limit -= result.nbytes
@@ -208,7 +211,7 @@ def is_capturing(xp: Any, stream: Stream) -> bool:
     return stream > LEGACY and bool(xp.cuda.runtime.streamIsCapturing(stream))
 
 
-def keep_for_graph(result: Any, used: Any) -> None:
+def keep_for_graph(result: GpuArray, used: Any) -> None:
     """Let what a product has used live as long as its result: replayed graphs use it again."""
     owner = result if result.base is None else result.base
     weakref.finalize(owner, _nothing, used).atexit = False
@@ -235,9 +238,9 @@ class _How(NamedTuple):
 class Piece(NamedTuple):
     """A product into c (m, n) or (count, m, n), by the launches of `batch`; and what is packed."""
 
-    a: Any
-    b: Any
-    c: Any
+    a: GpuArray
+    b: GpuArray
+    c: GpuArray
     batch: tuple[Batch, ...]
     left: Packed | None
     right: Packed | None
@@ -334,8 +337,8 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
 def _launches(
     left: Packed,
     right: Packed,
-    c: Any,
-    other: Any,
+    c: GpuArray,
+    other: GpuArray,
     guard: Guard | None,
     batch: tuple[Batch, ...],
 ) -> Iterable[tuple[Packed, Packed, Any, Any, Guard | None]]:
@@ -366,7 +369,7 @@ def _nothing(kept: Any) -> None:
     """Do nothing: the finalizer that holds this call keeps its argument alive until then."""
 
 
-def _has_plain_rows(out: Any) -> bool:
+def _has_plain_rows(out: GpuArray) -> bool:
     """Whether a kernel can write a result here: rows without gaps inside, matrices evenly apart."""
     if out.ndim > 3:
         return bool(out.flags.c_contiguous)
@@ -375,7 +378,7 @@ def _has_plain_rows(out: Any) -> bool:
 
 
 def _readable(
-    xp: Any, addend: Addend, a: Any, b: Any, scheme: Scheme, shape: tuple[int, ...]
+    xp: Any, addend: Addend, a: GpuArray, b: GpuArray, scheme: Scheme, shape: tuple[int, ...]
 ) -> Addend | None:
     """The addend with c as a kernel reads it, (m, n) or (count, m, n); None where none can.
 
@@ -399,7 +402,7 @@ def _readable(
     return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
 
 
-def overlaps(xp: Any, out: Any, a: Any, b: Any) -> bool:
+def overlaps(xp: Any, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:
     """Whether what is written to `out` may change an operand."""
     return any(xp.may_share_memory(out, x) and shares_on_device(out, x) for x in (a, b))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.request import result_shape
 
 Sizes = tuple[int, ...]
@@ -28,7 +29,7 @@ class Batch:
     shares_b: bool
 
 
-def matrices(x: Any) -> Any:
+def matrices(x: GpuArray) -> Any:
     """x (…, rows, columns) as (count, rows, columns), or x itself if it is one matrix.
 
     Axes along which the stack repeats itself are taken once. A view where strides allow it.
@@ -43,19 +44,19 @@ def matrices(x: Any) -> Any:
     return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
-def as_matrices(out: Any, a: Any, b: Any) -> Any:
+def as_matrices(out: GpuArray, a: GpuArray, b: GpuArray) -> Any:
     """A view of `out` with the axis that np.matmul takes off for one-dimensional operands."""
     if a.ndim == 1:
         out = out[..., np.newaxis, :] if b.ndim > 1 else out[..., np.newaxis]
     return out[..., np.newaxis] if b.ndim == 1 else out
 
 
-def as_matmul(value: Any, a: Any, b: Any) -> Any:
+def as_matmul(value: GpuArray, a: GpuArray, b: GpuArray) -> Any:
     """A product of matrices without the axes that np.matmul takes off."""
     return value.reshape(result_shape(a, b)) if a.ndim == 1 or b.ndim == 1 else value
 
 
-def stack_sizes(x: Any) -> Sizes:
+def stack_sizes(x: GpuArray) -> Sizes:
     """The stack's axes of x, those along which it repeats itself as 1."""
     return tuple(
         1 if stride == 0 else size

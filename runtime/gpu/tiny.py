@@ -6,6 +6,7 @@ So short, a chain of fused multiply-adds is as accurate as the native product, w
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
@@ -19,7 +20,7 @@ from mixpert_py.runtime.request import broadcast
 KERNELS = "mixpert_py.runtime.kernels.tiny_kernels"
 
 
-def suits(a: Any, b: Any) -> bool:
+def suits(a: GpuArray, b: GpuArray) -> bool:
     """Whether `multiply` makes the product of a (…, m, k) and b (…, k, n)."""
     return bool(
         max(a.ndim, b.ndim) > 2
@@ -32,9 +33,9 @@ def suits(a: Any, b: Any) -> bool:
 
 def multiply(
     kernels: slices.Kernels,
-    a: Any,
-    b: Any,
-    out: Any = None,
+    a: GpuArray,
+    b: GpuArray,
+    out: GpuArray | None = None,
     limit: int | None = None,
     stream: Stream | None = None,
 ) -> Any:
@@ -48,8 +49,11 @@ def multiply(
     """
     xp = kernels.xp
     shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
-    result, used = out, []
-    if out is None or slices.overlaps(xp, out, a, b) or not _is_plain(out):
+    result: GpuArray
+    used: list[GpuArray] = []
+    if out is not None and _is_plain(out) and not slices.overlaps(xp, out, a, b):
+        result = out
+    else:
         result = xp.empty(shape, a.dtype)
         if out is not None:
             used.append(result)
@@ -67,7 +71,7 @@ def multiply(
             right = _part(y, some.b, 1 if some.shares_b else some.count)
             target = _part(c, some.c, some.count)
         kernels.tiny(by_rows(left), by_columns(right), target, stream=stream)
-    if used:
+    if used and out is not None:
         out[...] = result
         result = out
     if slices.is_capturing(xp, stream):
@@ -76,17 +80,17 @@ def multiply(
     return result
 
 
-def _is_plain(out: Any) -> bool:
+def _is_plain(out: GpuArray) -> bool:
     """Whether it is one stack of matrices, evenly apart."""
     return bool(out.ndim <= 3 or out.flags.c_contiguous)
 
 
-def _part(x: Any, start: int, count: int) -> Any:
+def _part(x: GpuArray, start: int, count: int) -> Any:
     """Some matrices of a stack, or the one that there is."""
     return x if x.ndim == 2 else x[start : start + count]
 
 
-def multiply_tiny(a: Operand, b: Operand, out: Any, *, stream: Stream) -> None:
+def multiply_tiny(a: Operand, b: Operand, out: GpuArray, *, stream: Stream) -> None:
     """out = A·B in one launch. out: (batch, m, n) float32 on the device; a, b: of as many matrices,
     or one that all share; no side longer than EDGE.
     """

@@ -209,7 +209,7 @@ def _in_turn(
     how, moves, dtype = line.how, line.moves, np.result_type(a, b)
     alike = same(a, b, b) is not None
     strips = list(panels.places(len(a), len(a) if alike else strip))
-    right = resident.find(how.xp, how.resident, b, dtype) if how.resident else None
+    right: Any = resident.find(how.xp, how.resident, b, dtype) if how.resident else None
     line.its = moves.send(b, dtype) if right is None else None
     waiting = iter([] if alike else strips)
     line.ours.extend(moves.send(a[rows], dtype) for rows in islice(waiting, panels.AHEAD))

@@ -19,10 +19,11 @@ operand is packed beforehand, and in CUDA graphs.
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import is_complex
 from mixpert_py.runtime.gpu.gemm import scratch
 from mixpert_py.runtime.gpu.guard import WORD
@@ -71,7 +72,9 @@ def needs(
     return int(packed + pooled(shared))
 
 
-def array_bytes(name: str, a: Any, b: Any, out: Any, left: Any = None, right: Any = None) -> int:
+def array_bytes(
+    name: str, a: AnyArray, b: AnyArray, out: object, left: object = None, right: object = None
+) -> int:
     """Bytes of whole arrays that a product takes besides W: operands cast to float64, or the parts
     of complex ones, and products of these.
 
