@@ -46,8 +46,8 @@ class Context:
     `scheme` nor `plan` says anything about the module. backend: "reference", which may go on with
     ":" and a device's name, "cuda" or None for automatic. workspace_limit, devices: as in `on_gpu`.
     constant: names products none of whose operands is written to in between, so what has moved to a
-    GPU for one may stay there for the next; empty: nobody says so. passing: the sites known to be
-    the native call and nothing else.
+    GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
+    nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     """
 
     scheme: str | None = None

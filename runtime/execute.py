@@ -17,7 +17,7 @@ import numpy as np
 from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Product, Settings
-from mixpert_py.runtime.select import REPORTED, Native, Selection, resolve_scheme, takes_tensors
+from mixpert_py.runtime.select import REPORTED, Declined, Selection, resolve_scheme, takes_tensors
 from mixpert_py.runtime.signatures import NATIVE, keep, signature_of
 
 
@@ -39,7 +39,7 @@ def execute(
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if signature is not None:  # anew: how to ask these arrays for their device may just be known
         signature = signature_of(call, settings, takes_tensors(call))
-    if isinstance(selection, Native):
+    if isinstance(selection, Declined):
         if selection.lasts and signature is not None:
             keep(context, signature, NATIVE)
         return selection.reason

@@ -40,7 +40,8 @@ FAITHFUL_LEAST_K = 48
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
 
-# What is so of every call whose operands have the same shapes, types and devices.
+# Reasons that hold for all later calls of a signature (the same shapes, types and devices), so that
+# "native" may be kept for it.
 LASTING = frozenset(
     {
         Reason.TOO_SMALL,
@@ -51,7 +52,7 @@ LASTING = frozenset(
         Reason.DIMENSIONS,
     }
 )
-# What is so of every call whose operands have the same types, where these are none of a GPU.
+# Reasons that hold for all operands of the same types, where these are no arrays of a GPU.
 OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
 
 # Reported even where nobody chose a scheme: the product was to be faithful, and is not.
@@ -85,10 +86,11 @@ class Selection(NamedTuple):
     library: foreign.Library | None = None
 
 
-class Native(NamedTuple):
-    """The native product is to be made. reason: None where there is nothing to report.
+class Declined(NamedTuple):
+    """No scheme is taken: the native product is to be made.
 
-    lasts: whether every call of the signature ends so, see `signatures`.
+    reason: None where there is nothing to report. lasts: whether that holds for all later calls of
+    the signature, see `signatures`.
     """
 
     reason: Reason | None
@@ -97,7 +99,7 @@ class Native(NamedTuple):
 
 def resolve_scheme(
     call: Call, settings: Settings, choice: Choice, context: Context, *, traced: bool
-) -> Selection | Native:
+) -> Selection | Declined:
     """The scheme and the backend for a call, or why it runs natively instead.
 
     Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
@@ -105,7 +107,7 @@ def resolve_scheme(
     else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
-        return Native(None, type(call.a) is not np.ndarray)
+        return Declined(None, type(call.a) is not np.ndarray)
     backend = settings.backend or context.backend
     request = Request(
         call.a,
@@ -127,7 +129,7 @@ def resolve_scheme(
         placement = foreign.placement(call.a, call.b)
         if isinstance(placement, foreign.Apart):
             if not is_chosen:
-                return Native(None)  # the program's own product may well work
+                return Declined(None)  # the program's own product may well work
             raise DeviceError(placement.sentence)
         if placement is not None:
             found = (
@@ -137,14 +139,14 @@ def resolve_scheme(
             )
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
-                return Native(found if is_reported else None, found in LASTING)
+                return Declined(found if is_reported else None, found in LASTING)
             return found
     return _on_host(call, request, backend, is_chosen)
 
 
 def _on_host(
     call: Call, request: Request, backend: str | None, is_chosen: bool
-) -> Selection | Native:
+) -> Selection | Declined:
     """The selection for operands that are on no GPU."""
     shape = call.host_shape()
     if isinstance(shape, Reason):
@@ -152,15 +154,15 @@ def _on_host(
         lasts = shape in OF_TYPES and (
             type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
         )
-        return Native(shape if is_chosen else None, lasts)
+        return Declined(shape if is_chosen else None, lasts)
     if not is_chosen:
         if not is_single(*_dtypes(call)):
-            return Native(None)
+            return Declined(None)
         if emulates(backend) and request.guarantee is None:
-            return Native(None)
+            return Declined(None)
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
     if reason is not None:
-        return Native(reason if is_chosen or backend is not None else None)
+        return Declined(reason if is_chosen or backend is not None else None)
     if request.scheme in CASTS or emulates(backend):
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)

@@ -2,8 +2,8 @@
 
 The signature of a call is its site, the function, and the shapes, types and devices of its
 operands; of operands that are on no GPU, the site and their types. At the first call of a
-signature, `execute` finds out whether every such call is the native product, or prepares the
-launches that it takes; later calls find that here. A context keeps its own: what a plan, a
+signature, `execute` keeps one of two things for it: that its calls are always native, or the
+launches that make its products. Later calls find that here. A context keeps its own: what a plan, a
 precision or a backend decides ends with it; a scheme, block or backend of the call's own is part of
 its signature. Nothing is kept of calls that are traced, or that ask for more than the product: an
 `out`, a sum, a guarantee, a certificate.

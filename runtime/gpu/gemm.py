@@ -8,7 +8,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
-from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate, clear
 from mixpert_py.runtime.model.kernel_times import KernelTimes
 from mixpert_py.runtime.model.known_devices import model_of
@@ -30,7 +30,7 @@ from mixpert_py.runtime.scheme import Scheme
 GROUP = 8  # rows of tiles walked together
 
 
-PROBLEM = Signature.of(abi.PROBLEM.format)
+PROBLEM = ArgumentLayout.of(abi.PROBLEM.format)
 UNGATED = 0, 0
 
 

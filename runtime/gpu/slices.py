@@ -79,8 +79,8 @@ class SliceProduct(NamedTuple):
 
 
 # What is known of a product: both packed operands, whether it includes the addend, its guard.
-Known = tuple[Packed | None, Packed | None, bool, Guard | None]
-IN_PARTS: Known = None, None, False, None
+Enqueued = tuple[Packed | None, Packed | None, bool, Guard | None]
+IN_PARTS: Enqueued = None, None, False, None
 
 
 @cache
@@ -276,7 +276,7 @@ def _needed(how: _How, piece: Piece) -> int:
     )
 
 
-def _pack_multiply_repair(how: _How, piece: Piece) -> Known:
+def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
     a, b, c, batch, left, right = piece
     kernels, scheme, wider, rule, measure, stream, used, addend = how

@@ -35,7 +35,7 @@ class Kernel:
         self,
         grid: int,
         block: int,
-        signature: "Signature",
+        signature: "ArgumentLayout",
         values: Iterable[float],
         shared: int,
         stream: Stream,
@@ -63,7 +63,7 @@ class Kernel:
         free.append(arguments)
 
     def filled(
-        self, signature: "Signature", shape: tuple[int, int, int], values: Iterable[float]
+        self, signature: "ArgumentLayout", shape: tuple[int, int, int], values: Iterable[float]
     ) -> "Arguments":
         """New arguments with a launch in them, but for its stream; see `Recording.launch`."""
         arguments = Arguments.of(signature)
@@ -105,7 +105,7 @@ class Arguments(NamedTuple):
     where: int
 
     @classmethod
-    def of(cls, signature: "Signature") -> "Arguments":
+    def of(cls, signature: "ArgumentLayout") -> "Arguments":
         memory = ctypes.create_string_buffer(signature.format.size)
         start = ctypes.addressof(memory)
         offsets = signature.offsets
@@ -115,7 +115,7 @@ class Arguments(NamedTuple):
         return cls(fill, memory, pointers, start, ctypes.addressof(pointers))
 
 
-class Signature(NamedTuple):
+class ArgumentLayout(NamedTuple):
     """What a kernel takes. format: of its launch's shape and all arguments; offsets: where among
     these each begins; size: their bytes; places: where each value lies, from the shape on.
 
@@ -129,16 +129,16 @@ class Signature(NamedTuple):
     free: list[Arguments]
 
     @classmethod
-    def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "Signature":
+    def of(cls, format: str, offsets: tuple[int, ...] = (0,)) -> "ArgumentLayout":
         whole = Struct(CONFIG + format)
         places = places_of(format, CONFIG_BYTES)
         return cls(whole, offsets, whole.size - CONFIG_BYTES, places, [])
 
 
 @cache
-def words_of(count: int) -> Signature:
+def words_of(count: int) -> ArgumentLayout:
     """The signature of so many addresses and 64-bit integers."""
-    return Signature.of(f"{count}q", tuple(range(0, 8 * count, 8)))
+    return ArgumentLayout.of(f"{count}q", tuple(range(0, 8 * count, 8)))
 
 
 @cache

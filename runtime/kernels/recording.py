@@ -13,7 +13,7 @@ from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from mixpert_py.runtime.kernels.kernel import Kernel, Signature
+    from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
 
 # Which array an address is in. No address of a device reaches 2^58 (they have 57 bits at most), and
 # no size or stride; and a float64's bits do not fall between 2^58 and 2^61 but for magnitudes below
@@ -35,7 +35,7 @@ class Reserved(NamedTuple):
 
 class _Launch(NamedTuple):
     kernel: "Kernel"
-    signature: "Signature"
+    signature: "ArgumentLayout"
     shape: tuple[int, int, int]
     values: tuple[float, ...]
 
@@ -61,7 +61,7 @@ class Recording:
     def launch(
         self,
         kernel: "Kernel",
-        signature: "Signature",
+        signature: "ArgumentLayout",
         shape: tuple[int, int, int],
         values: Iterable[float],
     ) -> None:

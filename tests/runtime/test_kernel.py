@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mixpert_py.runtime.kernels.kernel import CONFIG, CONFIG_BYTES, Kernel, Signature
+from mixpert_py.runtime.kernels.kernel import CONFIG, CONFIG_BYTES, ArgumentLayout, Kernel
 
 
 class Config(NamedTuple):
@@ -63,7 +63,7 @@ def test_a_kernel_that_waits_by_itself_may_be_started_early() -> None:
 
 def test_a_structure_is_one_argument() -> None:
     driver = Driver([24])
-    signature = Signature.of("P2id")
+    signature = ArgumentLayout.of("P2id")
     for value in (1.5, 2.5):
         kernel(driver).launch(1, 32, signature, (123, 4, -5, value), 0, 0)
     assert [struct.unpack("P2id", one) for (one,) in driver.read] == [

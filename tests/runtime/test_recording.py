@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.kernels.kernel import CONFIG_BYTES, Kernel, Signature, words_of
+from mixpert_py.runtime.kernels.kernel import CONFIG_BYTES, ArgumentLayout, Kernel, words_of
 from mixpert_py.runtime.kernels.recording import (
     LEFT,
     RESULT,
@@ -45,7 +45,7 @@ class Driver:
         return 0
 
 
-STRUCTURE = Signature.of("Pi4xdPi4x")
+STRUCTURE = ArgumentLayout.of("Pi4xdPi4x")
 SIZES = {1: [8, 8, 8], 2: [STRUCTURE.size]}
 
 
