@@ -295,7 +295,7 @@ def _shape(call: Call) -> Shape | Reason:
         return call.host_shape()
     try:
         return call.shape()
-    except (AttributeError, TypeError):
+    except (AttributeError, RuntimeError, TypeError):
         return Reason.NOT_AN_ARRAY  # what may be an array need not have a shape
 
 

@@ -72,11 +72,12 @@ def _by_prepared(selection: Selection, call: Call, context: Context, signature: 
     prepare = cuda_kernels().prepare
     if prepare is None:
         return None
-    known = context.known.get(signature)
     with (selection.scope or nullcontext)():
-        if known is None:
-            known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
-        if not known.add(selection.request, call.a, call.b):
-            return None
-    keep(context, signature, known)
-    return known(call.a, call.b)
+        known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
+        is_new = known.add(selection.request, call.a, call.b)
+    if not is_new and known is context.known.get(signature):
+        return None  # it has been asked already
+    value = known(call.a, call.b)
+    if value is not None:
+        keep(context, signature, known)
+    return value

@@ -20,6 +20,7 @@ from mixpert_py.runtime.request import (
     Settings,
     bmm_shape,
     dot_shape,
+    is_dask,
     matmul_shape,
     mm_shape,
 )
@@ -88,6 +89,8 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
         return None
     if settings.guarantee is not None or settings.certificate:
         return None
+    if is_dask(call.a, call.b):
+        return None  # whether Dask's products take a scheme depends on more than their type
     own = settings.scheme, settings.block, settings.backend
     site = settings.site if own == (None, None, None) else (settings.site, *own)
     a, b = call.a, call.b

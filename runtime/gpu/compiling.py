@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.gpu.gemm import gemm
@@ -48,10 +48,11 @@ def compiling_ahead(request: Request) -> Iterator[None]:
 
     pool = ThreadPoolExecutor(3)
     try:
-        for one in (scheme, wider):
-            if one is not None:
-                pool.submit(on_device, _compile_gemm, one, x, y, c)
-        pool.submit(on_device, repair_kernel, x, y, c.itemsize)
+        with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
+            for one in (scheme, wider):
+                if one is not None:
+                    pool.submit(on_device, _compile_gemm, one, x, y, c)
+            pool.submit(on_device, repair_kernel, x, y, c.itemsize)
         yield
     finally:
         pool.shutdown(wait=False)

@@ -160,8 +160,13 @@ def cupy_is_full() -> bool:
     return bool(linalg.get_compute_type("f") != linalg.COMPUTE_TYPE_TF32)
 
 
-def _torch_is_full() -> bool:
-    return bool(sys.modules["torch"].get_float32_matmul_precision() == "highest")
+def torch_is_full() -> bool:
+    """Whether nobody has told PyTorch to make float32 products of anything less."""
+    torch = sys.modules["torch"]
+    try:
+        return bool(torch.get_float32_matmul_precision() == "highest")
+    except RuntimeError:  # it was told by its newer switches, which the older question refuses
+        return False
 
 
 def _nobody_knows() -> bool:
@@ -176,6 +181,8 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
         device_of.setdefault(type(b), torch.Tensor.get_device)
     if not (a.is_cuda and b.is_cuda):
         return None
+    if getattr(a, "is_nested", False) or getattr(b, "is_nested", False):
+        return Reason.NOT_AN_ARRAY  # tensors of several lengths have no shape
     if not is_plain:
         return Reason.SUBCLASS
     if a.layout is not torch.strided or b.layout is not torch.strided:
@@ -185,7 +192,7 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
         return Apart(first, second, f"as in `b.to({first!r})`")
     if a.dtype != b.dtype:
         return Reason.DTYPE  # PyTorch's own product refuses them
-    return Placement(a.device.index, _torch_is_full, _borrow_tensors, "torch")
+    return Placement(a.device.index, torch_is_full, _borrow_tensors, "torch")
 
 
 class _Stream(NamedTuple):
@@ -206,6 +213,8 @@ def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
     tangents = torch.autograd.forward_ad.unpack_dual
     if tangents(a).tangent is not None or tangents(b).tangent is not None:
         return Reason.GRADIENT
+    if any(x.numel() and not x.data_ptr() for x in (a, b)):
+        return Reason.NOT_AN_ARRAY  # it is being traced, and has no memory
     import cupy
 
     number = a.device.index

@@ -14,7 +14,7 @@ import numpy as np
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.compiling import compiling_ahead
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full
+from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full, torch_is_full
 from mixpert_py.runtime.gpu.multiply import multiply
 from mixpert_py.runtime.gpu.slices import LEGACY
 from mixpert_py.runtime.kernels.kernel import cuda_driver
@@ -24,7 +24,8 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
 
-MOST_LAYOUTS = 64  # of one signature: a program whose strides never repeat gains nothing by more
+MOST_PRODUCTS = 1024  # that are kept in all, by any context
+MOST_LAYOUTS = 16  # of one signature: a program whose strides never repeat gains nothing by more
 ALIGNED = VECTOR - 1  # the bits of an address on which kernels depend
 START = ~ALIGNED
 REAL = "fd"
@@ -90,6 +91,8 @@ class PreparedProducts:
             result = cupy.ndarray(self._shape, self._dtype)
             workspace = cupy.cuda.alloc(ready.bytes)
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
+            if (result.data.ptr | workspace.ptr) & ALIGNED:
+                return None  # an allocator of the program's own
             ready.replay.enqueue(*addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
@@ -121,6 +124,8 @@ class PreparedTensors(PreparedProducts):
         result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
         workspace = torch.empty(ready.bytes, dtype=torch.uint8, device=a.device)
         addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
+        if not all(addresses) or (addresses[2] | addresses[3]) & ALIGNED:
+            return None  # tensors without memory, or an allocator of the program's own
         ready.replay.enqueue(*addresses, stream)
         return result
 
@@ -137,7 +142,12 @@ class PreparedTensors(PreparedProducts):
             return False
         if a.is_neg() or b.is_neg():
             return False
-        return self._is_chosen or bool(torch.get_float32_matmul_precision() == "highest")
+        return self._is_chosen or torch_is_full()
+
+
+# By library, scheme, block, whether it was chosen, device, shapes and types: contexts come and go,
+# and the launches are the same.
+_products: dict[tuple[Any, ...], PreparedProducts] = {}
 
 
 def _stream(torch: ModuleType, device: int) -> int:
@@ -150,8 +160,18 @@ def _stream(torch: ModuleType, device: int) -> int:
 
 def prepare(library: Library, request: Request, *, is_chosen: bool) -> PreparedProducts:
     """What keeps the launches for a library's arrays, of the signature that a request is of."""
-    kind = PreparedTensors if library == "torch" else PreparedProducts
-    return kind(request, is_chosen=is_chosen)
+    a, b = request.a, request.b
+    key = (
+        *(library, request.scheme, request.block, is_chosen, a.data.device_id),
+        *(a.shape, b.shape, a.dtype.char, b.dtype.char),
+    )
+    found = _products.get(key)
+    if found is None:
+        if len(_products) >= MOST_PRODUCTS:
+            _products.clear()
+        kind = PreparedTensors if library == "torch" else PreparedProducts
+        found = _products.setdefault(key, kind(request, is_chosen=is_chosen))
+    return found
 
 
 def _record(request: Request) -> Replay | None:
@@ -166,7 +186,12 @@ def _record(request: Request) -> Replay | None:
         b=_at(RIGHT, b.shape, b.dtype, b.data, b.strides),
         out=_at(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), a.data),
     )
+    state = state_of(a.data.device_id)
+    has_wider = state.has_wider
     with compiling_ahead(request):
+        outcome = multiply(request, recording)
+    if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
+        recording = Recording()
         outcome = multiply(request, recording)
     return None if isinstance(outcome, Reason) else Replay(recording, cuda_driver())
 

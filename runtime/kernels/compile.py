@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module, metadata
 from importlib.resources import files
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, TypeVar
 
 from mixpert_py.errors import DeviceError
@@ -80,11 +80,11 @@ def numba_kernel(
 def once(make: Callable[..., T]) -> Callable[..., T]:
     """As `functools.cache`, but threads that want the same wait for one that makes it."""
     made: dict[tuple[Any, ...], T] = {}
-    making: dict[tuple[Any, ...], Lock] = {}
+    making: dict[tuple[Any, ...], RLock] = {}
 
     def found(*key: Any) -> T:
         if key not in made:
-            with making.setdefault(key, Lock()):
+            with making.setdefault(key, RLock()):
                 if key not in made:
                     made[key] = make(*key)
         return made[key]

@@ -28,3 +28,18 @@ def test_what_numba_cannot_compile_is_one_clear_line() -> None:
     pytest.importorskip("numba_cuda", reason="numba-cuda is not installed")
     with pytest.raises(DeviceError, match=r"^kernel 'factory': .*$"):
         compiled(__name__, "factory", (), "90")
+
+
+def test_what_needs_itself_while_it_is_made_does_not_wait_for_itself() -> None:
+    """A signal's handler, or a finalizer, may want a kernel that is being compiled."""
+    from mixpert_py.runtime.kernels.compile import once
+
+    depth = [0]
+
+    @once
+    def make(key: int) -> int:
+        depth[0] += 1
+        return make(key) if depth[0] < 3 else depth[0]
+
+    assert make(1) == 3
+    assert make(1) == 3

@@ -48,9 +48,16 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Prepared]:
     monkeypatch.setattr(break_even, "figures", lambda name: pays_from(64**3))
     found: list[Prepared] = []
 
-    def prepare(*given: Any, **how: Any) -> Prepared:
-        found.append(Prepared(*given, **how))
-        return found[-1]
+    made: dict[Any, Prepared] = {}
+
+    def prepare(library: str, request: Request, *, is_chosen: bool) -> Prepared:
+        """As the real one, which contexts share."""
+        a, b = request.a, request.b
+        key = request.scheme, request.block, is_chosen, a.shape, b.shape, a.dtype, b.dtype
+        if key not in made:
+            made[key] = Prepared(library, request, is_chosen=is_chosen)
+            found.append(made[key])
+        return made[key]
 
     kernels = replace(slices.cuda_kernels(), prepare=prepare)
     monkeypatch.setattr(slices, "cuda_kernels", lambda: kernels)
@@ -89,10 +96,11 @@ def test_another_signature_is_prepared_apart(
     kept: list[Prepared], other: Callable[[Any, Any], Any]
 ) -> None:
     a, b = array(64, 64), array(64, 64)
-    with use(replace(current())):
+    with use(replace(current())) as context:
         matmul(a, b, site="s")
         assert other(a, b) == "prepared"
-        assert [len(one.made) for one in kept] == [1, 1]
+        assert sum(one is not NATIVE for one in context.known.values()) == 2
+        assert sum(len(one.made) for one in kept) == 2
 
 
 def test_functions_of_one_meaning_share_what_is_prepared(kept: list[Prepared]) -> None:
@@ -210,6 +218,21 @@ def test_types_that_are_nobodys_arrays_are_known_by_themselves() -> None:
             matmul(3, 4, site="s")
         assert matmul([[2.0]], [[3.0]]).item() == 6.0  # np.matmul's, who has no `@`
         assert matmul([[2.0]], [[3.0]]).item() == 6.0
+
+
+def test_one_product_of_dasks_says_nothing_of_the_next() -> None:
+    """The first is Dask's own for its type, the second has the scheme."""
+    da = pytest.importorskip("dask.array")
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
+
+    def product(y: Any) -> Any:
+        operand = da.from_array(y, chunks=32)
+        return np.asarray(matmul(operand, operand, site="d"))
+
+    with precision("int8x1", backend="reference"):
+        product((8 * x).astype(int))
+        error = np.abs(product(x) - x.astype(float) @ x).max()
+    assert error > 1e-3
 
 
 def test_signatures_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,12 @@ class Tensor:
     def get_device(self) -> int:
         return int(self.device.index) if self.is_cuda else -1
 
+    def numel(self) -> int:
+        return int(self.x.size)
+
+    def data_ptr(self) -> int:
+        return int(getattr(self, "address", 1 << 20))
+
     def detach(self) -> "Tensor":
         return Tensor(self.x)
 
@@ -70,9 +76,6 @@ class Subclass(Tensor):
 
 
 class Vmapped(Tensor):
-    def get_device(self) -> int:
-        return int(self.device.index) if self.is_cuda else -1
-
     def detach(self) -> "Tensor":
         raise RuntimeError("Cannot access data pointer of Tensor")
 
@@ -264,3 +267,22 @@ class Unhashable(type):
 
 def test_a_class_that_cannot_be_hashed_is_no_array() -> None:
     assert not foreign.may_be_on_device(Unhashable("Odd", (), {}))
+
+
+def test_the_newer_switches_of_tf32_are_heeded(torch: Any) -> None:
+    """PyTorch then refuses the older question."""
+
+    def refuses() -> str:
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    torch.get_float32_matmul_precision = refuses
+    a = tensor(9, 9)
+    assert ran(a, a)[0] == "native"
+    assert ran(a, a, "int8x6")[0] == "int8x6"
+
+
+def test_tensors_without_memory_are_pytorchs(torch: Any) -> None:
+    """Those that are functionalized, and nested ones."""
+    for given in ({"address": 0}, {"is_nested": True}):
+        a = tensor(9, 9, **given)
+        assert ran(a, a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
