@@ -1,9 +1,12 @@
 """The type of an array of any library, NumPy's, CuPy's or another's, as far as products use it."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mixpert_py.runtime.packing.operand import DeviceArray
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mixpert_py.runtime.packing.operand import DeviceMemory
 
 
 class AnyArray(Protocol):
@@ -44,8 +47,23 @@ class AnyArray(Protocol):
     def __matmul__(self) -> Callable[..., Any]: ...
 
 
-class GpuArray(DeviceArray, Protocol):
-    """A CuPy array, as far as products use it."""
+class GpuArray(Protocol):
+    """A CuPy array, as far as products use it. Strides are in bytes."""
+
+    @property
+    def data(self) -> "DeviceMemory": ...
+
+    @property
+    def dtype(self) -> "np.dtype[Any]": ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+
+    @property
+    def itemsize(self) -> int: ...
 
     @property
     def ndim(self) -> int: ...

@@ -102,9 +102,9 @@ def test_a_rewritten_program_starts_without_device_models_and_kernels() -> None:
     assert "mixpert_py.runtime.select" in loaded
     late = (
         "model.",
-        "cuda.multiply",
-        "cuda.gemm",
-        "cuda.slices",
+        "gpu.multiply",
+        "gpu.gemm",
+        "gpu.slices",
         "products.dask_array",
         "packing",
         "probes",

@@ -4,7 +4,6 @@
 `--check` it says whether the archive is up to date.
 """
 
-import argparse
 import ast
 import json
 import sys
@@ -16,6 +15,9 @@ from typing import Any
 from unittest import mock
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+import click
+
+from mixpert_py.cli import main
 from mixpert_py.runtime import packing
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import compiled
@@ -111,13 +113,14 @@ def is_current() -> bool:
     return shipped.names() == names
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    if parser.parse_args().check:
+@click.command()
+@click.option("--check", is_flag=True, help="Only say, by the exit code, whether it is up to date.")
+def command(check: bool) -> None:
+    """Write the archive of the kernels that come with the package."""
+    if check:
         sys.exit(not is_current())
     write(compile_all())
 
 
 if __name__ == "__main__":
-    main()
+    main(command, "python -m tests.measure.shipped_kernels")
