@@ -31,7 +31,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.signatures import NATIVE, find
+from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
@@ -82,12 +82,9 @@ def matmul(
                     return native(a, b)
                 return _natively(_function(native), a, b, rest, out, **options)
         elif out is None and block is None and not rest and not options:
-            known = find(context, site, matmul_shape, native is operator.matmul, a, b)
-            if known is not None:
-                if known is NATIVE:
-                    return native(a, b)
-                if (value := known(a, b)) is not None:
-                    return value
+            value = kept_product(context, site, matmul_shape, native is operator.matmul, a, b)
+            if value is not None:
+                return native(a, b) if value is NATIVE else value
     if rest or out is not None or options or (site is None and not _has_operator(a, b)):
         native = _function(native)
     call = Call(native, a, b, rest, out, matmul_shape)
@@ -121,12 +118,9 @@ def dot(
                     return native(a, b)
                 return _natively(native, a, b, rest, out)
         elif out is None and not rest and block is None:
-            known = find(context, site, dot_shape, False, a, b)
-            if known is not None:
-                if known is NATIVE:
-                    return native(a, b)
-                if (value := known(a, b)) is not None:
-                    return value
+            value = kept_product(context, site, dot_shape, False, a, b)
+            if value is not None:
+                return native(a, b) if value is NATIVE else value
     call = Call(native, a, b, rest, out, dot_shape)
     return carry_out(call, Settings(scheme, block, backend, site))[0]
 
@@ -150,12 +144,9 @@ def dot_method(
                     return a.dot(b)
                 return _natively(_call_method, a, b, rest, out)
         elif out is None and not rest and block is None:
-            known = find(context, site, dot_shape, False, a, b)
-            if known is not None:
-                if known is NATIVE:
-                    return a.dot(b)
-                if (value := known(a, b)) is not None:
-                    return value
+            value = kept_product(context, site, dot_shape, False, a, b)
+            if value is not None:
+                return a.dot(b) if value is NATIVE else value
     call = Call(_call_method, a, b, rest, out, dot_shape)
     return carry_out(call, Settings(scheme, block, backend, site))[0]
 

@@ -1,12 +1,9 @@
-"""The type of an array of any library, NumPy's, CuPy's or another's, as far as products use it."""
+"""The types of arrays, of any library or of CuPy, as far as products use them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from mixpert_py.runtime.packing.operand import DeviceMemory
+import numpy as np
 
 
 class AnyArray(Protocol):
@@ -47,23 +44,35 @@ class AnyArray(Protocol):
     def __matmul__(self) -> Callable[..., Any]: ...
 
 
-class GpuArray(Protocol):
-    """A CuPy array, as far as products use it. Strides are in bytes."""
+class DeviceMemory(Protocol):
+    """A place in the device's memory, as a CuPy array, or an allocation, has it."""
 
     @property
-    def data(self) -> "DeviceMemory": ...
+    def ptr(self) -> int: ...
+    @property
+    def device_id(self) -> int: ...
+    def __add__(self, offset: int, /) -> "DeviceMemory": ...
+
+
+class DeviceArray(Protocol):
+    """An array on a device, as far as packing and repair look at it: a CuPy array is one. Strides
+    are in bytes.
+    """
 
     @property
-    def dtype(self) -> "np.dtype[Any]": ...
-
+    def data(self) -> DeviceMemory: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
-
     @property
     def strides(self) -> tuple[int, ...]: ...
-
     @property
     def itemsize(self) -> int: ...
+
+
+class GpuArray(DeviceArray, Protocol):
+    """A CuPy array, as far as products use it."""
 
     @property
     def ndim(self) -> int: ...

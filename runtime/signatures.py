@@ -11,12 +11,13 @@ its signature. Nothing is kept of calls that are traced, or that ask for more th
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from numpy import ndarray
 
 from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.request import (
     Call,
-    Request,
     Settings,
     bmm_shape,
     dot_shape,
@@ -25,28 +26,14 @@ from mixpert_py.runtime.request import (
     mm_shape,
 )
 
-
-class Known(Protocol):
-    """What is known of the calls of a signature."""
-
-    def __call__(self, a: Any, b: Any) -> Any:
-        """The product; None where it cannot be made so this time."""
-
-    def add(self, request: Request, a: Any, b: Any) -> bool:
-        """Prepare the product of such operands; whether there is anything new by that."""
+# What is known of the calls of a signature: a function that makes their products, or returns None
+# where it cannot for once; or NATIVE.
+Known = Callable[[Any, Any], Any]
 
 
-class _Native:
-    """Every call is the native product."""
+def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no function that anybody calls
+    """Stand for the native product, which every call of a signature is."""
 
-    def __call__(self, a: Any, b: Any) -> None:
-        return None
-
-    def add(self, request: Request, a: Any, b: Any) -> bool:
-        return False
-
-
-NATIVE: Final = _Native()
 
 # Bytes: where nobody chose a scheme, matrices of no more are multiplied natively, whatever the
 # device. That of 512 × 512 float32, from which products may gain where K is short.
@@ -63,26 +50,30 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     os.register_at_fork(after_in_child=device_of.clear)
 
 
-def find(
+def kept_product(
     context: Context, site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any
-) -> Known | None:
-    """What the context that is in force knows of a call; None: nothing."""
+) -> Any:
+    """The product by the launches that the context in force knows for a call; NATIVE where it knows
+    the call to be native; None where it knows nothing, or the launches cannot be made.
+    """
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
     try:
         if ask is None or ask is not device_of.get(other):
+            # Operands that are on no GPU have no launches.
             return context.known.get((site, takes_tensors, kind, other))
         is_small = a.nbytes <= SMALL and b.nbytes <= SMALL and a.ndim < 3 and b.ndim < 3
         if is_small and site in context.passing:
             return NATIVE
         key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
-        return context.known.get(key)
+        known = context.known.get(key)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
+    return known if known is None or known is NATIVE else known(a, b)
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
-    """What `find` looks for; None for a call of which nothing is kept."""
+    """What `kept_product` looks for; None for a call of which nothing is kept."""
     if call.out is not None or call.rest or call.addend or call.shape_of not in SHAPES:
         return None
     if call.left is not None or call.right is not None:
@@ -95,6 +86,8 @@ def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:
     site = settings.site if own == (None, None, None) else (settings.site, *own)
     a, b = call.a, call.b
     kind, other = type(a), type(b)
+    if kind is other is ndarray:
+        return None  # whether moving them is worth it changes while a program runs
     ask = device_of.get(kind)
     if ask is None or ask is not device_of.get(other):
         return site, takes_tensors, kind, other

@@ -23,7 +23,7 @@ bench.add_command(bench_gemm)
 @bench.command("dispatch")
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 def bench_dispatch(save: bool) -> None:
-    """What a call costs on the host: one that passes through, and one that is emulated."""
+    """Measure what calls cost on the host, those that pass through and emulated ones."""
     from mixpert_py.bench import dispatch, machine
 
     found = dispatch.measure()

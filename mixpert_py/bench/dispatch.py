@@ -1,4 +1,4 @@
-"""The cost of a call: that passes through, over the native one; and that is emulated, on the host.
+"""The costs of calls: of those that pass through, beside native ones, and of emulated ones.
 
 Wall clock, in microseconds per call, functions in turn. Without a GPU, operands of every kind that
 pass through; with one, CuPy's arrays and PyTorch's tensors, what enqueuing an emulated product
@@ -76,7 +76,7 @@ def _host_pairs() -> Iterator[tuple[str, Pair]]:
 
 
 def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
-    """Likewise of operands on this GPU, too small to gain."""
+    """Kinds of operands on this GPU that are too small to gain: the native product, and ours."""
     for n in (64, 600):
         a = cupy.ones((n, n), cupy.float32)
         yield f"CuPy, {n} × {n}", _operator(a)
@@ -113,30 +113,24 @@ def _passing(
 
 
 def _emulated(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
-    """What enqueuing a product of n³ takes, that of CuPy, and under each scheme."""
+    """A row with the times that the host takes to enqueue a product of n³, by CuPy and by each
+    scheme.
+    """
     a, b = (cupy.random.default_rng(i).standard_normal((n, n), "float32") for i in range(2))
     calls: dict[str, Callable[[], Any]] = {"native": lambda: a @ b}
-    for scheme in SCHEMES:
-        calls[scheme] = _under(scheme, lambda: mixpert_py.matmul(a, b, site=SITE))
+    calls |= dict.fromkeys(SCHEMES, lambda: mixpert_py.matmul(a, b, site=SITE))
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + 1):
         for name, call in calls.items():
             cupy.cuda.Device().synchronize()
-            times[name] += in_turn({name: call}, 1, ENQUEUED)[name]
+            # By that backend, products that would not gain are emulated too.
+            with mixpert_py.precision(name, backend="cuda"):
+                times[name] += in_turn({name: call}, 1, ENQUEUED)[name]
     return {"n": n, **_columns({name: row[1:] for name, row in times.items()}, 1)}
 
 
-def _under(scheme: str, call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call where that scheme is in force, also of products that would not gain by it."""
-    import contextvars
-
-    context = contextvars.copy_context()
-    context.run(lambda: mixpert_py.precision(scheme, backend="cuda").__enter__())
-    return lambda: context.run(call)
-
-
 def _loop(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
-    """`x = a @ x` again and again, without a plan."""
+    """A row with the times of a step of `x = a @ x`, in a loop without a plan."""
     a = cupy.random.default_rng(0).standard_normal((n, n), "float32") / np.float32(n**0.5)
     start = cupy.random.default_rng(1).standard_normal((n, n), "float32")
     steps = max(20, min(MOST_STEPS, round(LOOP / n**3)))
@@ -181,7 +175,7 @@ def _columns(times: Mapping[str, list[float]], calls: int) -> dict[str, dict[str
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """What was measured, as Markdown; `found` with the machine that it was measured on."""
+    """The tables of a measurement as Markdown. found: what `measure` gives, with its machine."""
     facts = found["machine"]
     parts = [_table("operands that pass through", found["passing"], "what", ("native", "ours"))]
     where = f"{facts['cpu']}, {facts['cores']} cores"

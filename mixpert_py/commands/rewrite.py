@@ -35,7 +35,7 @@ class Options:
 
     @property
     def is_standard_input(self) -> bool:
-        """Whether the program is read from standard input."""
+        """True where the program is read from standard input."""
         return self.paths == ("-",)
 
     @property

@@ -17,7 +17,7 @@ from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
-from mixpert_py.runtime.kernels.recording import Stream
+from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
@@ -281,7 +281,7 @@ def refusals() -> dict[tuple[int, str], str]:
 
 def _captures(xp: Any) -> bool:
     """Whether what is enqueued on the current stream goes into a CUDA graph."""
-    return slices.is_capturing(xp, xp.cuda.get_current_stream().ptr)
+    return is_capturing(xp.cuda, xp.cuda.get_current_stream().ptr)
 
 
 def _outliers(product: SliceProduct) -> float:

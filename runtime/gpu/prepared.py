@@ -7,19 +7,25 @@ launches; one that does not, or whose stream is being captured, is made the dire
 
 import sys
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.gpu.compiling import compiling_ahead
+from mixpert_py.runtime.arrays import DeviceMemory, GpuArray
+from mixpert_py.runtime.gpu.compile_ahead import compile_ahead
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full, torch_is_full
 from mixpert_py.runtime.gpu.multiply import multiply
-from mixpert_py.runtime.gpu.slices import LEGACY
 from mixpert_py.runtime.kernels.kernel import cuda_driver
-from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording, Replay
-from mixpert_py.runtime.packing.operand import VECTOR, DeviceMemory
+from mixpert_py.runtime.kernels.recording import (
+    LEFT,
+    RESULT,
+    RIGHT,
+    Recording,
+    Replay,
+    is_capturing,
+)
+from mixpert_py.runtime.packing.operand import VECTOR
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
@@ -32,13 +38,6 @@ REAL = "fd"
 
 # Strides of both operands, and the bits of their addresses that matter.
 Layouts = tuple[tuple[int, ...], tuple[int, ...], int, int]
-
-
-class _Ready(NamedTuple):
-    """The launches for operands of one layout. bytes: of the workspace."""
-
-    replay: Replay
-    bytes: int
 
 
 class PreparedProducts:
@@ -54,7 +53,7 @@ class PreparedProducts:
         self._device = request.a.data.device_id
         self._shape = result_shape(request.a, request.b)
         self._dtype = np.result_type(request.a.dtype, request.b.dtype)
-        self._ready: dict[Layouts, _Ready] = {}
+        self._ready: dict[Layouts, Replay] = {}
 
     def add(self, request: Request, a: GpuArray, b: GpuArray) -> bool:
         """Record the product of operands of this layout, on the current device: whether there are
@@ -68,7 +67,7 @@ class PreparedProducts:
         replay = _record(request)
         if replay is None:
             return False
-        self._ready[layouts] = _Ready(replay, replay.bytes)
+        self._ready[layouts] = replay
         return True
 
     def __call__(self, a: GpuArray, b: GpuArray) -> Any:
@@ -83,7 +82,7 @@ class PreparedProducts:
         if ready is None or cupy.cuda.runtime.getDevice() != self._device:
             return None
         stream = cupy.cuda.get_current_stream().ptr
-        if stream > LEGACY and cupy.cuda.runtime.streamIsCapturing(stream):
+        if is_capturing(cupy.cuda, stream):
             return None  # what a graph uses has to be kept
         if not self._is_chosen and not cupy_is_full():
             return None
@@ -93,7 +92,7 @@ class PreparedProducts:
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
             if (result.data.ptr | workspace.ptr) & ALIGNED:
                 return None  # an allocator of the program's own
-            ready.replay.enqueue(*addresses, stream)
+            ready.enqueue(*addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
         return result
@@ -112,6 +111,8 @@ class PreparedTensors(PreparedProducts):
             return None
 
     def _product(self, torch: ModuleType, a: Any, b: Any) -> Any:
+        import cupy
+
         if not self._is_plain(torch, a, b):
             return None
         first, second = a.data_ptr(), b.data_ptr()
@@ -119,14 +120,16 @@ class PreparedTensors(PreparedProducts):
         if ready is None or torch.cuda.current_device() != self._device:
             return None
         stream = _stream(torch, self._device)
-        if stream > LEGACY and torch.cuda.is_current_stream_capturing():
+        if is_capturing(cupy.cuda, stream):
             return None
         result = torch.empty(self._shape, dtype=a.dtype, device=a.device)
         workspace = torch.empty(ready.bytes, dtype=torch.uint8, device=a.device)
         addresses = first & START, second & START, result.data_ptr(), workspace.data_ptr()
-        if not all(addresses) or (addresses[2] | addresses[3]) & ALIGNED:
-            return None  # tensors without memory, or an allocator of the program's own
-        ready.replay.enqueue(*addresses, stream)
+        if not all(addresses[:3]) or (ready.bytes and not addresses[3]):
+            return None  # tensors without memory, which are being traced
+        if (addresses[2] | addresses[3]) & ALIGNED:
+            return None  # an allocator of the program's own
+        ready.enqueue(*addresses, stream)
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:
@@ -188,8 +191,8 @@ def _record(request: Request) -> Replay | None:
     )
     state = state_of(a.data.device_id)
     has_wider = state.has_wider
-    with compiling_ahead(request):
-        outcome = multiply(request, recording)
+    compile_ahead(request)
+    outcome = multiply(request, recording)
     if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
         recording = Recording()
         outcome = multiply(request, recording)

@@ -23,15 +23,13 @@ from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.partition import ONE, parts_of
 from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
-from mixpert_py.runtime.kernels.recording import Recording, Stream
+from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.overlap import shares_on_device
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import of_some
 from mixpert_py.runtime.request import ALONE, Addend, broadcast
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.splitter import OutlierRule
-
-LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 
 Packed = Any  # as packing.pack gives it
 
@@ -155,7 +153,7 @@ def multiply(
             limit -= result.nbytes
     if stream is None:
         stream = xp.cuda.get_current_stream().ptr
-    used: list[Any] | None = [] if is_capturing(xp, stream) else None
+    used: list[Any] | None = [] if is_capturing(xp.cuda, stream) else None
     addend = addend or ALONE
     guarded = not measure and state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
@@ -202,13 +200,6 @@ def multiply(
     if used is not None:
         keep_for_graph(result, used)
     return SliceProduct(result, scheme, *known)
-
-
-def is_capturing(xp: Any, stream: Stream) -> bool:
-    """Whether what is enqueued on a stream goes into a CUDA graph."""
-    if isinstance(stream, Recording):
-        return False
-    return stream > LEGACY and bool(xp.cuda.runtime.streamIsCapturing(stream))
 
 
 def keep_for_graph(result: GpuArray, used: Any) -> None:

@@ -11,7 +11,7 @@ from mixpert_py.runtime.gpu import slices
 from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
-from mixpert_py.runtime.kernels.recording import Stream
+from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.kernels.tiny_block import EDGE, FOUR, Memory, block
 from mixpert_py.runtime.packing import Operand, by_columns, by_rows
 from mixpert_py.runtime.packing.operand import Form
@@ -74,7 +74,7 @@ def multiply(
     if used and out is not None:
         out[...] = result
         result = out
-    if slices.is_capturing(xp, stream):
+    if is_capturing(xp.cuda, stream):
         used += [made for made, given in ((x, a), (y, b)) if not xp.may_share_memory(made, given)]
         slices.keep_for_graph(result, used)
     return result

@@ -35,27 +35,25 @@ class Kernel:
         self,
         grid: int,
         block: int,
-        signature: "ArgumentLayout",
+        layout: "ArgumentLayout",
         values: Iterable[float],
         shared: int,
         stream: Stream,
     ) -> None:
-        """Enqueue on a stream. values: what lies in the arguments, by the signature's format.
+        """Enqueue on a stream. values: what lies in the arguments, by the layout's format.
 
         A CuPy launch converts and checks each argument, which costs more than the kernel does.
         """
         if isinstance(stream, Recording):
-            stream.launch(self, signature, (grid, block, shared), values)
+            stream.launch(self, layout, (grid, block, shared), values)
             return
-        free = signature.free
+        free = layout.free
         try:
             arguments = free.pop()
         except IndexError:
-            arguments = Arguments.of(signature)
-        fill, memory, _, config, where = arguments
-        attributes = (ctypes.addressof(EARLY), 1) if self.early else (0, 0)
-        fill(memory, 0, grid, 1, 1, block, 1, 1, shared, stream, *attributes, *values)
-        status = self.driver.cuLaunchKernelEx(config, self.handle, where, None)
+            arguments = Arguments.of(layout)
+        self._fill(arguments, (grid, block, shared), stream, values)
+        status = self.driver.cuLaunchKernelEx(arguments.config, self.handle, arguments.where, None)
         if status:
             import cupy
 
@@ -63,16 +61,25 @@ class Kernel:
         free.append(arguments)
 
     def filled(
-        self, signature: "ArgumentLayout", shape: tuple[int, int, int], values: Iterable[float]
+        self, layout: "ArgumentLayout", shape: tuple[int, int, int], values: Iterable[float]
     ) -> "Arguments":
         """New arguments with a launch in them, but for its stream; see `Recording.launch`."""
-        arguments = Arguments.of(signature)
+        arguments = Arguments.of(layout)
+        self._fill(arguments, shape, 0, values)
+        return arguments
+
+    def _fill(
+        self,
+        arguments: "Arguments",
+        shape: tuple[int, int, int],
+        stream: int,
+        values: Iterable[float],
+    ) -> None:
         grid, block, shared = shape
         attributes = (ctypes.addressof(EARLY), 1) if self.early else (0, 0)
         arguments.fill(
-            arguments.memory, 0, grid, 1, 1, block, 1, 1, shared, 0, *attributes, *values
+            arguments.memory, 0, grid, 1, 1, block, 1, 1, shared, stream, *attributes, *values
         )
-        return arguments
 
     def launch_words(
         self,
@@ -105,13 +112,13 @@ class Arguments(NamedTuple):
     where: int
 
     @classmethod
-    def of(cls, signature: "ArgumentLayout") -> "Arguments":
-        memory = ctypes.create_string_buffer(signature.format.size)
+    def of(cls, layout: "ArgumentLayout") -> "Arguments":
+        memory = ctypes.create_string_buffer(layout.format.size)
         start = ctypes.addressof(memory)
-        offsets = signature.offsets
+        offsets = layout.offsets
         first = start + CONFIG_BYTES
         pointers = (ctypes.c_void_p * len(offsets))(*[first + offset for offset in offsets])
-        fill = signature.format.pack_into
+        fill = layout.format.pack_into
         return cls(fill, memory, pointers, start, ctypes.addressof(pointers))
 
 
@@ -137,7 +144,7 @@ class ArgumentLayout(NamedTuple):
 
 @cache
 def words_of(count: int) -> ArgumentLayout:
-    """The signature of so many addresses and 64-bit integers."""
+    """The layout of so many addresses and 64-bit integers."""
     return ArgumentLayout.of(f"{count}q", tuple(range(0, 8 * count, 8)))
 
 

@@ -1,8 +1,8 @@
 """Launches that are recorded instead of made, to be made again and again at other addresses.
 
-A product is a few launches whose parameters stay as they are from one call of a signature to the
+A product is a few launches whose parameters stay as they are from one call of a layout to the
 next, but for addresses. So it is recorded once: a `Recording` takes the place of the stream, and
-operands, result and workspace lie at bases that no device address has. `Recording.replay` makes the
+operands, result and workspace lie at bases that no device address has. A `Replay` makes the
 launches at real addresses, which costs the driver's own time and little more.
 """
 
@@ -35,7 +35,7 @@ class Reserved(NamedTuple):
 
 class _Launch(NamedTuple):
     kernel: "Kernel"
-    signature: "ArgumentLayout"
+    layout: "ArgumentLayout"
     shape: tuple[int, int, int]
     values: tuple[float, ...]
 
@@ -61,12 +61,12 @@ class Recording:
     def launch(
         self,
         kernel: "Kernel",
-        signature: "ArgumentLayout",
+        layout: "ArgumentLayout",
         shape: tuple[int, int, int],
         values: Iterable[float],
     ) -> None:
         """Note a launch. shape: thread blocks, threads of each, bytes of shared memory."""
-        self.steps.append(_Launch(kernel, signature, shape, tuple(values)))
+        self.steps.append(_Launch(kernel, layout, shape, tuple(values)))
 
     def clear(self, address: int, size: int) -> None:
         """Note that so many bytes become zero."""
@@ -74,6 +74,14 @@ class Recording:
 
 
 Stream = int | Recording
+LEGACY: Final = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+
+
+def is_capturing(cuda: Any, stream: Stream) -> bool:
+    """Whether what is enqueued on a stream goes into a CUDA graph. cuda: CuPy's module."""
+    if isinstance(stream, Recording) or stream <= LEGACY:
+        return False
+    return bool(cuda.runtime.streamIsCapturing(stream))
 
 
 def allocate(size: int, stream: Stream) -> Any:
@@ -133,11 +141,11 @@ class _Bound:
                 zero = ctypes.c_ubyte(0)
                 self.calls.append((driver.cuMemsetD8Async, (target, zero, size, stream)))
                 continue
-            arguments = step.kernel.filled(step.signature, step.shape, step.values)
+            arguments = step.kernel.filled(step.layout, step.shape, step.values)
             self.keep.append(arguments)
             memory = arguments.memory
             found[0].append((ctypes.c_uint64.from_buffer(memory, STREAM_OFFSET), 0))
-            places = zip(step.signature.places, step.values, strict=True)
+            places = zip(step.layout.places, step.values, strict=True)
             for place, value in places:
                 base, offset = parted(value)
                 if base:

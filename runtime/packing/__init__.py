@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.arrays import DeviceMemory
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import blocks, rows
@@ -34,7 +35,6 @@ from mixpert_py.runtime.packing.launch import (
     prepare,
 )
 from mixpert_py.runtime.packing.operand import (
-    DeviceMemory,
     DevicePacked,
     Form,
     Operand,

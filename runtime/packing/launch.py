@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.arrays import DeviceMemory
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel, words_of
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import (
     VECTOR,
-    DeviceMemory,
     DevicePacked,
     Form,
     Layout,

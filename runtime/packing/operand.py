@@ -2,43 +2,15 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from mixpert_py.errors import ShapeError
+from mixpert_py.runtime.arrays import DeviceArray, DeviceMemory
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.splitter import Digits, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
-
-
-class DeviceMemory(Protocol):
-    """A place in the device's memory, as a CuPy array, or an allocation, has it."""
-
-    @property
-    def ptr(self) -> int: ...
-    @property
-    def device_id(self) -> int: ...
-    def __add__(self, offset: int, /) -> "DeviceMemory": ...
-
-
-class DeviceArray(Protocol):
-    """An array on a device, as far as packing and repair look at it: a CuPy array is one. Strides
-    are in bytes.
-    """
-
-    @property
-    def data(self) -> DeviceMemory: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def strides(self) -> tuple[int, ...]: ...
-    @property
-    def itemsize(self) -> int: ...
 
 
 class Form(NamedTuple):

@@ -4,10 +4,11 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from mixpert_py.runtime.arrays import DeviceArray, DeviceMemory
 from mixpert_py.runtime.kernels.compile import numba_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream
-from mixpert_py.runtime.packing.operand import DeviceArray, DeviceMemory, DevicePacked, Form
+from mixpert_py.runtime.packing.operand import DevicePacked, Form
 
 KERNELS = "mixpert_py.runtime.packing.repair_kernels"
 LINES = 2048  # rows of A, or columns of B, that a tile of work has

@@ -12,10 +12,11 @@ from itertools import accumulate
 from types import ModuleType
 from typing import NamedTuple
 
+from mixpert_py.runtime.arrays import DeviceMemory
 from mixpert_py.runtime.kernels.abi import STEP
-from mixpert_py.runtime.kernels.recording import Recording, Stream, clear
+from mixpert_py.runtime.kernels.recording import Recording, Stream, clear, is_capturing
 from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
-from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, DeviceMemory, up
+from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, up
 from mixpert_py.runtime.packing.side import Side
 from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
 
@@ -103,7 +104,6 @@ LONGEST_PANEL = 1 << 18  # of K: a block that waits in vain for others looks at 
 COUNTERS = 3  # of a panel
 LEAST_PANELS = 512  # that counters are made for at a time
 LAST = (1 << 31) - 1  # number of a launch
-LEGACY = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
 PER_THREAD = 2  # the address of a stream that every thread has one of
 
 
@@ -146,7 +146,7 @@ class Workspace:
             # Beside the operands, whose memory may be shared by packing that a gate holds back.
             counters, serial = stream.reserve(size).ptr, 1
             clear(counters, size, stream)
-        elif stream > LEGACY and cuda.runtime.streamIsCapturing(stream):
+        elif is_capturing(cuda, stream):
             # A graph may run beside what is enqueued later: it has counters of its own.
             counters, serial = start + self.counters, 1
             clear(counters, size, stream)

@@ -445,6 +445,58 @@ PRODUCTS = (
     ),
 )
 
+KEPT = (
+    Mutant(
+        "signatures: operands of another type find what is kept",
+        "runtime/signatures.py",
+        "        operands = a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)\n",
+        "        operands = a.shape, b.shape, b.dtype, b.dtype, ask(a), ask(b)\n",
+        (f"{HERE}/test_signatures.py",),
+    ),
+    Mutant(
+        "signatures: Dask's products are kept by their type",
+        "runtime/signatures.py",
+        "    if is_dask(call.a, call.b):\n",
+        "    if False:\n",
+        (f"{HERE}/test_signatures.py",),
+    ),
+    Mutant(
+        "signatures: a call's own scheme is no part of it",
+        "runtime/signatures.py",
+        "else (settings.site, *own)",
+        "else settings.site",
+        (f"{HERE}/test_signatures.py",),
+    ),
+    Mutant(
+        "signatures: a tensor in name only stays native for ever",
+        "runtime/select.py",
+        "        Reason.DIMENSIONS,\n    }",
+        "        Reason.DIMENSIONS,\n        Reason.NOT_AN_ARRAY,\n    }",
+        (f"{HERE}/test_signatures.py", f"{HERE}/gpu/test_foreign.py"),
+    ),
+    Mutant(
+        "recording: launches stay on the stream of the first call",
+        "runtime/kernels/recording.py",
+        "            found[0].append((ctypes.c_uint64.from_buffer(memory, STREAM_OFFSET), 0))\n",
+        "",
+        (f"{HERE}/test_recording.py",),
+    ),
+    Mutant(
+        "recording: threads share the arguments of launches",
+        "runtime/kernels/recording.py",
+        "            bound = self._free.pop()\n",
+        "            bound = self._free[-1]\n",
+        (f"{HERE}/test_recording.py",),
+    ),
+    Mutant(
+        "shipped: kernels of other sources are taken",
+        "runtime/kernels/shipped.py",
+        "    return archive if current else None",
+        "    return archive",
+        (f"{HERE}/test_shipped.py",),
+    ),
+)
+
 OBSERVED = (
     Mutant(
         "tracing: every second call is looked into",
@@ -511,5 +563,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *CERTIFICATES,
     *DECISIONS,
     *PRODUCTS,
+    *KEPT,
     *OBSERVED,
 )

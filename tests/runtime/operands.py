@@ -165,3 +165,18 @@ def traced(a: Any, b: Any, scheme: str, backend: str | None = None, **given: Any
     record = trace.sites[SITE]
     assert record.calls == record.schemes.total() == 1
     return result, *record.schemes, *(record.reasons or [None])
+
+
+def assert_differs_in_value_only(result: Any, wanted: Any, operands: tuple[str, str]) -> None:
+    """An emulated product is of the native one's type and shape, finite where it is, and near it.
+
+    operands: their names, for the message.
+    """
+    assert type(result) is type(wanted), (operands, result, wanted)
+    assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
+    # Of complex numbers that are not finite, libraries make different ones.
+    kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
+    np.testing.assert_allclose(
+        np.asarray(result)[kept], np.asarray(wanted)[kept], rtol=0, atol=3e-5
+    )

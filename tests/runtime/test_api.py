@@ -21,7 +21,16 @@ from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.select import FLOAT32_THICKNESS
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import some
-from tests.runtime.operands import OPERANDS, SITE, SPELLINGS, Matrix, outcome, same, traced
+from tests.runtime.operands import (
+    OPERANDS,
+    SITE,
+    SPELLINGS,
+    Matrix,
+    assert_differs_in_value_only,
+    outcome,
+    same,
+    traced,
+)
 from tests.runtime.without_gpu import no_gpu as no_gpu
 
 
@@ -66,13 +75,7 @@ def test_an_emulated_call_differs_in_value_only(spelling: str, scheme: str) -> N
             assert set(our_warnings) <= set(its_warnings), (left, right)
             if same(result, wanted):
                 continue
-            assert type(result) is type(wanted), (left, right, result, wanted)
-            assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_array_equal(np.isfinite(result), np.isfinite(wanted))
-            # Of complex numbers that are not finite, libraries make different ones.
-            kept = np.isfinite(wanted) | (np.asarray(wanted).dtype.kind != "c")
-            difference = np.asarray(result)[kept], np.asarray(wanted)[kept]
-            np.testing.assert_allclose(*difference, rtol=0, atol=3e-5)
+            assert_differs_in_value_only(result, wanted, (left, right))
 
 
 def test_the_table_reaches_the_schemes() -> None:

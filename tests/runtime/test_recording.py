@@ -81,28 +81,30 @@ def test_launches_are_made_at_the_addresses_of_each_call() -> None:
 def test_threads_have_arguments_of_their_own() -> None:
     """One that is between two launches of a call does not see another's addresses."""
     driver = Driver(SIZES)
-    replay = Replay(recorded(), driver)
-    inside = threading.Event()
-    go_on = threading.Event()
+    inside, go_on = threading.Event(), threading.Event()
     launch = driver.cuLaunchKernelEx
 
     def slowly(*given: Any) -> int:
-        if threading.current_thread() is first and given[1] == 1:
+        """Wait before the first launch, in the thread that is to be overtaken."""
+        if threading.current_thread().name == "slow" and given[1] == 1:
             inside.set()
             assert go_on.wait(10)
         return launch(*given)
 
     driver.cuLaunchKernelEx = slowly  # type: ignore[method-assign]
-    first = threading.Thread(target=replay.enqueue, args=(1 << 10, 2 << 10, 3 << 10, 4 << 10, 0))
-    first.start()
+    replay = Replay(recorded(), driver)
+    replay.enqueue(9 << 10, 10 << 10, 11 << 10, 12 << 10, 0)  # leaves arguments for one
+    driver.found.clear()
+    addresses = 1 << 10, 2 << 10, 3 << 10, 4 << 10, 0
+    slow = threading.Thread(target=replay.enqueue, args=addresses, name="slow")
+    slow.start()
     assert inside.wait(10)
     replay.enqueue(5 << 10, 6 << 10, 7 << 10, 8 << 10, 0)
     go_on.set()
-    first.join()
-    starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == 2]
-    assert sorted(starts) == [2 << 10, 6 << 10]
-    starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == 1]
-    assert sorted(starts) == [(1 << 10) + 12, (5 << 10) + 12]
+    slow.join()
+    for handle, wanted in ((1, [(1 << 10) + 12, (5 << 10) + 12]), (2, [2 << 10, 6 << 10])):
+        starts = [struct.unpack_from("q", one[4])[0] for one in driver.found if one[0] == handle]
+        assert sorted(starts) == wanted
 
 
 def test_an_address_is_none_of_the_numbers_that_kernels_take() -> None:

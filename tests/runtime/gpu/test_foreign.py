@@ -286,3 +286,12 @@ def test_tensors_without_memory_are_pytorchs(torch: Any) -> None:
     for given in ({"address": 0}, {"is_nested": True}):
         a = tensor(9, 9, **given)
         assert ran(a, a, "int8x6") == ("native", Reason.NOT_AN_ARRAY)
+
+
+def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
+    """What is kept for a signature is so of all its calls."""
+    a = tensor(9, 9)
+    with use(Context(scheme="int8x6")):
+        for given, is_native in (({}, False), ({"address": 0}, True), ({}, False)):
+            x = tensor(9, 9, **given)
+            assert hasattr(matmul(x, a, site=SITE), "native") == is_native

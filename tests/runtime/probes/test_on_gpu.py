@@ -136,6 +136,5 @@ def test_hopper(rows: dict[str, Timed], gpu: Gpu) -> None:
         pytest.skip("wgmma is of compute capability 9.0")
     name = "wgmma m64n256k32 int8"
     # 4,096 multiply-adds a cycle and multiprocessor; fewer where others use the device meanwhile.
-    assert rows[name].interval > 128 * 0.95
-    assert rows[name].rate > 0
-    assert rows[f"{name} registers"].rate > 0
+    for row in (rows[name], rows[f"{name} registers"]):
+        assert row.interval > 128 * 0.95

@@ -1,8 +1,9 @@
 """Kernels of a product compiled side by side, at its first call."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.gpu.gemm import gemm
@@ -14,6 +15,8 @@ from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
+THREADS = 3  # kernels at a time
+
 
 class _Unpacked(NamedTuple):
     """An operand as the GEMM will see it, before it is packed."""
@@ -23,17 +26,20 @@ class _Unpacked(NamedTuple):
     scales: int = 0
 
 
-@contextmanager
-def compiling_ahead(request: Request) -> Iterator[None]:
-    """While the product is prepared, step by step, let other threads compile what comes last: the
-    GEMM, that of the wider scheme, and the repair. The kernels of packing come first anyway.
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS)
+
+
+def compile_ahead(request: Request) -> None:
+    """Let other threads compile the kernels that a product asks for last: the GEMM, that of the
+    wider scheme, and the repair. Meanwhile the product compiles those of packing.
 
     request: of two-dimensional arrays on the current device; nothing is done for others. Whatever
     fails is left to the product itself, which will ask for the same kernel.
     """
     a, b, c = request.a, request.b, request.out
     if a.ndim > 2 or b.ndim > 2:
-        yield
         return
     import cupy
 
@@ -46,16 +52,11 @@ def compiling_ahead(request: Request) -> Iterator[None]:
         with device:
             compile(*given)
 
-    pool = ThreadPoolExecutor(3)
-    try:
-        with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
-            for one in (scheme, wider):
-                if one is not None:
-                    pool.submit(on_device, _compile_gemm, one, x, y, c)
-            pool.submit(on_device, repair_kernel, x, y, c.itemsize)
-        yield
-    finally:
-        pool.shutdown(wait=False)
+    with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
+        for one in (scheme, wider):
+            if one is not None:
+                _pool().submit(on_device, _compile_gemm, one, x, y, c)
+        _pool().submit(on_device, repair_kernel, x, y, c.itemsize)
 
 
 def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: Any) -> None:
