@@ -150,6 +150,7 @@ def test_a_graph_is_made_the_direct_way() -> None:
     import cupy
 
     x, y = random((2304, 2304), 1), random((2304, 2304), 2)
+    cupy.cuda.Device().synchronize()  # such a stream does not wait for the one that made them
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         for _ in range(2):
