@@ -45,9 +45,14 @@ SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
 # the number of its device.
 device_of: dict[type, Callable[[Any], int]] = {}
 
+# By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
+# it cannot make that. See `gpu.native`.
+native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
+
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     # A child knows nothing: CUDA does not survive a fork.
     os.register_at_fork(after_in_child=device_of.clear)
+    os.register_at_fork(after_in_child=native_product_of.clear)
 
 
 def kept_product(
@@ -64,12 +69,18 @@ def kept_product(
             return context.known.get((site, takes_tensors, kind, other))
         is_small = a.nbytes <= SMALL and b.nbytes <= SMALL and a.ndim < 3 and b.ndim < 3
         if is_small and site in context.passing:
-            return NATIVE
-        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
-        known = context.known.get(key)
+            known: Known | None = NATIVE
+        else:
+            key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+            known = context.known.get(key)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    return known if known is None or known is NATIVE else known(a, b)
+    if known is NATIVE:
+        # Of the operator only: other functions may have been replaced by the program's own.
+        known = native_product_of.get(kind) if takes_tensors else None
+        value = None if known is None else known(a, b)
+        return NATIVE if value is None else value
+    return None if known is None else known(a, b)
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import device_of
 
@@ -89,7 +90,9 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         here = cupy.cuda.runtime.getDevice()  # type: ignore[union-attr]
         if first != here:
             return Reason.OTHER_DEVICE
-        device_of.setdefault(kind, DEVICE_OF_CUPY)
+        if kind not in device_of:
+            device_of[kind] = DEVICE_OF_CUPY
+            native.use_cupys_gemm()
         return Placement(here, cupy_is_full, Borrowed, "cupy")
     if not may_be_on_device(kind) or not may_be_on_device(other):
         return None

@@ -1,0 +1,95 @@
+"""The native product of CuPy's matrices, without what CuPy does around it.
+
+Most of the host's time that `a @ b` takes in CuPy goes before the call of cuBLAS: operands are
+reshaped, turned and cast, and mostly come out as they were. Where they are plain matrices of one
+type, this makes the call that CuPy would make, by CuPy's own function and with its own settings:
+the same bits in half the time. It is a private function of CuPy's: where it is missing, or takes
+other arguments, products are CuPy's as a whole.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mixpert_py.runtime.signatures import native_product_of
+
+TYPES: Final = "fdFD"
+MOST: Final = 1024  # layouts of operands, after which the table begins anew
+
+Dims = tuple[int, ...]
+Layouts = tuple[Dims, Dims, Dims, Dims, np.dtype[Any], np.dtype[Any]]
+
+
+class Gemm(NamedTuple):
+    """A call of cuBLAS, which has columns where CuPy has rows: Cᵀ = Bᵀ · Aᵀ."""
+
+    shape: tuple[int, int]
+    transposes_b: int
+    transposes_a: int
+    n: int
+    m: int
+    k: int
+    b_leading: int
+    a_leading: int
+
+
+def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -> Gemm | None:
+    """The call for matrices of these shapes and strides, in bytes; None where CuPy does more than
+    call: copies, vectors, shapes that do not fit.
+    """
+    if len(a) != 2 or len(b) != 2 or a[1] != b[0] or min(*a, *b) < 2:
+        return None
+    left, right = _leading(a, a_strides, itemsize), _leading(b, b_strides, itemsize)
+    if left is None or right is None:
+        return None
+    return Gemm((a[0], b[1]), right[0], left[0], b[1], a[0], a[1], right[1], left[1])
+
+
+def _leading(shape: Dims, strides: Dims, itemsize: int) -> tuple[int, int] | None:
+    """Whether a contiguous matrix lies by columns, and the length of what it lies by."""
+    if strides == (shape[1] * itemsize, itemsize):
+        return 0, shape[1]
+    if strides == (itemsize, shape[0] * itemsize):
+        return 1, shape[0]
+    return None
+
+
+def use_cupys_gemm() -> None:
+    """Let native products of CuPy's matrices be made so, if this CuPy has the function for it."""
+    cupy = sys.modules["cupy"]
+    linalg = getattr(getattr(cupy, "_core", None), "_routines_linalg", None)
+    call = getattr(linalg, "tensordot_core_v11", None)
+    if call is not None and not cupy.cuda.runtime.is_hip:
+        native_product_of[cupy.ndarray] = _product(cupy.ndarray, call)
+
+
+def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    gemms: dict[Layouts, Gemm | None] = {}
+
+    def product(a: Any, b: Any) -> Any:
+        """A·B; None where CuPy's own operator has to make it."""
+        dtype = a.dtype
+        layouts = a.shape, b.shape, a.strides, b.strides, dtype, b.dtype
+        try:
+            gemm = gemms[layouts]
+        except KeyError:
+            gemm = None
+            if dtype == b.dtype and dtype.char in TYPES:
+                gemm = gemm_of(a.shape, a.strides, b.shape, b.strides, dtype.itemsize)
+            if len(gemms) >= MOST:
+                gemms.clear()
+            gemms[layouts] = gemm
+        if gemm is None:
+            return None
+        shape, transposes_b, transposes_a, n, m, k, b_leading, a_leading = gemm
+        result = empty(shape, dtype)
+        try:
+            call(transposes_b, transposes_a, n, m, k, b, b_leading, a, a_leading, result, n)
+        except TypeError:  # another version's, which takes other arguments
+            native_product_of.pop(empty, None)
+            return None
+        return result
+
+    return product
