@@ -6,6 +6,7 @@ call that did not take its scheme has a Reason, kept by the trace in force.
 """
 
 import operator
+from collections.abc import Iterable
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.context import Choice, Context, current, require_backend
+from mixpert_py.runtime.context import Choice, Context, current, innermost, passes, require_backend
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host, wait_for
@@ -40,60 +41,74 @@ MOVES = 1 << 20
 GUARANTEES = (None, "componentwise")
 
 
+# Arguments of ours, which no native function takes.
+OWN = frozenset({"scheme", "backend", "block", "guarantee", "return_certificate"})
+
+# The three functions repeat lines on purpose: these are all that a call which passes through costs,
+# and sharing them would be one more call. Python takes time for every argument that has a name,
+# used or not: those that few calls have are among `options`.
+
+
 def matmul(
     a: Any,
     b: Any,
     *rest: Any,
-    scheme: str | None = None,
-    backend: str | None = None,
     site: str | None = None,
-    out: Any = None,
-    block: int | None = None,
-    guarantee: str | None = None,
-    return_certificate: bool = False,
-    native: Native = operator.matmul,
+    native: Native | None = None,
     **options: Any,
 ) -> Any:
     """The product a @ b, under the scheme that is in force for this call.
 
     a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
     of one dimension or more can take a scheme, and complex ones (see `complex_product`), NumPy's
-    and those on a GPU; stacks of matrices broadcast as in np.matmul. Without a site, operands that
-    have no `@` are np.matmul's. rest: `out` given by position. options: what else np.matmul takes,
-    such as axes and dtype; with any of them it makes the product itself.
-    scheme, block: override what is in force; without any, float32 and complex64 products on a GPU
-    run `faithful`. backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as
-    that device does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None
-    for automatic. site: id of the call site. out: as in np.matmul. guarantee: "componentwise", see
-    `certificates.guarantee`: float32 and complex64 products of K ≥ 512 then run `faithful`, unless
-    an int8 scheme that keeps the guarantee is asked for; others the first of int8x6, x8, x10 that
-    keeps it, else native. Returns what `native(a, b)` would, type and dtype included; with
-    return_certificate a pair of that and a Certificate, which is None where the native product or a
-    cast ran. Raises PlanError for an unknown scheme, backend or guarantee, DeviceError for a device
-    that is absent, or of which the device models say too little, and whatever `native` raises.
+    and those on a GPU; stacks of matrices broadcast as in np.matmul. rest: `out` given by position.
+    site: id of the call site. native: the function that the program called, None for `@`; without
+    a site, operands that have no `@` are np.matmul's.
+
+    options:
+        scheme, block: override what is in force; without any, float32 and complex64 products on a
+            GPU run `faithful`.
+        backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as that device
+            does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
+            automatic.
+        out: as in np.matmul.
+        guarantee: "componentwise", see `certificates.guarantee`: float32 and complex64 products of
+            K ≥ 512 then run `faithful`, unless an int8 scheme that keeps the guarantee is asked
+            for; others the first of int8x6, x8, x10 that keeps it, else native.
+        return_certificate: whether to return a pair, of the product and a Certificate, which is
+            None where the native product or a cast ran.
+        Whatever else np.matmul takes, such as axes and dtype: with that it makes the product.
+
+    Returns what `native(a, b)` would, type and dtype included. Raises PlanError for an unknown
+    scheme, backend or guarantee, DeviceError for a device that is absent, or of which the device
+    models say too little, and whatever `native` raises.
     """
-    # The three functions repeat these lines on purpose: this is all that a call which passes
-    # through costs, and sharing them would be one more call.
-    if scheme is None and backend is None and guarantee is None and not return_certificate:
-        context = current()
+    if not options and not rest:
+        context = innermost.get().context
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
-                if out is None and not rest and not options:
-                    return native(a, b)
-                return _natively(_function(native), a, b, rest, out, **options)
-        elif out is None and block is None and not rest and not options:
-            value = kept_product(context, site, matmul_shape, native is operator.matmul, a, b)
+                return a @ b if native is None else native(a, b)
+        else:
+            value = kept_product(context, site, matmul_shape, native is None, a, b)
+            if value is NATIVE:
+                return a @ b if native is None else native(a, b)
             if value is not None:
-                return native(a, b) if value is NATIVE else value
+                return value
+    elif _passes(a, b, site, options):
+        return _function(native)(a, b, *rest, **options)
+    guarantee = options.pop("guarantee", None)
+    certificate = options.pop("return_certificate", False)
+    settings, out = _settings(site, options)
+    settings = settings._replace(guarantee=guarantee, certificate=certificate)
+    function = native or operator.matmul
     if rest or out is not None or options or (site is None and not _has_operator(a, b)):
-        native = _function(native)
-    call = Call(native, a, b, rest, out, matmul_shape)
+        function = _function(native)
+    call = Call(function, a, b, rest, out, matmul_shape)
     if options:
-        given = partial(native, **options)
+        given = partial(function, **options)
         call = call._replace(native=given, shape_of=lambda *_: Reason.ARGUMENT)
-    settings = Settings(scheme, block, backend, site, guarantee, return_certificate)
     result, product = carry_out(call, settings)
-    if return_certificate:
+    if certificate:
         return result, None if product is None else product.certificate
     return result
 
@@ -102,70 +117,79 @@ def dot(
     a: Any,
     b: Any,
     *rest: Any,
-    scheme: str | None = None,
-    backend: str | None = None,
     site: str | None = None,
-    out: Any = None,
-    block: int | None = None,
     native: Native = np.dot,
+    **options: Any,
 ) -> Any:
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if scheme is None and backend is None:
-        context = current()
+    if not options and not rest:
+        context = innermost.get().context
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
-                if out is None and not rest:
-                    return native(a, b)
-                return _natively(native, a, b, rest, out)
-        elif out is None and not rest and block is None:
+                return native(a, b)
+        else:
             value = kept_product(context, site, dot_shape, False, a, b)
+            if value is NATIVE:
+                return native(a, b)
             if value is not None:
-                return native(a, b) if value is NATIVE else value
-    call = Call(native, a, b, rest, out, dot_shape)
-    return carry_out(call, Settings(scheme, block, backend, site))[0]
+                return value
+    elif _passes(a, b, site, options):
+        return native(a, b, *rest, **options)
+    settings, out = _settings(site, options)
+    if options:
+        raise _unexpected("dot", options)
+    return carry_out(Call(native, a, b, rest, out, dot_shape), settings)[0]
 
 
-def dot_method(
-    a: Any,
-    b: Any,
-    *rest: Any,
-    scheme: str | None = None,
-    backend: str | None = None,
-    site: str | None = None,
-    out: Any = None,
-    block: int | None = None,
-) -> Any:
+def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: Any) -> Any:
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
-    if scheme is None and backend is None:
-        context = current()
+    if not options and not rest:
+        context = innermost.get().context
         if type(a) is type(b) is ndarray:
             if a.size < MOVES and site in context.passing:
-                if out is None and not rest:
-                    return a.dot(b)
-                return _natively(_call_method, a, b, rest, out)
-        elif out is None and not rest and block is None:
+                return a.dot(b)
+        else:
             value = kept_product(context, site, dot_shape, False, a, b)
+            if value is NATIVE:
+                return a.dot(b)
             if value is not None:
-                return a.dot(b) if value is NATIVE else value
-    call = Call(_call_method, a, b, rest, out, dot_shape)
-    return carry_out(call, Settings(scheme, block, backend, site))[0]
+                return value
+    elif _passes(a, b, site, options):
+        return _call_method(a, b, *rest, **options)
+    settings, out = _settings(site, options)
+    if options:
+        raise _unexpected("dot_method", options)
+    return carry_out(Call(_call_method, a, b, rest, out, dot_shape), settings)[0]
+
+
+def _settings(site: str | None, options: dict[str, Any]) -> tuple[Settings, Any]:
+    """The settings of a call, and `out`; both are taken out of the options."""
+    scheme, block, backend, out = map(
+        options.pop, ("scheme", "block", "backend", "out"), [None] * 4
+    )
+    return Settings(scheme, block, backend, site), out
+
+
+def _function(native: Native | None) -> Native:
+    """The function that takes `out` and other arguments, which the operator `@` does not."""
+    return MATMUL if native is None or native is operator.matmul else native
+
+
+def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
+    """Whether a call with more arguments than operands passes through, and all are the native
+    function's.
+    """
+    if not (type(a) is type(b) is ndarray) or a.size >= MOVES:
+        return False
+    return passes(site) and OWN.isdisjoint(options)
+
+
+def _unexpected(function: str, options: Iterable[str]) -> TypeError:
+    return TypeError(f"{function}() got an unexpected keyword argument {next(iter(options))!r}")
 
 
 def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
     return a.dot(b, *rest, **out)
-
-
-def _natively(
-    native: Native, a: Any, b: Any, rest: tuple[Any, ...], out: Any, **options: Any
-) -> Any:
-    if out is not None:
-        options["out"] = out
-    return native(a, b, *rest, **options)
-
-
-def _function(native: Native) -> Native:
-    """The function that takes `out` and other arguments, which the operator `@` does not."""
-    return MATMUL if native is operator.matmul else native
 
 
 def _has_operator(a: Any, b: Any) -> bool:

@@ -120,23 +120,22 @@ def _checked(choice: Choice) -> Choice:
 
 
 @dataclass(slots=True, eq=False)
-class _Override:
+class Override:
     """One `use` that has begun: what it put in force, and what it was begun in."""
 
     context: Context
-    outer: Optional["_Override"]
+    outer: Optional["Override"]
     ended: bool = False
 
 
-_here: ContextVar[_Override | None] = ContextVar("mixpert_in_force", default=None)
 INITIAL = Context()
-_default = INITIAL
+_process = Override(INITIAL, None)  # what every thread sees that has no override of its own
+innermost: ContextVar[Override] = ContextVar("mixpert_innermost_override", default=_process)
 
 
 def current() -> Context:
     """What is in force for the calling code."""
-    override = _here.get()
-    return _default if override is None else override.context
+    return innermost.get().context
 
 
 def passes(site: str | None) -> bool:
@@ -144,8 +143,7 @@ def passes(site: str | None) -> bool:
 
     Stands before every product, so it asks nobody: the first call of a site is not known yet.
     """
-    override = _here.get()
-    return site in (_default if override is None else override.context).passing
+    return site in innermost.get().context.passing
 
 
 def is_initial() -> bool:
@@ -155,8 +153,7 @@ def is_initial() -> bool:
 
 def set_default(context: Context) -> None:
     """Replace the process default, which every thread sees that has no override of its own."""
-    global _default
-    _default = context
+    _process.context = context
 
 
 @contextmanager
@@ -165,32 +162,32 @@ def use(context: Context) -> Iterator[Context]:
 
     In a generator it stays in force while the generator is suspended, as numpy.errstate does.
     """
-    override = _Override(context, _here.get())
-    _here.set(override)
+    override = Override(context, innermost.get())
+    innermost.set(override)
     try:
         yield context
     finally:
-        left = _here.get()
+        left: Override | None = innermost.get()
         if left is override:
             left = override.outer
         else:
             _end_out_of_turn(override, left)
         while left is not None and left.ended:
             left = left.outer
-        _here.set(left)
+        innermost.set(left or _process)
 
 
-def _end_out_of_turn(override: _Override, innermost: _Override | None) -> None:
+def _end_out_of_turn(override: Override, seen: Override | None) -> None:
     """A generator's `use` has ended before one that was begun in it, or in another thread or task.
 
     Where it is, it is left out; where it is not seen, whoever ends there will do so.
     """
-    while innermost is not None and innermost.outer is not override:
-        innermost = innermost.outer
-    if innermost is None:
+    while seen is not None and seen.outer is not override:
+        seen = seen.outer
+    if seen is None:
         override.ended = True
     else:
-        innermost.outer = override.outer
+        seen.outer = override.outer
 
 
 @contextmanager

@@ -68,11 +68,15 @@ def test_schemes_are_listed_best_first() -> None:
 
 @pytest.mark.parametrize("name", ["matmul", "dot"])
 def test_products_take_the_documented_arguments(name: str) -> None:
-    parameters = inspect.signature(getattr(mixpert_py, name)).parameters
-    assert list(parameters)[:2] == ["a", "b"]
-    for keyword in ("scheme", "backend", "site", "out"):
-        assert parameters[keyword].kind is inspect.Parameter.KEYWORD_ONLY
-        assert parameters[keyword].default is None
+    product = getattr(mixpert_py, name)
+    a, out = np.eye(20), np.zeros((20, 20))
+    assert list(inspect.signature(product).parameters)[:2] == ["a", "b"]
+    given = {"scheme": "int8x6", "backend": "reference", "block": None, "site": "s", "out": out}
+    assert product(a, a, **given) is out
+    assert product(a, a, **dict.fromkeys(given)).shape == a.shape
+    for unknown in ("schema", "guarantees"):
+        with pytest.raises(TypeError, match=unknown):
+            product(a, a, **{unknown: "int8x6"})
 
 
 def test_products_by_name() -> None:

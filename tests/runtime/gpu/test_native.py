@@ -156,8 +156,8 @@ def test_the_bits_of_cupys_operator(shape: tuple[int, int, int], dtype: str) -> 
 
 
 @pytest.mark.gpu
-def test_settings_of_cupys_and_graphs() -> None:
-    """TF32 where CuPy was told so; a graph holds its product."""
+def test_settings_of_cupys() -> None:
+    """TF32 where CuPy was told so."""
     import cupy
 
     linalg = cupy._core._routines_linalg
@@ -173,13 +173,3 @@ def test_settings_of_cupys_and_graphs() -> None:
     finally:
         linalg.set_compute_type("f", before)
     assert coarse.get().tobytes() != exact.get().tobytes()
-    cupy.cuda.Device().synchronize()
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        matmul(a, b, site="s")  # cuBLAS takes memory for this stream
-        stream.begin_capture()
-        value = matmul(a, b, site="s")
-        graph = stream.end_capture()
-        a *= 2
-        graph.launch(stream)
-        stream.synchronize()
-        assert value.get().tobytes() == (2 * exact).get().tobytes()
