@@ -126,6 +126,12 @@ def _calls() -> str | None:
     return "\n".join(dispatch.table(it) for it in found if it is not None) or None
 
 
+def _loops() -> str | None:
+    """The table of products one after another by wall clock, on the GPU that it is kept of."""
+    found = saved("dispatch-gpu")
+    return None if found is None else dispatch.loops_table(found)
+
+
 def _reference_row(emulated: Record) -> list[str]:
     native, ours = list(emulated["rows"].values())[:2]
     return [
@@ -172,6 +178,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "host": lambda docs: without_gpu(),
     "targets": lambda docs: gemm.targets_part(),
     "calls": lambda docs: _calls(),
+    "loops": lambda docs: _loops(),
     "families": lambda docs: gemm.families_part(),
     "model": lambda docs: written_table("model"),
     "soak": lambda docs: gates(),
