@@ -77,6 +77,11 @@ _EXTENSION = dict.fromkeys(
 __all__ = list(_HOMES)
 
 
+def __dir__() -> list[str]:
+    own = [name for name in globals() if name.startswith("__")]
+    return sorted({*__all__, *own})
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _EXTENSION.get(name)
     if home is None:

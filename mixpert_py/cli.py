@@ -1,8 +1,6 @@
 """The command line: options in, one call, exit code out. What the commands do is elsewhere.
 
-Exit codes: 0 fine; 1 a check that would change something, a call that could not be restored, a
-fallback under --strict, a program too noisy for its budget, a plan that does not hold; 2 usage,
-parse or program error; 130 after Ctrl-C. `run` passes the program's own on.
+The table of exit codes is in docs/commands.md.
 """
 
 import io
@@ -11,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.shell_completion import shell_complete
 
 from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
@@ -28,14 +27,21 @@ from mixpert_py.commands.tune import tune
 from mixpert_py.commands.verify import verify
 from mixpert_py.errors import MixPertError
 
+COMPLETION = "_MIXPERT_COMPLETE"  # set by the shell's completion script, as click names it
+
 
 def main(command: click.Command | None = None, name: str = "mixpert") -> None:
     """The console script; or another command, called `name`, with the same exit codes."""
-    _use_any_terminal()
     command = command or cli
+    arguments = sys.argv[1:]
+    if command is cli:
+        arguments = _with_run(arguments)
+    _use_any_terminal(arguments)
     try:
+        if instruction := os.environ.get(COMPLETION):
+            sys.exit(shell_complete(command, {}, name, COMPLETION, instruction))
         # Not `command.main`: it makes exit code 1 of a closed pipe, which means something here.
-        with command.make_context(name, sys.argv[1:]) as context:
+        with command.make_context(name, arguments) as context:
             code = command.invoke(context)
         _flush_output()
     except click.exceptions.Exit as stop:
@@ -75,14 +81,23 @@ def _description(error: OSError) -> str:
     return what
 
 
-def _use_any_terminal() -> None:
+def _with_run(arguments: list[str]) -> list[str]:
+    """`mixpert script.py ARGS…` is `mixpert run script.py ARGS…`; a command's name comes first."""
+    word = arguments[0] if arguments else ""
+    is_path = word.endswith(".py") or os.sep in word
+    if is_path and word not in cli.commands and not word.startswith("-"):
+        return ["run", *arguments]
+    return arguments
+
+
+def _use_any_terminal(arguments: list[str]) -> None:
     """Write what the terminal cannot show as escapes; with stdout closed, write nothing.
 
     A program that is run keeps the streams that it would have under `python`.
     """
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115, it is to stay open
-    if sys.argv[1:2] != ["run"] and isinstance(sys.stdout, io.TextIOWrapper):
+    if arguments[:1] != ["run"] and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -112,4 +127,7 @@ COMMANDS = [
 @click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mixpert")
 def cli() -> None:
-    """Matrix products of a Python program, at the accuracy you choose and no more."""
+    """Matrix products of a Python program, at the accuracy you choose and no more.
+
+    `mixpert script.py ARGS…` is short for `mixpert run script.py ARGS…`.
+    """

@@ -1,6 +1,6 @@
 """Every exception of MixPert-Py. A message names the place, what came, and the way out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 LONGEST = 200  # characters of another's text in a message
@@ -14,6 +14,12 @@ class MixPertError(Exception):
 
 class SourceError(MixPertError):
     """A source file cannot be read, parsed or rewritten."""
+
+
+class RefusedProgramError(SourceError):
+    """Python does not accept the program that is to be run, and would exit 1."""
+
+    exit_code = 1
 
 
 class PlanError(MixPertError):
@@ -49,6 +55,16 @@ def one_line(text: object) -> str:
 def short(text: str) -> str:
     """The text, cut to LONGEST characters for a message."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def unknown_scheme(name: str, known: Iterable[str]) -> str:
+    """The message about a scheme's name that is none: the likely one, and all there are."""
+    from difflib import get_close_matches  # only where a name is wrong
+
+    names = list(known)
+    close = get_close_matches(short(name), names, n=1)
+    likely = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown scheme {short(name)!r}; {likely}known: {', '.join(names)}"
 
 
 @contextmanager

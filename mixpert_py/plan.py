@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from mixpert_py import files
-from mixpert_py.errors import PlanError, short
+from mixpert_py.errors import PlanError, short, unknown_scheme
 from mixpert_py.toml_lines import MAX_BYTES, decoded, explained, line_of, shown
 from mixpert_py.toml_lines import tables as tables_of
 
@@ -128,7 +128,7 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
             raise _refused(text, name, [*here, "id"], f"{short(site.id)!r} stands twice")
         seen.add(site.id)
         if known is not None and site.scheme not in known:
-            what = f"unknown scheme {short(site.scheme)!r}; known: {', '.join(known)}"
+            what = unknown_scheme(site.scheme, known)
             raise _refused(text, name, [*here, "scheme"], what)
     return plan
 

@@ -29,7 +29,7 @@ from mixpert_py.passes.finder import Analysis, find_products
 from mixpert_py.passes.keywords import Setting
 from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.rewrite import Settings, Substitute, same, text_edits
-from mixpert_py.passes.source import parse, preorder, refusing_depth
+from mixpert_py.passes.source import decode, parse, preorder, refusing_depth
 from mixpert_py.plan import Plan
 
 # A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.
@@ -45,6 +45,14 @@ def analyze(source: bytes, module: str, fuse: bool = False) -> tuple[CallSite, .
     large or too deep, or if Python would not accept it.
     """
     return tuple(product.site for product in _analysis(source, module, fuse).products)
+
+
+def require_syntax(source: bytes, module: str) -> None:
+    """Raise SourceError, in one line, if Python's parser does not accept a file.
+
+    `analyze` does not parse a file in which no word of a product stands.
+    """
+    parse(decode(source, module).text, module)
 
 
 def pragmas(source: bytes, module: str, fuse: bool = False) -> Pragmas:

@@ -8,7 +8,7 @@ import click
 
 from mixpert_py.bench.apps.command import bench_apps
 from mixpert_py.bench.gemm.command import bench_gemm
-from mixpert_py.commands.program import ScriptCommand
+from mixpert_py.commands.program import ScriptCommand, complete_files
 
 
 @click.group()
@@ -34,11 +34,19 @@ def bench_dispatch(save: bool) -> None:
 
 
 @bench.command("program", cls=ScriptCommand)
-@click.option("--plan", "plan_path", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
+@click.option(
+    "--plan",
+    "plan_path",
+    metavar="PLAN",
+    shell_complete=complete_files,
+    help="Default: SCRIPT.mixpert.toml.",
+)
 @click.option("--rounds", default=7, show_default=True)
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
-@click.argument("script", metavar="SCRIPT")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+@click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
+@click.argument(
+    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
+)
 def bench_program(
     plan_path: str | None, rounds: int, save: bool, script: str, arguments: tuple[str, ...]
 ) -> None:

@@ -4,9 +4,11 @@ import sys
 
 import click
 
+from mixpert_py.commands.program import complete_files
+
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files)
 @click.option(
     "--format",
     "form",
@@ -18,7 +20,7 @@ import click
     metavar="FILE",
     help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
 )
-@click.option("-o", "--output", metavar="OUT", help="Write here.")
+@click.option("-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write here.")
 def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output: str | None) -> int:
     """Show which products' results can reach which others.
 
@@ -31,7 +33,7 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = graph_of.of_files(f.path for f in source_files.files_of_projects(paths, ()))
+        graphs = graph_of.of_files(source_files.files_of_projects(paths, ()))
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)

@@ -4,6 +4,8 @@ import json
 
 import click
 
+from mixpert_py.commands.program import complete_files
+
 
 @click.group("plan")
 def plan() -> None:
@@ -11,7 +13,7 @@ def plan() -> None:
 
 
 @plan.command("show")
-@click.argument("path", metavar="PLAN")
+@click.argument("path", metavar="PLAN", shell_complete=complete_files)
 def plan_show(path: str) -> None:
     """Print a plan as a table."""
     from mixpert_py import config
@@ -21,7 +23,7 @@ def plan_show(path: str) -> None:
 
 
 @plan.command("validate")
-@click.argument("path", metavar="PLAN")
+@click.argument("path", metavar="PLAN", shell_complete=complete_files)
 def plan_validate(path: str) -> None:
     """Check a plan file: exit 0, or one line that says what is wrong."""
     from mixpert_py import config
@@ -32,8 +34,8 @@ def plan_validate(path: str) -> None:
 
 @plan.command("diff")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
-@click.argument("old", metavar="A")
-@click.argument("new", metavar="B")
+@click.argument("old", metavar="A", shell_complete=complete_files)
+@click.argument("new", metavar="B", shell_complete=complete_files)
 def plan_diff(as_json: bool, old: str, new: str) -> int:
     """Show what B decides otherwise than A: exit 1 if anything.
 

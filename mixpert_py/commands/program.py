@@ -2,11 +2,21 @@
 
 import functools
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from mixpert_py.errors import SourceError
+
+
+def complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete an argument with the names of files."""
+    return [CompletionItem(incomplete, type="file")]
+
 
 Record = TypeVar("Record")
 Code = TypeVar("Code")
@@ -46,11 +56,23 @@ class ProgramCommand(click.Command):
             if args[:1] == ["--"]:
                 args = args[1:]
                 break
+            names_program = ours[-2:-1] in (["-m"], ["-c"])
+            if (left or not self.words) and not names_program:
+                self._require_word(ctx, args)
             if left:
                 words += args[:1]
                 args = args[1:]
         program = [*words, *args]
         return super().parse_args(ctx, [*ours, "--", *program] if program else ours)
+
+    def _require_word(self, ctx: click.Context, args: list[str]) -> None:
+        """Raise NoSuchOption where a word of the program is expected and an option stands."""
+        name = args[0].partition("=")[0] if args else ""
+        # `require_script` refuses -m and -c in a script's place, and says what to give instead.
+        if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-m", "-c"):
+            return
+        ours = [name for param in self.get_params(ctx) for name in param.opts]
+        raise click.NoSuchOption(name, possibilities=get_close_matches(name, ours), ctx=ctx)
 
     def _count_ours(self, ctx: click.Context, args: list[str]) -> int:
         """The number of words at the beginning that are options of ours and their values."""

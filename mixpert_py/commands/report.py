@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mixpert_py.commands.program import complete_files
+from mixpert_py.errors import writing
+
 if TYPE_CHECKING:
     from mixpert_py.tuner.report.record import Record
 
@@ -15,8 +18,8 @@ if TYPE_CHECKING:
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
 @click.option("-o", "--output", metavar="FILE", help="Write the Markdown or JSON here.")
-@click.argument("plan", metavar="PLAN")
-@click.argument("script", required=False)
+@click.argument("plan", metavar="PLAN", shell_complete=complete_files)
+@click.argument("script", required=False, shell_complete=complete_files)
 def report(
     folder: str | None,
     as_markdown: bool,
@@ -55,9 +58,11 @@ def report(
         return
     from mixpert_py.tuner.report.page import page
 
-    Path(folder).mkdir(parents=True, exist_ok=True)
     target = Path(folder, "index.html")
-    _give(page(record, program), str(target))
+    content = page(record, program)
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    _give(content, str(target))
     click.echo(f"report written to {target}")
 
 
@@ -79,4 +84,5 @@ def _give(content: str, output: str | None) -> None:
     if output is None or output == "-":
         click.echo(content, nl=False)
     else:
-        files.replace(Path(output), content.encode())
+        with writing(output):
+            files.replace(Path(output), content.encode())

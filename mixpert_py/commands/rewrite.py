@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import as_record
+from mixpert_py.commands.program import as_record, complete_files
 
 if TYPE_CHECKING:
     from mixpert_py.sources.output import Task
@@ -70,8 +70,16 @@ class Options:
 def _of_files(command: Callable[..., int]) -> Callable[..., int]:
     """Declare the options of a command that turns files into files."""
     options = (
-        click.argument("paths", nargs=-1, required=True, metavar="PATH…|-"),
-        click.option("-o", "--output", metavar="OUT", help="Write here (one PATH only)."),
+        click.argument(
+            "paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files
+        ),
+        click.option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            shell_complete=complete_files,
+            help="Write here (one PATH only).",
+        ),
         click.option("-w", "--write", is_flag=True, help="Write back to the files themselves."),
         click.option("--diff", is_flag=True, help="Show what would change; write nothing."),
         click.option(
@@ -93,7 +101,11 @@ def _of_files(command: Callable[..., int]) -> Callable[..., int]:
 @click.command()
 @_of_files
 @click.option(
-    "--plan", "plan_path", metavar="PLAN", help="Write the plan's schemes into the calls."
+    "--plan",
+    "plan_path",
+    metavar="PLAN",
+    shell_complete=complete_files,
+    help="Write the plan's schemes into the calls.",
 )
 @click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
@@ -148,7 +160,7 @@ def unrewrite(options: Options) -> int:
 def _standard_input() -> "tuple[bytes, SourceFile]":
     from mixpert_py.sources.source_files import SourceFile
 
-    return sys.stdin.buffer.read(), SourceFile("-", ".")
+    return sys.stdin.buffer.read(), SourceFile("-", ".", is_named=True)
 
 
 def _task(command: str, options: Options, count: int) -> "Task":

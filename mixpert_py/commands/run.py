@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import ProgramCommand, as_record
+from mixpert_py.commands.program import ProgramCommand, as_record, complete_files
 
 if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
@@ -48,7 +48,13 @@ class Options:
 
 
 @click.command(cls=ProgramCommand)
-@click.option("--plan", "plan_path", metavar="PLAN", help="Run under this plan.")
+@click.option(
+    "--plan",
+    "plan_path",
+    metavar="PLAN",
+    shell_complete=complete_files,
+    help="Run under this plan.",
+)
 @click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
 @click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
@@ -57,7 +63,13 @@ class Options:
 @click.option("--json", "json_path", metavar="FILE", help="Write the profile as JSON.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT ARGS…")
+@click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="SCRIPT ARGS…",
+    shell_complete=complete_files,
+)
 @as_record(Options)
 def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""

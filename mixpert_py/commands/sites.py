@@ -4,9 +4,11 @@ import json
 
 import click
 
+from mixpert_py.commands.program import complete_files
+
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=complete_files)
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
 @click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")

@@ -13,6 +13,7 @@ import click
 from mixpert_py.commands.program import (
     ScriptCommand,
     as_record,
+    complete_files,
     require_script,
     require_seconds,
 )
@@ -151,11 +152,19 @@ class Options:
     metavar="[VALUE=]BUDGET",
     help="As --error, there; default: the same.",
 )
-@click.option("-o", "--output", metavar="PLAN", help="Default: SCRIPT.mixpert.toml.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="PLAN",
+    shell_complete=complete_files,
+    help="Default: SCRIPT.mixpert.toml.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.argument("script", metavar="SCRIPT")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+@click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
+@click.argument(
+    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
+)
 @as_record(Options)
 def tune(options: Options) -> int:
     """Find the fastest plan whose error stays within a budget.

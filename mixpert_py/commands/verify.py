@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixpert_py.commands.program import PlanCommand, as_record, require_script, require_seconds
+from mixpert_py.commands.program import (
+    PlanCommand,
+    as_record,
+    complete_files,
+    require_script,
+    require_seconds,
+)
 
 if TYPE_CHECKING:
     from mixpert_py.plan import Plan
@@ -60,9 +66,11 @@ class Options:
 @click.option("--backend", metavar="NAME", help="Default: that of the plan, or automatic.")
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
-@click.argument("plan", metavar="PLAN")
-@click.argument("script", metavar="SCRIPT")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…")
+@click.argument("plan", metavar="PLAN", shell_complete=complete_files)
+@click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
+@click.argument(
+    "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
+)
 @as_record(Options)
 def verify(options: Options) -> int:
     """Measure again whether a plan holds: exit 0 if so, else 1.

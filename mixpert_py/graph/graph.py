@@ -17,8 +17,9 @@ from mixpert_py import config
 from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.sources import notebook_file, source_files
+from mixpert_py.sources.source_files import SourceFile
 
 MAX_TEXT = 40
 
@@ -96,22 +97,24 @@ class Graph:
         return {at: number for number, cycle in enumerate(self.cycles, 1) for at in cycle}
 
 
-def of_source(source: bytes, path: str, module: str) -> Graph:
+def of_source(source: bytes, path: str, module: str, is_named: bool = True) -> Graph:
     """The graph of a source text, a notebook's where `path` is one.
 
-    Raises SourceError, naming `path`, if it does not parse.
+    is_named: as in `SourceFile`. Raises SourceError, naming `path`, if it does not parse.
     """
     with named(path, module):
         if path.endswith(source_files.NOTEBOOK):
             made = notebook_file.follow_notebook(source, module)
             return _graph(path, list(zip(made.sites, made.cells, strict=True)), made.flow)
         sites = [(site, None) for site in analyze(source, module)]
+        if is_named and not sites:
+            require_syntax(source, module)
         return _graph(path, sites, dependencies(source, module))
 
 
-def of_files(paths: Iterable[str]) -> list[Graph]:
+def of_files(files: Iterable[SourceFile]) -> list[Graph]:
     """The graph of each file, in order, each file once. What cannot be read has a `problem`."""
-    return [_of_file(path) for path in dict.fromkeys(paths)]
+    return [_of_file(file) for file in {file.path: file for file in files}.values()]
 
 
 def with_profile(graphs: Sequence[Graph], path: str) -> list[Graph]:
@@ -188,9 +191,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _of_file(path: str) -> Graph:
+def _of_file(file: SourceFile) -> Graph:
+    path = file.path
     try:
-        return of_source(source_files.read(path), path, config.module_name(Path(path)))
+        module = config.module_name(Path(path))
+        return of_source(source_files.read(path), path, module, file.is_named)
     except MixPertError as error:
         return Graph(path, problem=str(error))
 

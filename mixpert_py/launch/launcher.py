@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from mixpert_py import config
-from mixpert_py.errors import SourceError, named
+from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
@@ -105,8 +105,8 @@ def code(text: str, arguments: tuple[str, ...] = ()) -> Program:
 def compiled(program: Program, fuse: bool = False) -> CodeType:
     """The program's rewritten code; a source beyond the rewriter's limits is run as it is.
 
-    Warns in that case. fuse: as in `pipeline.analyze`. Raises SourceError if Python does not accept
-    the source.
+    Warns in that case. fuse: as in `pipeline.analyze`. Raises RefusedProgramError if Python does
+    not accept the source.
     """
     try:
         with named(program.argv[0], program.module):
@@ -115,14 +115,15 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
         try:
             as_it_is = _as_it_is(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise refused from None
+            raise RefusedProgramError(str(refused)) from None
         warnings.warn(f"{refused}: it runs as it is", stacklevel=2)
         return as_it_is
     try:
         return made.code if made else _as_it_is(program)
     except SyntaxError as error:  # `return` outside a function: found by the compiler only
         line = error.lineno or 1  # the compiler names none where a byte is NUL
-        raise SourceError(f"{program.argv[0]}: line {line}: {error.msg}") from None
+        message = f"{program.argv[0]}: line {line}: {error.msg}"
+        raise RefusedProgramError(message) from None
 
 
 def _as_it_is(program: Program) -> CodeType:

@@ -15,7 +15,7 @@ from typing import Any
 from mixpert_py import config
 from mixpert_py.errors import MixPertError, SourceError, named
 from mixpert_py.passes.call_site import CallSite
-from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.pipeline import analyze, require_syntax, rewrite
 from mixpert_py.passes.restore import restore
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments, notebook_file, pool, source_files
@@ -115,6 +115,8 @@ def rewrite_source(
             return Rewritten(file, made.sites, source, made.source, cells=made.cells)
         comments.require_known(source, module, fuse)
         sites = analyze(source, module, fuse)
+        if file.is_named and not sites:
+            require_syntax(source, module)
         return Rewritten(file, sites, source, rewrite(source, module, plan, scheme, fuse))
 
 
@@ -125,6 +127,8 @@ def restore_source(source: bytes, file: SourceFile, module: str) -> Rewritten:
             made = notebook_file.restore_notebook(source, module)
             return Rewritten(file, made.sites, source, made.source, cells=made.cells)
         restored = restore(source, module)
+        if file.is_named and not restored.sites:
+            require_syntax(source, module)
         return Rewritten(file, restored.sites, source, restored.source)
 
 

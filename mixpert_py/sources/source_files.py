@@ -18,10 +18,15 @@ MAX_NOTEBOOK_BYTES = 64 << 20
 
 
 class SourceFile(NamedTuple):
-    """A file, and the folder that it was asked for in: no link is written to that leads out."""
+    """A file, and the folder that it was asked for in: no link is written to that leads out.
+
+    is_named: whether a path that the user gave is the file itself. Such a file is parsed even if it
+    cannot have a product.
+    """
 
     path: str
     root: str
+    is_named: bool = False
 
 
 def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
@@ -48,7 +53,7 @@ def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[Sourc
     """Each path that is a file, and every .py and .ipynb file below each folder, once."""
     for path in paths:
         if not os.path.isdir(path):
-            yield SourceFile(path, os.path.dirname(path) or ".")
+            yield SourceFile(path, os.path.dirname(path) or ".", is_named=True)
             continue
         found = [file for file in _below(path) if not _excluded(file, exclude)]
         own = {os.path.realpath(file) for file in found if not os.path.islink(file)}

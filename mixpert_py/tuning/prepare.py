@@ -14,7 +14,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.schemes import ladder
@@ -83,6 +83,7 @@ def prepare(
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
     with named(program.argv[0], program.module):
+        require_syntax(program.source, program.module)
         found = analyze(program.source, program.module)
         flow = dependencies(program.source, program.module)
     sites = {site.id: site for site in found if site.reason is None}

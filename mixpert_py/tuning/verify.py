@@ -14,7 +14,7 @@ from statistics import median
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
 from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
-from mixpert_py.passes.pipeline import analyze, dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.tuner.records import SMALLEST_GAIN, largest_of_each
@@ -196,6 +196,7 @@ def check_plan(
     that has a limit of its own, BudgetError if it is too noisy for its limit.
     """
     with named(program.argv[0], program.module):
+        require_syntax(program.source, program.module)
         found = analyze(program.source, program.module)
         flow = dependencies(program.source, program.module)
     entries = {

@@ -1,6 +1,6 @@
 """The registry of schemes, and the ladders that a tuner descends."""
 
-from mixpert_py.errors import PlanError
+from mixpert_py.errors import PlanError, unknown_scheme
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import (
     alternatives,
@@ -53,8 +53,7 @@ def get(name: str) -> Entry:
     try:
         return SCHEMES[name]
     except KeyError:
-        known = ", ".join(SCHEMES)
-        raise PlanError(f"unknown scheme {name!r}; known: {known}") from None
+        raise PlanError(unknown_scheme(name, SCHEMES)) from None
 
 
 def emulation_of(name: str, block: int | None = None) -> Scheme:
