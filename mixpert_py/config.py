@@ -9,12 +9,16 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mixpert_py import files
 from mixpert_py import plan as plan_file
 from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import own_files
+
+if TYPE_CHECKING:
+    from mixpert_py.sources import project
 
 SUFFIX = ".mixpert.toml"
 _FROM_PARENT = "MIXPERT_SPAWNED"
@@ -202,6 +206,20 @@ def workspace_limit(program: str | None) -> int | None:
     if not named.isdecimal():
         raise PlanError(f"MIXPERT_WORKSPACE_LIMIT is {named!r}: wanted a number of bytes")
     return int(named)
+
+
+def tuning_defaults(script: str) -> "project.TuningDefaults":
+    """The options of `mixpert tune` that a script's project has."""
+    from mixpert_py.sources import project
+
+    return project.tuning_defaults(str(_folder(script)))
+
+
+def project_packages() -> tuple[str, ...]:
+    """`[tool.mixpert] packages` of the running program's project."""
+    from mixpert_py.sources import project
+
+    return project.packages(str(_folder(_running_file())))
 
 
 def look_up_plans() -> None:

@@ -33,19 +33,24 @@ NAMED = 10  # modules that a warning names; of more it says how many
 
 
 def install(
-    packages: Iterable[str],
+    packages: Iterable[str] | None = None,
     plan: str | os.PathLike[str] | Plan | None = None,
     scheme: str | None = None,
 ) -> "ImportHook":
     """Rewrite the modules of these packages, and of all below them, when they are imported.
 
-    packages: names such as "net" or "net.layers". plan: a Plan or a plan file, which comes before
+    packages: names such as "net" or "net.layers"; None: those that the running program's project
+    names under `[tool.mixpert] packages`. plan: a Plan or a plan file, which comes before
     `scheme`; a product in neither runs under the context of its call. The call-site ids
     are those of `mixpert rewrite`. Warns, once, of modules that are imported already: those stay as
     they are. What else was left alone, and why, is in `left` of the hook that is returned; end it
     with `uninstall`, or use it in a `with` statement: what was rewritten by then stays rewritten.
     Raises PlanError for an unknown scheme or a malformed plan.
     """
+    if packages is None:
+        packages = config.project_packages()
+        if not packages:
+            raise SourceError("give packages, or `packages` under [tool.mixpert] in pyproject.toml")
     names = (packages,) if isinstance(packages, str) else tuple(packages)
     hook = ImportHook(names, plan=config.given_plan(plan, scheme), scheme=scheme)
     hook.check_modules()

@@ -37,6 +37,23 @@ def as_record(
     return decorate
 
 
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print nothing but problems, and what was asked for."
+)
+
+
+def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
+    """Declare the options of a command that runs a program several times."""
+    options = (
+        quiet_option,
+        click.option("-v", "--verbose", is_flag=True, help="Print a line for each run, no bar."),
+        click.option("--no-progress", is_flag=True, help="Show no progress bar."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 class ProgramCommand(click.Command):
     """A command whose last words are a program and its arguments, which are not ours to read.
 

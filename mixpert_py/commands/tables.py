@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
@@ -34,8 +35,11 @@ class _Console(Console):
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line on stderr while runs go on; yields the callback for a run that is about to start."""
+def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[str], None]]:
+    """A line on stderr while runs go on; yields the callback for a run that is about to start.
+
+    verbose: a line for each run stays, on a terminal or not.
+    """
     columns = (
         TextColumn("run {task.completed}: {task.description}"),
         BarColumn(24),  # pulses: how many runs the search will need is not known before
@@ -43,12 +47,19 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str], None]]:
     )
     console = _Console(stderr=True)
     with Progress(
-        *columns, console=console, transient=True, disable=quiet or not console.is_terminal
+        *columns,
+        console=console,
+        transient=True,
+        disable=quiet or verbose or not console.is_terminal,
     ) as bar:
         task = bar.add_task("starting", total=None)
 
+        runs = count(1)
+
         def on_run(purpose: str) -> None:
             bar.update(task, advance=1, description=purpose)
+            if verbose:
+                console.print(Text(f"run {next(runs)}: {purpose}"), soft_wrap=True)
 
         yield on_run
 

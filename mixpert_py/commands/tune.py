@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,13 @@ from mixpert_py.commands.program import (
     complete_files,
     require_script,
     require_seconds,
+    with_progress,
 )
 from mixpert_py.errors import PlanError
 
 if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
+    from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
@@ -54,8 +56,31 @@ class Options:
     output: str | None
     resume: bool
     as_json: bool
+    quiet: bool
+    verbose: bool
+    no_progress: bool
     script: str
     arguments: tuple[str, ...]
+
+    def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
+        """The options, those that were not typed as the project has them; and these as words.
+
+        Raises UsageError where neither has a budget.
+        """
+        if not (self.budgets or project.error):
+            raise click.UsageError(
+                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
+            )
+        budgets = self.budgets or project.error
+        criteria = self.criteria or project.criterion
+        compare = self.compare or project.compare
+        words = [
+            *(word for one in budgets if not self.budgets for word in ("--error", one)),
+            *(word for one in criteria if not self.criteria for word in ("--criterion", one)),
+            *(word for one in compare if not self.compare for word in ("--compare", one)),
+        ]
+        made = replace(self, budgets=budgets, criteria=criteria, compare=compare)
+        return made, words
 
     def require_consistent(self) -> None:
         """Raise UsageError for a value that is none, and for options that exclude one another."""
@@ -74,7 +99,6 @@ class Options:
     "--error",
     "budgets",
     multiple=True,
-    required=True,
     metavar="[VALUE=]BUDGET",
     help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare BUDGET "
     "beside is for all others, and without one the others are not judged.",
@@ -161,6 +185,7 @@ class Options:
 )
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@with_progress
 @click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
 @click.argument(
     "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
@@ -178,15 +203,19 @@ def tune(options: Options) -> int:
     from mixpert_py.tuning.trials import Trials, beside
 
     require_script("tune", options.script)
-    settings = _settings(options)
+    options, taken = options.with_defaults(config.tuning_defaults(options.script))
+    settings = _settings(options, taken)
     program = launcher.script(options.script, options.arguments)
     path = Path(options.output) if options.output else config.plan_beside(options.script)
     trials = Trials(beside(path), options.resume, _say)
-    return _tune(program, settings, path, trials, options.as_json)
+    return _tune(program, settings, path, trials, options)
 
 
-def _settings(options: Options) -> "TuningOptions":
-    """The options as the tuning takes them. Raises MixPertError for one that it cannot take."""
+def _settings(options: Options, taken: list[str]) -> "TuningOptions":
+    """The options as the tuning takes them. Raises MixPertError for one that it cannot take.
+
+    taken: those that the project gave, as words of the command line.
+    """
     from mixpert_py.runtime.context import emulates, require_backend
     from mixpert_py.tuning.options import TuningOptions, limits_from, parse_budgets, parse_named
 
@@ -210,7 +239,7 @@ def _settings(options: Options) -> "TuningOptions":
         backend,
         options.time_limit,
         options.search,
-        command=shlex.join(["mixpert", *sys.argv[1:]]),
+        command=shlex.join(["mixpert", *sys.argv[1:2], *taken, *sys.argv[2:]]),
         hold_out=hold_out,
         hold_out_limits=limits_from(there, metrics) if there else None,
         reference=options.reference,
@@ -222,7 +251,7 @@ def _settings(options: Options) -> "TuningOptions":
 
 
 def _tune(
-    program: "Program", settings: "TuningOptions", path: Path, trials: "Trials", as_json: bool
+    program: "Program", settings: "TuningOptions", path: Path, trials: "Trials", options: Options
 ) -> int:
     """Tune, write the plan file and print the result; returns the exit code.
 
@@ -237,7 +266,9 @@ def _tune(
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
-        with tables.progress(as_json) as show:
+        interrupted = False
+        quiet = options.as_json or options.quiet or options.no_progress
+        with tables.progress(quiet, options.verbose) as show:
 
             def on_run(purpose: str) -> None:
                 interrupt.check()
@@ -247,20 +278,22 @@ def _tune(
                 prepared = prepare(program, settings, existing, on_run, trials=trials)
                 result = None if prepared is None else tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
-                return _interrupted(trials)
+                interrupted = True
+        if interrupted:  # said when the progress bar is gone, which would share its line
+            return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
             message = f"{program.argv[0]}: no matrix product to tune; no plan was written"
             click.echo(message, err=True)
-            if as_json:
+            if options.as_json:
                 click.echo("null")
             return 0
         entry = record.record(result, str(path))
         unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
     try:
-        if as_json:
+        if options.as_json:
             click.echo(json.dumps(entry, indent=2))
-        else:
+        elif not options.quiet:
             tables.print_tuned(result)
             written = result.worth_writing and unsaved is None
             click.echo(f"plan written to {path}" if written else "no plan was written")

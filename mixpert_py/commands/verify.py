@@ -12,6 +12,7 @@ from mixpert_py.commands.program import (
     complete_files,
     require_script,
     require_seconds,
+    with_progress,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class Options:
     backend: str | None
     time_limit: float | None
     as_json: bool
+    quiet: bool
+    verbose: bool
+    no_progress: bool
     plan: str
     script: str
     arguments: tuple[str, ...]
@@ -66,6 +70,7 @@ class Options:
 @click.option("--backend", metavar="NAME", help="Default: that of the plan, or automatic.")
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@with_progress
 @click.argument("plan", metavar="PLAN", shell_complete=complete_files)
 @click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
 @click.argument(
@@ -90,11 +95,12 @@ def verify(options: Options) -> int:
     plan = config.load_plan(options.plan)
     settings = _settings(options, plan)
     program = launcher.script(options.script, options.arguments)
-    with tables.progress(options.as_json) as show:
+    quiet = options.as_json or options.quiet or options.no_progress
+    with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)
     if options.as_json:
         click.echo(json.dumps(_record(found), indent=2))
-    else:
+    elif not options.quiet:
         click.echo("\n".join([f"{options.plan}: {_headline(found)}", *_details(found)]))
     return 0 if found.holds else 1
 

@@ -2,13 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mixpert_py.errors import SourceError, one_line, short
 from mixpert_py.toml_lines import MAX_BYTES, decoded, tables
 
 PROJECT = "pyproject.toml"
-KEYS = frozenset({"exclude", "workspace_limit"})
+TUNING = ("error", "criterion", "compare")
+KEYS = frozenset({"exclude", "packages", "workspace_limit", *TUNING})
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "build", "dist", "venv", "site-packages"}
 
 
@@ -25,6 +26,14 @@ def folder_of(start: str) -> str:
         if (place / PROJECT).is_file():
             return str(place)
     return str(folder)
+
+
+class TuningDefaults(NamedTuple):
+    """The options of `mixpert tune` that a project has, as they would be typed."""
+
+    error: tuple[str, ...] = ()
+    criterion: tuple[str, ...] = ()
+    compare: tuple[str, ...] = ()
 
 
 def is_in(file: str, folder: str) -> bool:
@@ -52,6 +61,32 @@ def workspace_limit(start: str) -> int | None:
     if limit is not None and (type(limit) is not int or limit < 0):
         raise SourceError(f"{path}: [tool.mixpert] workspace_limit is a number of bytes")
     return limit
+
+
+def tuning_defaults(start: str) -> TuningDefaults:
+    """`[tool.mixpert] error`, `criterion` and `compare` of the project of a folder.
+
+    Each is one value or a list of them. Raises SourceError where pyproject.toml is wrong.
+    """
+    path = Path(folder_of(start), PROJECT)
+    ours = table(path)
+    return TuningDefaults(*(_texts(path, key, ours.get(key, [])) for key in TUNING))
+
+
+def packages(start: str) -> tuple[str, ...]:
+    """`[tool.mixpert] packages` of the project of a folder. Raises SourceError as above."""
+    path = Path(folder_of(start), PROJECT)
+    return _texts(path, "packages", table(path).get("packages", []))
+
+
+def _texts(path: Path, key: str, value: object) -> tuple[str, ...]:
+    """A value, or a list of values, as the words of an option; only an error is a number."""
+    accepted = (str, int, float) if key == "error" else (str,)
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, accepted) and not isinstance(one, bool) for one in values):
+        wanted = "a number or a text" if key == "error" else "a text"
+        raise SourceError(f"{path}: [tool.mixpert] {key} is {wanted}, or a list of them")
+    return tuple(map(str, values))
 
 
 def excluded(folder: str) -> list[str]:

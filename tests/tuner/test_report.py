@@ -12,6 +12,7 @@ from rich.console import Console
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.record import read, record
+from mixpert_py.tuner.report.summary import MEANING
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import PRODUCTS, clock_unit, error_text, share_text
 from tests.tuner.table_program import TableProgram, tune
@@ -45,9 +46,22 @@ def outcome() -> Outcome:
 
 
 def printed(report: Report, width: int) -> str:
+    """A report as far as its table."""
+    text = printed_whole(report, width)
+    return text.rpartition("\n\n")[0] if report.outcome.verdicts else text
+
+
+def printed_whole(report: Report, width: int) -> str:
+    """A report with the meanings of its words."""
     file = io.StringIO()
     Console(file=file, width=width, color_system=None).print(report)
     return file.getvalue()
+
+
+def test_words_that_occur_are_explained(typical: Outcome) -> None:
+    text = printed_whole(Report(typical), 300).rpartition("\n\n")[2]
+    assert text.splitlines() == [f"{v.reason}: {MEANING[v.reason]}" for v in typical.verdicts]
+    assert "too short" not in text
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
-from mixpert_py.tuner.report.summary import brief
+from mixpert_py.tuner.report.summary import MEANING, brief
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
 # Columns by number.
@@ -39,6 +39,9 @@ class Report:
             yield ""
             unit = self._unit(verdict.seconds_before for verdict in self.outcome.verdicts)
             yield _table(self.outcome, unit, options.max_width)
+            yield ""
+            for reason in dict.fromkeys(verdict.reason for verdict in self.outcome.verdicts):
+                yield Text(f"{reason}: {MEANING[reason]}")
 
     def headline(self) -> Text:
         """Program time before → after, error against budget, and whether anything was lowered."""

@@ -3,11 +3,14 @@
 import json
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from mixpert_py import plan as plan_file
+from mixpert_py.commands.report import _give
+from mixpert_py.errors import SourceError
 from tests.mixpert_py.command import Mixpert
 
 PROGRAM = """\
@@ -113,7 +116,26 @@ def test_a_plan_that_is_not_there(tmp_path: Path, mixpert: Mixpert) -> None:
     assert "none.toml: cannot read the plan" in done.one_clear_line()
 
 
-@pytest.mark.parametrize("options", [(), ("--md", "--json"), ("--html", "x", "-o", "y")])
+def test_where_a_page_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(tmp_path / ".mixpert-new-x"))
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    page = tmp_path / "index.html"
+    with pytest.raises(SourceError, match=f"{page}: cannot write: permission denied"):
+        _give("", str(page))
+
+
+def test_a_page_in_a_place_that_is_no_folder(tuned: Path, mixpert: Mixpert) -> None:
+    (tuned / "taken").touch()
+    done = mixpert("report", "m.mixpert.toml", "--html", "taken")
+    assert done.code == 2
+    assert "taken" in done.one_clear_line()
+
+
+@pytest.mark.parametrize("options", [("--md", "--json"), ("--html", "x", "-o", "y")])
 def test_one_form_is_wanted(mixpert: Mixpert, options: tuple[str, ...]) -> None:
     done = mixpert("report", "m.mixpert.toml", *options)
     assert done.code == 2

@@ -220,7 +220,7 @@ def test_what_the_compiler_warns_of_is_said_in_every_run(tmp_path: Path, mixpert
     for _ in range(2):
         assert mixpert("run", "s.py", PYTHONDONTWRITEBYTECODE="") == theirs
     ours = mixpert("run", "s.py", PYTHONWARNINGS="error::SyntaxWarning")
-    assert ours.code == 2
+    assert ours.code == 1
     assert ours.one_clear_line().startswith('mixpert: s.py: line 6: "is" with a literal')
 
 
@@ -244,7 +244,7 @@ def test_bad_input_gets_one_clear_line(
     (tmp_path / "broken.py").write_text("a = (1 @\n")
     (tmp_path / "nul.py").write_bytes(b"x = 1\n\0\n")
     said = mixpert("run", *arguments)
-    assert said.code == 2
+    assert said.code == (1 if arguments[-1:] in (("broken.py",), ("nul.py",)) else 2)  # as Python
     assert word in said.err
     assert "Traceback" not in said.err
     assert said.out == ""
