@@ -1,4 +1,4 @@
-"""`%load_ext mixpert_py`: the cell magic `%%mixpert`, for a cell with its products rewritten.
+"""`%load_ext mixpert_py`: `%%mixpert` rewrites the products of a cell, `%mixpert on` of all cells.
 
 A cell is rewritten as IPython would have compiled it: its own transformer has turned magics and
 `!` lines into Python by then, and tracebacks show the lines of the cell.
@@ -19,7 +19,13 @@ from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, magics_class, output_can_be_silenced
+from IPython.core.magic import (
+    Magics,
+    cell_magic,
+    line_magic,
+    magics_class,
+    output_can_be_silenced,
+)
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from mixpert_py import config
@@ -46,6 +52,55 @@ class CellSyntaxError(Exception):
         return self.lines
 
 
+class CellRewriter(ast.NodeTransformer):
+    """Rewrites every cell that is run, while it is installed in a shell.
+
+    IPython hands its `ast_transformers` a cell's tree without the text, and its
+    `input_transformers_post` the text: the last one seen is the tree's if it parses to the same.
+    """
+
+    def __init__(self, magics: "MixPertMagics", plan: Plan | None, scheme: str | None) -> None:
+        self.magics = magics
+        self.plan = plan
+        self.scheme = scheme
+        self.text = ""
+
+    def install(self) -> None:
+        """Take part in running cells."""
+        shell = self.magics.shell
+        shell.input_transformers_post.append(self.remember)
+        shell.ast_transformers.append(self)
+
+    def uninstall(self) -> None:
+        """Leave the cells that are run from now on alone."""
+        shell = self.magics.shell
+        shell.input_transformers_post.remove(self.remember)
+        shell.ast_transformers.remove(self)
+
+    def remember(self, lines: list[str]) -> list[str]:
+        """Keep a cell's text, as the last of its transformers."""
+        self.text = "".join(lines)
+        return lines
+
+    def visit(self, tree: Any) -> Any:
+        """Return a cell's whole tree rewritten; as it is where it is not that of the text."""
+        if self.text and _is_tree_of(tree, self.text):
+            name = self.magics.shell.compile.get_code_name(self.text, self.text, 0)
+            return self.magics._rewritten(tree, self.text, name, self.plan, self.scheme)
+        return tree
+
+
+def _is_tree_of(tree: ast.AST, text: str) -> bool:
+    """Whether a text parses to a tree: of the cell that `%%mixpert` rewrote, it does not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # IPython has let Python warn of them
+            parsed = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False  # such as one with `await`, or one that is too deep
+    return ast.dump(parsed) == ast.dump(tree)
+
+
 @magics_class
 class MixPertMagics(Magics):
     """places: the call sites of all cells so far, which later cells may reach by calling."""
@@ -55,6 +110,31 @@ class MixPertMagics(Magics):
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.places: running.Places = {}
+        self.rewriter: CellRewriter | None = None
+
+    @magic_arguments()
+    @argument("switch", choices=("on", "off"), help="Rewrite the cells that are run from now on.")
+    @argument("--plan", help="Run under this plan file.")
+    @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
+    @line_magic("mixpert")  # type: ignore[arg-type]
+    def switch(self, line: str) -> None:
+        """Rewrite the products of all cells that are run afterwards, or of none."""
+        options = parse_argstring(self.switch, line)
+        try:
+            plan = config.given_plan(options.plan, options.scheme)
+        except PlanError as error:
+            raise UsageError(str(error)) from None
+        self.stop()
+        if options.switch == "on":
+            config.look_up_plans()
+            self.rewriter = CellRewriter(self, plan, options.scheme)
+            self.rewriter.install()
+
+    def stop(self) -> None:
+        """Rewrite no cell but those under `%%mixpert`."""
+        if self.rewriter is not None:
+            self.rewriter.uninstall()
+            self.rewriter = None
 
     @magic_arguments()
     @argument("--plan", help="Run under this plan file.")
@@ -143,10 +223,13 @@ class MixPertMagics(Magics):
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magic: `%load_ext mixpert_py` calls this."""
+    """Register the magics: `%load_ext mixpert_py` calls this."""
     shell.register_magics(MixPertMagics)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Remove the magic: `%unload_ext mixpert_py` calls this."""
+    """Remove the magics: `%unload_ext mixpert_py` calls this."""
+    magic = shell.magics_manager.magics["line"].pop(NAME, None)
+    if magic is not None:
+        magic.__self__.stop()
     shell.magics_manager.magics["cell"].pop(NAME, None)

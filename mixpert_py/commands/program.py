@@ -37,6 +37,14 @@ def as_record(
     return decorate
 
 
+form_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="github: annotations of a workflow of GitHub Actions.",
+)
 quiet_option = click.option(
     "-q", "--quiet", is_flag=True, help="Print nothing but problems, and what was asked for."
 )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import as_record, complete_files
+from mixpert_py.commands.program import as_record, complete_files, form_option, quiet_option
 
 if TYPE_CHECKING:
-    from mixpert_py.sources.output import Task
+    from mixpert_py.sources.output import Outcome, Task
     from mixpert_py.sources.rewriting import Rewritten
     from mixpert_py.sources.source_files import SourceFile
 
@@ -29,6 +29,9 @@ class Options:
     exclude: tuple[str, ...]
     jobs: int
     as_json: bool
+    form: str
+    quiet: bool
+    verbose: bool
     plan_path: str | None = None
     scheme: str | None = None
     fuse: bool = False
@@ -44,16 +47,33 @@ class Options:
         return "diff" if self.diff else "check" if self.check else None
 
     @property
+    def is_json(self) -> bool:
+        """True where the results are printed as JSON."""
+        return self.as_json or self.form == "json"
+
+    @property
+    def is_github(self) -> bool:
+        """True where the results are printed as annotations."""
+        return self.form == "github"
+
+    @property
     def target(self) -> str | None:
         """The file that the one result goes to; "-" for standard output."""
         if self.is_standard_input and not self.preview:
             return self.output or "-"
         return self.output
 
+    def shows(self, outcome: "Outcome") -> bool:
+        """Whether the message about a file is printed; quietly only a result that was asked for."""
+        asked_for = self.diff or outcome.output == "-"
+        return not self.is_json and not self.is_github and (asked_for or not self.quiet)
+
     def require_one_way(self) -> None:
         """Raise UsageError where results would go to several places, or to one that is none."""
         if self.write + (self.preview is not None) + (self.output is not None) > 1:
             raise click.UsageError("give one of -o, -w, and --diff or --check")
+        if self.is_github and (self.as_json or not self.check or self.diff):
+            raise click.UsageError("--format github is for --check")
         if self.is_standard_input and self.write:
             raise click.UsageError("standard input cannot be written back to; give -o or nothing")
 
@@ -91,7 +111,10 @@ def _of_files(command: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N"
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON."),
+        click.option("--json", "as_json", is_flag=True, help="As --format json."),
+        form_option,
+        quiet_option,
+        click.option("-v", "--verbose", is_flag=True, help="Name each product left alone."),
     )
     for option in reversed(options):
         command = option(command)
@@ -176,7 +199,7 @@ def _task(command: str, options: Options, count: int) -> "Task":
         output=options.target,
         in_place=options.write,
         has_summary=count > 1,
-        names_left=restores,
+        names_left=restores or options.verbose,
     )
 
 
@@ -191,20 +214,35 @@ def _finish(results: "Iterable[Rewritten]", task: "Task", options: Options) -> i
         tally.count(outcome)
         if outcome.problem:
             click.echo(f"mixpert: {outcome.problem}", err=True)
-        elif not options.as_json:
+        elif options.shows(outcome):
             sys.stdout.buffer.write(outcome.message)
         for site in result.records() if task.names_left else ():
             if not site["rewritten"]:
                 place = f"{site['path']}: line {site['line']}"
-                click.echo(f"mixpert: {place}: not restored: {site['reason']}", err=True)
-        if options.as_json:
+                kept = f"not {task.participle}: {site['reason']}"
+                click.echo(f"mixpert: {place}: {kept}", err=True)
+        if options.is_github:
+            _annotate(outcome, f"would be {task.participle}")
+        if options.is_json:
             records.append(outcome.record())
-    if options.as_json:
+    if options.is_json:
         click.echo(json.dumps(records, indent=2))
-    elif task.has_summary:
+    elif task.has_summary and not options.quiet and not options.is_github:
         # A patch on standard output is to hold nothing else.
         click.echo(tally.line(task), err=task.preview == "diff")
     if tally.skipped:
         return 2
     would_change = options.check and tally.changed > 0
-    return int(would_change or (task.names_left and tally.left > 0))
+    return int(would_change or (task.command == "unrewrite" and tally.left > 0))
+
+
+def _annotate(outcome: "Outcome", verb: str) -> None:
+    """Print an annotation for the problem of a file, or for each product that would change."""
+    from mixpert_py.commands import annotations
+
+    if outcome.problem:
+        click.echo(annotations.problem(outcome.result.path, outcome.problem))
+        return
+    for site in outcome.result.records():
+        if site["rewritten"]:
+            click.echo(annotations.site(site, verb))

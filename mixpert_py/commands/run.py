@@ -24,6 +24,7 @@ class Options:
     profile: bool
     strict: bool
     json_path: str | None
+    quiet: bool
     module: str | None
     code: str | None
     arguments: tuple[str, ...]
@@ -61,6 +62,7 @@ class Options:
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
 @click.option("--json", "json_path", metavar="FILE", help="Write the profile as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say that a scheme cannot run here.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
 @click.argument(
@@ -91,7 +93,7 @@ def run(options: Options) -> int:
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
-    if named and options.backend is None:
+    if named and options.backend is None and not options.quiet:
         _warn_without_device(named)
     path = list(sys.path)
     exit_code = running.run(program, hook, plan, options.scheme, trace, options.backend)

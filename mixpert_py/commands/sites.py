@@ -1,10 +1,23 @@
 """The command that lists products: `mixpert sites`."""
 
 import json
+from dataclasses import dataclass
 
 import click
 
-from mixpert_py.commands.program import complete_files
+from mixpert_py.commands.program import as_record, complete_files, form_option
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `mixpert sites`, and the files that it looks at."""
+
+    paths: tuple[str, ...]
+    exclude: tuple[str, ...]
+    jobs: int
+    fuse: bool
+    as_json: bool
+    form: str
 
 
 @click.command()
@@ -12,22 +25,30 @@ from mixpert_py.commands.program import complete_files
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
 @click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def sites(
-    paths: tuple[str, ...], exclude: tuple[str, ...], jobs: int, fuse: bool, as_json: bool
-) -> int:
+@click.option("--json", "as_json", is_flag=True, help="As --format json: print a JSON list.")
+@form_option
+@as_record(Options)
+def sites(options: Options) -> int:
     """List the products found, and those left alone, with reasons."""
+    from mixpert_py.commands import annotations
     from mixpert_py.sources import rewriting, source_files
 
-    files = list(source_files.files_of_projects(paths, exclude))
+    if options.as_json and options.form == "github":
+        raise click.UsageError("give one of --format and --json")
+    files = list(source_files.files_of_projects(options.paths, options.exclude))
     records = []
     problems = 0
-    for result in rewriting.rewrite_files(files, jobs=jobs, fuse=fuse):
+    for result in rewriting.rewrite_files(files, jobs=options.jobs, fuse=options.fuse):
         if result.problem is not None:
             click.echo(f"mixpert: {result.problem}", err=True)
             problems += 1
+            if options.form == "github":
+                click.echo(annotations.problem(result.path, result.problem))
         records += result.records()
-    if as_json:
+    if options.form == "github":
+        for record in records:
+            click.echo(annotations.site(record, "is rewritten"))
+    elif options.as_json or options.form == "json":
         click.echo(json.dumps(records, indent=2))
     else:
         from mixpert_py.commands import tables

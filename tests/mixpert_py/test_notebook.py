@@ -240,3 +240,43 @@ def test_the_extension_can_be_unloaded(run: Run, shell: InteractiveShell) -> Non
     assert not run("%%mixpert\na @ a").success
     run("%load_ext mixpert_py")
     assert run("%%mixpert\na @ a").success
+
+
+def test_cells_are_rewritten_until_it_is_off(run: Run, shell: InteractiveShell) -> None:
+    assert run("%mixpert on --scheme int8x6").success
+    assert is_emulated(value(run, "a @ a"))
+    assert value(run, "def f(x):\n    return x @ x") is None
+    assert is_emulated(value(run, "%time f(a)"))
+    assert is_emulated(value(run, "%%time\na @ a"))
+    # A cell may still say otherwise.
+    assert not is_emulated(value(run, "%%mixpert --scheme native\na @ a"))
+    assert is_emulated(value(run, "import asyncio\nawait asyncio.sleep(0)\na @ a"))
+    assert run("%mixpert off").success
+    assert not is_emulated(value(run, "a @ a"))
+    assert is_emulated(value(run, "f(a)"))
+
+
+def test_the_last_switch_holds(run: Run) -> None:
+    run("%mixpert on --scheme int8x6")
+    run("%mixpert on --scheme native")
+    assert not is_emulated(value(run, "a @ a"))
+    run("%mixpert off")
+    assert run("%mixpert off").success
+
+
+def test_a_rewritten_cell_is_shown_as_it_was_typed(run: Run, capsys: Read) -> None:
+    run("%mixpert on")
+    run("1\n\na @ 'x'")
+    out = COLOR.sub("", capsys.readouterr().out)
+    assert "----> 3 a @ 'x'" in out
+    assert "dispatch.py" not in out
+
+
+def test_a_wrong_switch_changes_nothing(run: Run) -> None:
+    run("%mixpert on --scheme int8x6")
+    assert not run("%mixpert on --scheme int9").success
+    assert not run("%mixpert of").success
+    assert is_emulated(value(run, "a @ a"))
+    run("%unload_ext mixpert_py")
+    assert not is_emulated(value(run, "a @ a"))
+    run("%load_ext mixpert_py")

@@ -4,9 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 import mixpert_py
-from tests.mixpert_py.command import Mixpert
+from mixpert_py import config
+from mixpert_py.cli import cli
+from mixpert_py.errors import SourceError
+from mixpert_py.sources import project
+from tests.mixpert_py.command import ROOT, Mixpert, Said, called
 
 PROGRAM = "import sys\nimport numpy as np\na = np.eye(3)\nprint((a @ a).sum(), sys.argv[1:])\n"
 
@@ -135,3 +140,101 @@ def test_the_package_shows_its_names() -> None:
     shown = set(dir(mixpert_py))
     assert {*mixpert_py.__all__, "__version__"} <= shown
     assert not {"Any", "import_module", "TYPE_CHECKING"} & shown
+
+
+def test_annotations_name_file_line_and_product(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "a,b%.py").write_text(PROGRAM)
+    (tmp_path / "open.py").write_text("x = (\n")
+    place = "file=a%2Cb%25.py,line=4,col=8,title=mixpert"
+    said = mixpert("sites", "--format", "github", "a,b%.py")
+    assert (said.code, said.out) == (0, f"::notice {place}::a @ a: is rewritten\n")
+    said = mixpert("rewrite", "--check", "--format", "github", "a,b%.py")
+    assert (said.code, said.out) == (1, f"::notice {place}::a @ a: would be rewritten\n")
+    said = mixpert("rewrite", "--check", "--format", "github", "open.py")
+    assert said.code == 2
+    assert said.out.startswith("::error file=open.py,line=1,title=mixpert::'(' was never closed")
+
+
+def test_a_cell_of_a_notebook_is_named_in_the_annotation(tmp_path: Path, mixpert: Mixpert) -> None:
+    cell = {"cell_type": "code", "source": PROGRAM, "metadata": {}, "outputs": []}
+    book = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path / "n.ipynb").write_text(json.dumps(book))
+    said = mixpert("sites", "--format", "github", "n.ipynb")
+    assert said.out.startswith("::notice file=n.ipynb,title=mixpert::cell_1, line 4: a @ a: "), said
+
+
+@pytest.mark.parametrize(
+    "words", [["rewrite", "-w"], ["rewrite", "--check", "--json"], ["sites", "--json"]]
+)
+def test_annotations_are_of_a_check_and_alone(mixpert: Mixpert, words: list[str]) -> None:
+    said = mixpert(*words, "--format", "github", "s.py")
+    assert said.code == 2
+    assert "--format" in said.err
+
+
+def test_the_hooks_of_pre_commit_are_commands() -> None:
+    for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()):
+        program, command, option = hook["entry"].split()
+        names = [name for param in cli.commands[command].params for name in param.opts]
+        assert program == "mixpert"
+        assert option in names
+        assert hook["language"] == "python"
+
+
+def test_quietly_only_the_exit_code_speaks(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(PROGRAM)
+    (tmp_path / "other.py").write_text(PROGRAM)
+    assert mixpert("rewrite", "--check", "-q", "s.py", "other.py") == Said(1, "", "")
+    assert mixpert("rewrite", "-q", "-w", "s.py") == Said(0, "", "")
+    assert mixpert("unrewrite", "--diff", "-q", "s.py").out.startswith("--- a/s.py")
+    assert mixpert("unrewrite", "-q", "-w", "s.py") == Said(0, "", "")
+    tuned = mixpert("tune", "-q", "--error", "1", "--backend", "reference", "s.py")
+    assert tuned == Said(0, "", "")
+    assert (tmp_path / "s.mixpert.toml").is_file()
+    assert mixpert("verify", "-q", "s.mixpert.toml", "s.py") == Said(0, "", "")
+
+
+def test_verbosely_each_run_and_each_product_left_is_told(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(f"{PROGRAM}b = a @ a  # mixpert: off\n")
+    said = mixpert("rewrite", "--check", "-v", "s.py")
+    assert said.code == 1
+    assert "s.py: line 5: not rewritten: " in said.one_clear_line()
+    said = mixpert("tune", "-v", "--error", "1", "--backend", "reference", "s.py")
+    assert said.code == 0
+    assert said.err.splitlines()[0].startswith("run 1: ")
+
+
+def test_a_project_has_defaults_for_a_tuning(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.mixpert]\nerror = [1e-3, "b=1"]\ncriterion = "max"\ncompare = ["b"]\n'
+    )
+    (tmp_path / "s.py").write_text(PROGRAM.replace("print(", "b = ").replace(".sum(), sys", "#"))
+    assert mixpert("tune", "--backend", "reference", "s.py").code == 0
+    plan = config.load_plan(tmp_path / "s.mixpert.toml")
+    assert [(value.name, value.metric, value.budget) for value in plan.criterion] == [
+        ("b", "max", 1.0)
+    ]
+    words = "mixpert tune --error 0.001 --error b=1 --criterion max --compare b --backend"
+    assert plan.provenance.command.startswith(words)
+    assert mixpert("tune", "--error", "2", "--backend", "reference", "s.py").code == 0
+    assert config.load_plan(tmp_path / "s.mixpert.toml").criterion[0].budget == 2.0
+
+
+@pytest.mark.parametrize("line", ["error = true", "criterion = 1", "compare = [1]", "packages = 1"])
+def test_defaults_of_the_wrong_type_are_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.mixpert]\n{line}\n")
+    key = line.partition(" ")[0]
+    read = project.packages if key == "packages" else project.tuning_defaults
+    with pytest.raises(SourceError, match=rf"\[tool.mixpert\] {key} is a"):
+        read(str(tmp_path))
+
+
+def test_a_project_names_the_packages_to_install(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("import numpy as np\nx = np.eye(2) @ np.eye(2)\n")
+    (tmp_path / "s.py").write_text(
+        "import mixpert_py\nhook = mixpert_py.install()\nimport net\nprint(list(hook.rewritten))\n"
+    )
+    said = called("s.py", folder=tmp_path)
+    assert "`packages` under [tool.mixpert]" in said.err
+    (tmp_path / "pyproject.toml").write_text('[tool.mixpert]\npackages = ["net"]\n')
+    assert called("s.py", folder=tmp_path).out == "['net']\n"
