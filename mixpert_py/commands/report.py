@@ -30,14 +30,14 @@ def report(
 ) -> None:
     """Show what a tuning gained and tried, and why it stopped.
 
-    PLAN is what it wrote. SCRIPT is the program; default: the one beside PLAN that it was made
-    from.
+    Without --html, --md or --json a summary is printed. PLAN is what it wrote. SCRIPT is the
+    program; default: the one beside PLAN that it was made from.
     """
     from mixpert_py import config
 
-    if (folder is not None) + as_markdown + as_json != 1:
+    if (folder is not None) + as_markdown + as_json > 1:
         raise click.UsageError("give one of --html DIR, --md and --json")
-    if output is not None and folder is not None:
+    if output is not None and not (as_markdown or as_json):
         raise click.UsageError("-o is for --md and --json; --html names a folder")
     loaded = config.load_plan(plan)
     record = _record(Path(plan))
@@ -51,6 +51,11 @@ def report(
     beside = Path(plan).with_name(Path(record.provenance.source).name or "-")
     place = Path(script) if script else beside
     program = reported_program(record, loaded, place)
+    if folder is None and not as_markdown:
+        from mixpert_py.commands import tables
+
+        tables.print_report(record, program)
+        return
     if folder is None:
         from mixpert_py.tuner.report.markdown import markdown
 

@@ -8,19 +8,33 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from mixpert_py.commands.fitted import Column, fitted
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
+from mixpert_py.tuner.report.summary import (
+    MEANING,
+    Program,
+    allowed,
+    reached,
+    size,
+    speedup,
+    time_unit,
+    verdict,
+    why,
+)
+from mixpert_py.tuner.report.summary import rows as rows_of
+from mixpert_py.tuner.report.summary import times as report_times
 from mixpert_py.tuner.report.table import Report
 from mixpert_py.tuner.report.unit import clock_unit, error_text, share_text
 
 if TYPE_CHECKING:
+    from mixpert_py.tuner.report.record import Record
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.verify import Verification
 
@@ -94,14 +108,14 @@ def _verdict(tuned: "TuningResult") -> str:
         error = f"errors at most {share_text(found.error)} of their budgets"
     if tuned.hold_out is not None:
         error = f"{error}, on the hold-out {error_text(tuned.hold_out)}"
-    verdict = f"Verified in fresh processes: {error}"
+    verified = f"Verified in fresh processes: {error}"
     if tuned.predicted:
-        return f"{verdict}."
+        return f"{verified}."
     unit = clock_unit((found.native_lowered,))
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
         return f"Verified in fresh processes: no faster ({times}); every product stays native."
-    return f"{verdict}, time in the lowered products {times}.{whole_program(found)}"
+    return f"{verified}, time in the lowered products {times}.{whole_program(found)}"
 
 
 def whole_program(found: "Verification") -> str:
@@ -125,17 +139,24 @@ def value_line(value: Criterion) -> str:
 
 def print_sites(records: Records) -> None:
     """Print the list of `mixpert sites`."""
-    table = _table("place", "expression", "kind", "", right=())
-    for record in records:
-        table.add_row(
-            Text(f"{record['path']}:{record['line']}:{record['column']}"),
-            Text(record["expression"]),
+    columns = (
+        Column("place"),
+        Column("expression", drop=1, wraps=True),
+        Column("kind", drop=2),
+        Column("", wraps=True),
+    )
+    rows = [
+        (
+            f"{record['path']}:{record['line']}:{record['column']}",
+            record["expression"],
             record["kind"],
-            Text(record["reason"] or "is rewritten"),
+            record["reason"] or "is rewritten",
         )
+        for record in records
+    ]
     console = _Console()
     if records:
-        console.print(table)
+        console.print(fitted(columns, rows, console.width))
     found = sum(record["rewritten"] for record in records)
     console.print(f"{found} rewritten, {len(records) - found} left alone", highlight=False)
 
@@ -146,11 +167,18 @@ def print_tiles(found: Mapping[str, Any]) -> None:
     unit = clock_unit((found["seconds"], *(row["seconds"] for row in rows)))
     reasons = (name.replace(" ", "\n", 1) for name in rows[0]["goes by"])
     memory, time = "shared\nmemory", f"kernel,\n{unit.name}"
-    columns = ("tile", "stages", memory, "tiles", "waves", *reasons, time)
-    table = _table(*columns, "", right=columns[1:])
-    table.columns[0].no_wrap = True
-    for row in rows:
-        table.add_row(
+    columns = (
+        Column("tile"),
+        Column("stages", right=True, drop=3),
+        Column(memory, right=True, drop=4),
+        Column("tiles", right=True, drop=2),
+        Column("waves", right=True, drop=1),
+        *(Column(reason, right=True, drop=5) for reason in reasons),
+        Column(time, right=True),
+        Column(""),
+    )
+    cells = [
+        (
             f"{row['m']} × {row['n']}",
             str(row["stages"]),
             f"{row['shared memory'] / 1024:.0f} KiB",
@@ -160,13 +188,15 @@ def print_tiles(found: Mapping[str, Any]) -> None:
             unit.number(row["seconds"]),
             "← taken" if row["chosen"] else "",
         )
+        for row in rows
+    ]
     console = _Console()
     m, k, n = (found[edge] for edge in "mkn")
     stack = f"{found['batch']} products of " if found["batch"] > 1 else ""
     console.print(
         f"{stack}{m} × {k} by {k} × {n}, {found['scheme']}, {found['device']}\n", highlight=False
     )
-    console.print(table)
+    console.print(fitted(columns, cells, console.width))
     times = [unit.quantity(found[part]) for part in ("packing", "kernel", "seconds", "native")]
     fast = found["native"] / found["seconds"]
     console.print(
@@ -204,21 +234,26 @@ def print_profile(records: Records, file: TextIO | None = None, *, has_files: bo
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = "spread,\nbits", "int8\nloss", "cancels"
     several = has_files and len({record["path"] for record in records}) > 1
-    columns = ("line", "expression", "calls", "m × k × n", "ran", time, *[moving] * moved)
-    table = _table(
-        *columns,
-        spread,
-        loss,
-        cancels,
-        *["not as planned"] * refused,
-        right=("line", "calls", time, moving, spread, loss, cancels),
+    columns = (
+        Column("line", right=not several),
+        Column("expression", wraps=True),
+        Column("calls", right=True, drop=5),
+        Column("m × k × n", drop=4),
+        Column("ran", wraps=True),
+        Column(time, right=True),
+        *[Column(moving, right=True, drop=6)] * moved,
+        Column(spread, right=True, drop=7),
+        Column(loss, right=True, drop=8),
+        Column(cancels, right=True, drop=9),
+        *[Column("not as planned", wraps=True)] * refused,
     )
+    rows = []
     for record in records:
         m, k, n, _ = record["shapes"][0]
         more = f" +{len(record['shapes']) - 1}" if len(record["shapes"]) > 1 else ""
-        table.add_row(
-            Text(_line(record, several)),
-            Text(record["expression"]),
+        row = (
+            _line(record, several),
+            record["expression"],
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
             ", ".join(record["schemes"]) + _outliers(record["outliers"]),
@@ -229,7 +264,8 @@ def print_profile(records: Records, file: TextIO | None = None, *, has_files: bo
             cancellation_text(record["cancellation"]),
             *[_reasons(record["reasons"])] * refused,
         )
-    console.print(table)
+        rows.append(row)
+    console.print(fitted(columns, rows, console.width))
     for hint in dict.fromkeys(_hints(records, several)):  # two products may stand in one line
         console.print(Text(hint), soft_wrap=True)
 
@@ -266,19 +302,67 @@ def print_plan(plan: Plan) -> None:
     console = _Console()
     for criterion in plan.criterion:
         console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
-    table = _table(
-        "site", "expression", "scheme", "error", "native, ms", "ms", right=("native, ms", "ms")
+    columns = (
+        Column("site"),
+        Column("expression", drop=2, wraps=True),
+        Column("scheme"),
+        Column("error", drop=1),
+        Column("native, ms", right=True, drop=4),
+        Column("ms", right=True, drop=3),
     )
-    for site in plan.site:
-        table.add_row(
-            Text(site.id),
-            Text(site.expression),
+    rows = [
+        (
+            site.id,
+            site.expression,
             site.scheme + (" (locked)" if site.locked else ""),
             error_text(site.error),
             _milliseconds(site.native_ms),
             _milliseconds(site.ms),
         )
-    console.print(table)
+        for site in plan.site
+    ]
+    console.print(fitted(columns, rows, console.width))
+
+
+def print_report(record: "Record", program: "Program") -> None:
+    """Print the summary of `mixpert report`: what was gained, each product, and why it stopped."""
+    found = rows_of(record, program)
+    unit = time_unit(record)
+    before, after = report_times(record)
+    ratio = speedup(record)
+    console = _Console()
+    console.print(Text(verdict(record, found)))
+    gain = f" ({ratio:.2f}× as fast)" if ratio else ""
+    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gain}"))
+    console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
+    for note in program.notes:
+        console.print(Text(note))
+    if not found:
+        return
+    columns = (
+        Column("line", right=True),
+        Column("product", wraps=True),
+        Column("% of\ntime", right=True, drop=3),
+        Column("level"),
+        Column("error", drop=2),
+        Column(f"time, {unit.name}", right=True, drop=1),
+        Column("why it stopped", wraps=True),
+    )
+    rows = []
+    for row in found:
+        entry, level, time = row.entry, row.level, unit.number(row.entry.time_before)
+        if level != entry.before:
+            time = f"{time} → {unit.number(row.time_after)}"
+            level = f"{entry.before} → {level}"
+        share = f"{entry.share or 0.0:.0%}".rstrip("%")
+        error = error_text(entry.local_errors.get(row.level))
+        rows.append((str(entry.line), entry.expression, share, level, error, time, why(row, found)))
+    console.print()
+    console.print(fitted(columns, rows, console.width))
+    console.print()
+    for reason in dict.fromkeys(row.entry.reason for row in found):
+        if reason in MEANING:
+            console.print(Text(f"{reason}: {MEANING[reason]}"))
 
 
 def _milliseconds(measured: float | None) -> str:
@@ -293,10 +377,3 @@ def print_findings(findings: Sequence[Finding]) -> None:
         mark = Text("") if finding.fine else Text("missing", style="bold")
         table.add_row(finding.what, Text(finding.found), mark)
     _Console().print(table)
-
-
-def _table(*columns: str, right: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left")
-    return table

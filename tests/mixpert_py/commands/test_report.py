@@ -116,6 +116,18 @@ def test_a_plan_that_is_not_there(tmp_path: Path, mixpert: Mixpert) -> None:
     assert "none.toml: cannot read the plan" in done.one_clear_line()
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_without_a_form_a_summary_is_printed(tuned: Path, mixpert: Mixpert, width: int) -> None:
+    done = mixpert("report", "m.mixpert.toml", COLUMNS=str(width))
+    assert (done.code, done.err) == (0, "")
+    text = " ".join(done.out.split())
+    assert "2 of 2 products lowered." in text
+    assert "Time: " in text
+    assert "np.dot(b, a)" in text
+    assert "over budget: It ran, and the program's error was over the budget." in text
+    assert all(len(line) <= width for line in done.out.splitlines())
+
+
 def test_where_a_page_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +147,7 @@ def test_a_page_in_a_place_that_is_no_folder(tuned: Path, mixpert: Mixpert) -> N
     assert "taken" in done.one_clear_line()
 
 
-@pytest.mark.parametrize("options", [("--md", "--json"), ("--html", "x", "-o", "y")])
+@pytest.mark.parametrize("options", [("-o", "y"), ("--md", "--json"), ("--html", "x", "-o", "y")])
 def test_one_form_is_wanted(mixpert: Mixpert, options: tuple[str, ...]) -> None:
     done = mixpert("report", "m.mixpert.toml", *options)
     assert done.code == 2
