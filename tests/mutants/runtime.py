@@ -549,9 +549,23 @@ KEPT = (
     Mutant(
         "shipped: kernels of other sources are taken",
         "runtime/kernels/shipped.py",
-        "    return archive if current else None",
-        "    return archive",
+        "return all(digest(path) == wanted for path, wanted in sources.items())",
+        "return True",
         (f"{HERE}/test_shipped.py",),
+    ),
+    Mutant(
+        "shipped: a driver that is older than the compiler ends a product",
+        "runtime/kernels/compile.py",
+        "        with suppress(cupy.cuda.driver.CUDADriverError):  # of a driver older",
+        "        with suppress(KeyError):  # of a driver older",
+        (f"{HERE}/test_shipped.py",),
+    ),
+    Mutant(
+        "compiled ahead: the wider scheme's packing looks at no gate",
+        "runtime/gpu/compile_ahead.py",
+        "preparations(task, one is wider)",
+        "preparations(task, False)",
+        (f"{HERE}/gpu/test_compile_ahead.py",),
     ),
 )
 
