@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.gpu.gemm import gemm
-from mixpert_py.runtime.gpu.guard import wider_of
+from mixpert_py.runtime.gpu.guard import safe, wider_of
 from mixpert_py.runtime.packing import (
     PackingTask,
     by_columns,
@@ -66,6 +66,8 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
 
     device = cupy.cuda.Device()
     scheme = emulation_of(request.scheme, request.block)
+    if request.scheme == "faithful":
+        scheme = safe(scheme, a, b, device.id)
     wider = wider_of(scheme, a, b)
     x, y = by_rows(a).form, by_columns(b).form
     tasks: list[Callable[[], Any]] = []

@@ -358,7 +358,7 @@ def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
     return ndarray(x)
 
 
-@pytest.mark.parametrize("k", [127, 128])
+@pytest.mark.parametrize("k", [16, 128])
 @pytest.mark.parametrize("rows", [0, 1, 40])
 @pytest.mark.parametrize("traced", [False, True])
 def test_many_outliers_are_made_by_the_wider_scheme(
@@ -372,7 +372,7 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
     error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
     assert (error <= (12 + k) * 2.0**-24 * size).all()
-    widened = rows == 40 and k >= 128
+    widened = rows == 40
     assert schemes == ["bf16x6" if widened else "fp16x3"]
     assert found.outliers() == (0 if widened or not traced else rows / 80)
 
