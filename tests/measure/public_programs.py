@@ -26,6 +26,19 @@ _atexit.register(lambda start: open(_os.environ["{SECONDS_FILE}"], "w").write(
     str(_time.perf_counter() - start)), _time.perf_counter())
 """
 
+# What the samples that are done in a moment are given, so that a run takes some seconds.
+LARGER = {
+    "batched16.py": "--size 65536",
+    "cholesky.py": "--size 2304",
+    "comet.py": "--size 1024",
+    "gp.py": "--size 4096 --asked 2048",
+    "hpl_ai.py": "--size 6144",
+    "kalman.py": "--steps 30",
+    "kmeans.py": "--size 16384 --iterations 20",
+    "knn.py": "--size 16384 --asked 8192",
+    "perceptron.py": "--size 32768",
+}
+
 Edit = tuple[str, str]
 
 
@@ -117,7 +130,8 @@ def samples(gpu: bool) -> list[Sample]:
     for path in sorted(SAMPLES.glob("*.py")):
         text = path.read_text("utf-8")
         if "__main__" in text and (not gpu or '"--gpu"' in text):
-            found.append(Sample(path.name, ["--gpu"] if gpu else []))
+            larger = LARGER.get(path.name, "").split()
+            found.append(Sample(path.name, ["--gpu", *larger] if gpu else larger))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mixpert_py.bench import readme
 from mixpert_py.errors import MixPertError
 from tests.measure import programs, public_programs
 from tests.measure.public_programs import Program, Sample
@@ -42,7 +43,7 @@ def test_the_list() -> None:
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in program.files.values())
         assert all(old != new for old, new in (*program.edits, *program.gpu_edits))
     names = [sample.name for sample in public_programs.samples(gpu=False)]
-    assert "kalman.py" in names
+    assert {*public_programs.LARGER} < {*names}
     assert not {*names} & {*listed}
     on_gpu = public_programs.samples(gpu=True)
     assert on_gpu
@@ -142,3 +143,14 @@ def test_the_command_goes_on_from_what_is_kept(tmp_path: Path) -> None:
     done = CliRunner().invoke(programs.command, arguments)
     assert done.exit_code == 0, done.output
     assert "1.000× (1.000–1.000) | 1.000× | 1.000× | met" in done.output
+
+
+def test_the_page_has_the_tables_of_both_machines(tmp_path: Path) -> None:
+    assert readme.programs(tmp_path) is None
+    for name in ("programs", "programs-gpu"):
+        kept = {"table": {"columns": ["program"], "rows": [[name]], "text": "Medians."}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(kept))
+    assert (readme.programs(tmp_path) or "").split("\n\n") == [
+        "| program |\n| --- |\n| programs |", "Medians.",
+        "| program |\n| --- |\n| programs-gpu |", "Medians.\n",
+    ]  # fmt: skip
