@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import click
+import msgspec
 
 from mixpert_py.bench import machine, timing
 from mixpert_py.bench.gemm import tables
@@ -56,7 +57,7 @@ def measure(
     for turn in range(rounds + 1):
         for program in programs:
             kept = folder / f"{program.name}.json"
-            result = json.loads(kept.read_text("utf-8")) if kept.exists() else {"done": 0}
+            result = _kept(kept, program)
             if "error" not in result and result["done"] <= turn and perf_counter() < deadline:
                 try:
                     if program.name not in ready:
@@ -65,11 +66,21 @@ def measure(
                         (place / "pyproject.toml").touch()  # one project with its modules
                     _add_round(result, ready[program.name], program.arguments)
                 except (MixPertError, subprocess.SubprocessError) as error:
-                    result = {"error": str(error)}
+                    result = {"program": result["program"], "error": str(error)}
                 kept.write_text(json.dumps(result), "utf-8")
                 report(f"{turn}/{rounds} {program.name}: {_line(result)}")
             results[program.name] = result
     return results
+
+
+def _kept(path: Path, program: Program | Sample) -> Result:
+    """What is kept of the rounds of this very program: changed, it begins anew."""
+    entry = msgspec.json.decode(msgspec.json.encode(program))
+    if path.exists():
+        result: Result = json.loads(path.read_text("utf-8"))
+        if result["program"] == entry:
+            return result
+    return {"program": entry, "done": 0}
 
 
 def _add_round(result: Result, script: Path, arguments: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -65,7 +66,7 @@ def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
         )
 
     first = measured(1)
-    assert first["bad"] == {"error": "exit 1: no"}
+    assert first["bad"]["error"] == "exit 1: no"
     assert first["good"]["done"] == 2
     for way in programs.COMMANDS:
         clocks = first["good"][way]
@@ -78,6 +79,9 @@ def test_programs_run_in_both_ways_and_go_on(tmp_path: Path) -> None:
     assert second["good"]["native"]["whole"][:1] == first["good"]["native"]["whole"]
     assert len(second["good"]["ours"]["whole"]) == 2
     assert lines[3:] == [f"2/2 good: {lines[-1].partition(': ')[2]}"]
+
+    good = of(sources, "good", files, edits=[("N = 2", "N = 4")], arguments=["3"])
+    assert "AssertionError" in measured(1)["good"]["error"]  # another program, which fails
 
 
 def test_the_rewritten_run_is_rewritten(tmp_path: Path) -> None:
@@ -136,7 +140,9 @@ def test_the_command_refuses_a_name_that_is_none(tmp_path: Path) -> None:
 
 def test_the_command_goes_on_from_what_is_kept(tmp_path: Path) -> None:
     clocks = {key: [1.0] for key in programs.CLOCKS}
-    kept = {"done": 2, "native": clocks, "ours": clocks}
+    icp = next(it for it in public_programs.public(gpu=False) if it.name == "icp")
+    entry = json.loads(msgspec.json.encode(icp))
+    kept = {"program": entry, "done": 2, "native": clocks, "ours": clocks}
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu/icp.json").write_text(json.dumps(kept))
     arguments = ["--only", "icp", "--rounds", "1", "--folder", str(tmp_path)]
