@@ -31,7 +31,7 @@ LIMIT = 300.0  # seconds of one run
 COMMANDS = {"native": [sys.executable], "ours": [sys.executable, "-m", "mixpert_py", "run"]}
 CLOCKS = {"whole": "the process", "inside": "the script", "processor": "the processors"}
 
-Times = dict[str, dict[str, list[float]]]  # a key of COMMANDS → a key of CLOCKS → one a round
+# COMMANDS and CLOCKS give the keys of its times, one a round; "done" counts the rounds.
 Result = dict[str, Any]
 
 
