@@ -28,13 +28,15 @@ _atexit.register(lambda start: open(_os.environ["{SECONDS_FILE}"], "w").write(
 
 # What the samples that are done in a moment are given, so that a run takes some seconds.
 LARGER = {
-    "batched16.py": "--size 65536",
-    "cholesky.py": "--size 2304",
-    "comet.py": "--size 1024",
+    "batched16.py": "--size 65536 --steps 40",
+    "bert.py": "--size 64",
+    "cholesky.py": "--size 8192",
+    "circuit.py": "--depth 60",
+    "comet.py": "--size 1536",
     "gp.py": "--size 4096 --asked 2048",
-    "hpl_ai.py": "--size 6144",
-    "kalman.py": "--steps 30",
-    "kmeans.py": "--size 16384 --iterations 20",
+    "hpl_ai.py": "--size 8192",
+    "kalman.py": "--steps 45",
+    "kmeans.py": "--size 16384 --iterations 60",
     "knn.py": "--size 16384 --asked 8192",
     "perceptron.py": "--size 32768",
 }
