@@ -377,6 +377,24 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     assert found.outliers() == (0 if widened or not traced else rows / 80)
 
 
+@pytest.mark.parametrize("rows", [0, 40])
+@pytest.mark.parametrize(("name", "made_by"), [("faithful", "bf16x6"), ("fp16x3", "fp16x3")])
+def test_small_products_are_made_by_the_wider_scheme_at_once(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, name: str, made_by: str, rows: int
+) -> None:
+    """Of `faithful`; who names a scheme gets that."""
+    monkeypatch.setattr(device_state, "_states", {})
+    schemes: list[str] = []
+    monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
+    a, b = wide(40, 64, rows=rows), normal(64, 40, seed=1)
+    found = made(a, b, name)
+    assert schemes == [made_by]
+    assert found.scheme == name
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
+    assert (error <= (12 + 64) * 2.0**-24 * size).all()
+
+
 @pytest.mark.parametrize("step", ["pack", "gemm"])
 def test_a_wider_scheme_that_does_not_compile_is_not_asked_for_again(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, step: str
