@@ -51,10 +51,10 @@ class Scheme:
     error: Frobenius error on normal float32 data at K = 1024, as the reference backend makes it.
     promotion: segment of K that floating-point slices are multiplied over before the partial sum
     enters the FP32 accumulator; integer slices are promoted once per exponent block. deferred: only
-    the accumulator of weight 0 is promoted so; the other, whose weight makes small what tensor
-    cores cut off from it, is added to the total once, after all of K. wider: the scheme by which a
-    GPU makes large products of which too many rows leave the slices, because its own slices span
-    more exponents.
+    the second of two accumulators is promoted so; the first, whose terms are so small that it does
+    not matter what tensor cores cut off from them, is added to the total once, after all of K.
+    wider: the scheme by which a GPU makes products of which too many rows leave the slices, or may
+    do so, because its own slices span more exponents.
     """
 
     name: str

@@ -27,7 +27,12 @@ def pytest_configure() -> None:
             signal.signal(one, handler)
 
 
+# Tests of five seconds and more begin first: the last one to end would keep one process busy.
+LONG = ("test_kernels_compile", "in_the_simulator", "test_dask.py", "test_interrupted.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not any(name in item.nodeid for name in LONG))
     from mixpert_py.runtime.gpu.device import Absent, find
 
     wanting = [item for item in items if item.get_closest_marker("gpu")]

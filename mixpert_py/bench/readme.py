@@ -79,6 +79,12 @@ def written_table(name: str, folder: Path = machine.RESULTS) -> str | None:
     return f"{tables.markdown(table['columns'], table['rows'])}\n\n{table['text']}\n"
 
 
+def programs(folder: Path = machine.RESULTS) -> str | None:
+    """The tables of small programs, of each machine that they are kept of."""
+    found = [written_table(name, folder) for name in ("programs", "programs-gpu")]
+    return "\n".join(table for table in found if table is not None) or None
+
+
 def without_gpu(folder: Path = machine.RESULTS) -> str | None:
     """The table of what is measured on a processor: a tuned program, a call, the emulation."""
     program, calls, emulated = (
@@ -183,6 +189,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "model": lambda docs: written_table("model"),
     "soak": lambda docs: gates(),
     "scaling": lambda docs: written_table("scaling"),
+    "programs": lambda docs: programs(),
 }
 # What draws the pictures of those parts into DOCS.
 PICTURES: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw)

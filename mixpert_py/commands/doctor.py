@@ -1,4 +1,4 @@
-"""The command that says what is here: `mixpert doctor`."""
+"""The command that says what is here, and gets it ready: `mixpert doctor`."""
 
 import json
 from dataclasses import asdict
@@ -7,13 +7,23 @@ import click
 
 
 @click.command()
+@click.option("--warm", is_flag=True, help="Compile what the default, or each PLAN, will need.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON list.")
-def doctor(as_json: bool) -> int:
-    """Say what is here, what would run, and what is missing."""
+@click.argument("plans", nargs=-1, metavar="[PLAN]...")
+def doctor(warm: bool, as_json: bool, plans: tuple[str, ...]) -> int:
+    """Say what is here, what would run, and what is missing.
+
+    With --warm: compile the kernels that products of the default, or of the sites of plans, will
+    need on this GPU, and keep them on disk, so that no program waits for them.
+    """
+    if plans and not warm:
+        raise click.UsageError("a PLAN is for --warm")
+    from mixpert_py import config
     from mixpert_py.commands import tables
     from mixpert_py.doctor import examine
+    from mixpert_py.warm import compile_for
 
-    findings = examine()
+    findings = compile_for([config.load_plan(path) for path in plans]) if warm else examine()
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

@@ -69,12 +69,12 @@ def explained(times: "KernelTimes", product: Options) -> dict[str, Any]:
     from mixpert_py.errors import PlanError
     from mixpert_py.runtime.model import prediction, tile_choice
     from mixpert_py.runtime.model.tile import candidates, cut
-    from mixpert_py.runtime.schemes import emulation_of, get
+    from mixpert_py.runtime.schemes import emulation_on_gpu, get
 
     if get(product.scheme).kind != "emulation" and product.scheme != "faithful":
         raise PlanError(f"scheme {product.scheme!r} is no emulation: it has no kernel of ours")
     m, k, n, batch, wide = product.m, product.k, product.n, product.batch, product.wide
-    scheme = emulation_of(product.scheme)
+    scheme = emulation_on_gpu(product.scheme, batch * m * k * n)
     whole = prediction.product(times, scheme, m, k, n, batch, wide=wide)
     depth = prediction.depth_of(scheme, k)
     wanted = tile_choice.Wanted(scheme, m, n, batch, depth, wide)

@@ -13,7 +13,7 @@ from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime.dtypes import is_wide, real_products
-from mixpert_py.runtime.schemes import emulation_of, get
+from mixpert_py.runtime.schemes import emulation_on_gpu, get
 from mixpert_py.tuner.records import Measurement, Operator, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import FLOAT64, NATIVE
@@ -263,7 +263,7 @@ class DeviceCost:
             return native
         if not figures(self.device).faster(scheme, (m, k), (k, n), wide, 0, products):
             return native
-        emulation = emulation_of(scheme)
+        emulation = emulation_on_gpu(scheme, products * m * k * n)
         emulated = prediction.product(self.times, emulation, m, k, n, products, wide=wide).seconds
         if products == 1:
             return emulated

@@ -57,9 +57,9 @@ def rounding(scheme: Scheme, k: int, how: Accumulation, *, hopper: bool) -> Roun
     together = deferred or not hopper
     additions = steps + len(sums) - 1 if together else steps * len(sums)
     bounds = {}
-    for weight, runs in sums:
+    for index, (_, runs) in enumerate(sums):
         terms = [(run.left + i, run.right - i) for run in runs for i in range(run.length)]
-        along = k if deferred and weight < 0 else min(k, step)
+        along = k if deferred and index == 0 else min(k, step)
         costs = [_instruction(how, depth, k, _is_negligible(scheme, term)) for term in terms]
         rest = math.ceil(along / depth) * sum(costs)
         for term, cost in zip(terms, costs, strict=True):

@@ -94,7 +94,7 @@ def _times(
 ) -> tuple[float, float]:
     # Not at the start: only who has a device, or may have one, needs this.
     from mixpert_py.runtime.model import prediction
-    from mixpert_py.runtime.schemes import emulation_of
+    from mixpert_py.runtime.schemes import emulation_on_gpu
 
     a, b = (1, *a)[-max(len(a), 2) :], b if len(b) > 1 else (*b, 1)
     if 0 in (*a, *b):
@@ -103,7 +103,8 @@ def _times(
     times = _kernel_times(device)
     vendor, batch = times.model.vendor, math.prod(broadcast(a[:-2], b[:-2])) * products
     more = {"wide": wide, "shares_b": len(b) < 3 and products == 1, "packed": packed * products}
-    ours = prediction.product(times, emulation_of(scheme), m, k, n, batch, **more).seconds
+    made = emulation_on_gpu(scheme, batch * m * k * n)
+    ours = prediction.product(times, made, m, k, n, batch, **more).seconds
     native = prediction.native(times, m, k, n, batch, wide=wide)
     product, host = vendor.product or 0.0, vendor.host or 0.0
     if products > 1:  # more launches, of what takes operands apart, too

@@ -1,21 +1,27 @@
-"""Kernels of a product compiled side by side, at its first call."""
+"""Kernels of a product compiled, or loaded, side by side at its first call."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from functools import cache
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.gpu.gemm import gemm
-from mixpert_py.runtime.gpu.guard import wider_of
-from mixpert_py.runtime.packing import by_columns, by_rows
+from mixpert_py.runtime.gpu.guard import safe, wider_of
+from mixpert_py.runtime.packing import (
+    PackingTask,
+    by_columns,
+    by_rows,
+    preparations,
+    result_type,
+)
 from mixpert_py.runtime.packing.operand import Form, Layout, layout
 from mixpert_py.runtime.packing.repair import repair_kernel
 from mixpert_py.runtime.request import Request
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 
-THREADS = 3  # kernels at a time
+THREADS = 4  # kernels at a time: the driver, which assembles PTX, and NVRTC let go of Python's lock
 
 
 class _Unpacked(NamedTuple):
@@ -31,32 +37,52 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS)
 
 
-def compile_ahead(request: Request) -> None:
-    """Let other threads compile the kernels that a product asks for last: the GEMM, that of the
-    wider scheme, and the repair. Meanwhile the product compiles those of packing.
+@contextmanager
+def compiling_ahead(request: Request) -> Iterator[None]:
+    """While a product is made, other threads compile the kernels that it asks for. It waits for
+    those that it needs next. If it is interrupted, threads begin nothing more.
 
     request: of two-dimensional arrays on the current device; nothing is done for others. Whatever
     fails is left to the product itself, which will ask for the same kernel.
     """
+    waiting: list[Future[None]] = []
+    with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
+        waiting += (_pool().submit(compile) for compile in _compilations(request))
+    try:
+        yield
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def _compilations(request: Request) -> list[Callable[[], None]]:
+    """Functions that each compile a kernel of a product: of the GEMM and of packing, those of the
+    wider scheme, and the repair.
+    """
     a, b, c = request.a, request.b, request.out
     if a.ndim > 2 or b.ndim > 2:
-        return
+        return []
     import cupy
 
     device = cupy.cuda.Device()
     scheme = emulation_of(request.scheme, request.block)
+    if request.scheme == "faithful":
+        scheme = safe(scheme, a, b, device.id)
     wider = wider_of(scheme, a, b)
     x, y = by_rows(a).form, by_columns(b).form
+    tasks: list[Callable[[], Any]] = []
+    for one in (scheme, wider):
+        if one is not None:
+            tasks.append(partial(_compile_gemm, one, x, y, c))
+            task = PackingTask(one, "both", (x, y), result_type((x, y)), device=device.id)
+            tasks += preparations(task, one is wider)
+    tasks.append(partial(repair_kernel, x, y, c.itemsize))
 
-    def on_device(compile: Callable[..., Any], *given: Any) -> None:
+    def on_device(compile: Callable[[], Any]) -> None:
         with device:
-            compile(*given)
+            compile()
 
-    with suppress(RuntimeError):  # no thread can be started, as while the interpreter ends
-        for one in (scheme, wider):
-            if one is not None:
-                _pool().submit(on_device, _compile_gemm, one, x, y, c)
-        _pool().submit(on_device, repair_kernel, x, y, c.itemsize)
+    return [partial(on_device, compile) for compile in tasks]
 
 
 def _compile_gemm(scheme: Scheme, a: Form, b: Form, c: Any) -> None:

@@ -1,4 +1,4 @@
-"""Large products whose operands the slices do not hold: told on the device, without waiting.
+"""Products whose operands the slices do not hold: told on the device, without waiting.
 
 A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
 `repair` multiplies it: right for a few, at an eighth of the native product's speed for many. So
@@ -6,21 +6,23 @@ large products are prepared for both. After packing, a kernel of one block count
 left, and writes a word. Where that is 1, both operands are packed anew, for `Scheme.wider`, mostly
 over what was packed before, and multiplied so; what the other launches would do is left out, and
 ends at once. Nothing waits, and a CUDA graph decides anew each time that it runs.
+
+Up to 1024³ these launches take longer than the wider scheme does, which makes all such products of
+`faithful`.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing import DevicePacked
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import GUARDED
 
-# Multiplications from which three more launches, of some microseconds, do not count.
-LEAST = 1 << 33
-# Of K, from which `fp16x3`'s wider scheme keeps its bound: see `schemes.wide_range`.
-LEAST_K = 128
+LEAST = GUARDED  # multiplications
 MOST = 256  # one row in so many may leave
 THREADS = 1024
 WORD = 4  # bytes
@@ -46,8 +48,22 @@ class Guard(NamedTuple):
 
 def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
     """What products of these matrices, or stacks of them, are prepared for besides."""
-    count = max(a.size * b.shape[-1], b.size * a.shape[-2])
-    return scheme.wider if count >= LEAST and a.shape[-1] >= LEAST_K else None
+    return scheme.wider if _count(a, b) >= LEAST else None
+
+
+def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
+    """The scheme by which a device makes products of these matrices if nobody knows whether they
+    stay in the slices: the wider one, unless they have a guard.
+    """
+    wider, state = scheme.wider, state_of(device)
+    if wider is None or _count(a, b) >= LEAST:
+        return scheme
+    return wider if state.has_wider and wider.name not in state.refused else scheme
+
+
+def _count(a: Any, b: Any) -> int:
+    """Multiplications of a product, or a stack of them."""
+    return int(max(a.size * b.shape[-1], b.size * a.shape[-2]))
 
 
 def outlier_guard(left: DevicePacked, right: DevicePacked, stream: Stream) -> Any:

@@ -13,6 +13,7 @@ from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
 from mixpert_py.runtime.gpu.device_state import state_of, states
+from mixpert_py.runtime.gpu.guard import safe
 from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
@@ -136,6 +137,8 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
         scheme, request = emulation_of(found), request._replace(scheme=found)
         rule = "none" if scheme.exact else "loss"
     device = a.data.device_id
+    if is_plain and request.scheme == "faithful":
+        scheme = safe(scheme, rows, columns, device)
     if scheme.name in state_of(device).refused:
         return Reason.KERNEL
     try:

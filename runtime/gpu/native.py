@@ -1,10 +1,10 @@
 """The native product of CuPy's matrices, without what CuPy does around it.
 
-Most of the host's time that `a @ b` takes in CuPy goes before the call of cuBLAS: operands are
-reshaped, turned and cast, and mostly come out as they were. Where they are plain matrices of one
-type, this makes the call that CuPy would make, by CuPy's own function and with its own settings:
-the same bits in half the time. It is a private function of CuPy's: where it is missing, or takes
-other arguments, products are CuPy's as a whole.
+Before CuPy's `a @ b` calls cuBLAS, operands are reshaped, turned and cast, and mostly come out as
+they were. Where they are plain matrices of one type, this makes the call that CuPy would make, by
+CuPy's own function and with its own settings: the same bits, and some 1.5 µs less of the host's
+time, which is what it takes to find out that a call is native. It is a private function of CuPy's:
+where it is missing, or takes other arguments, products are CuPy's as a whole.
 """
 
 import sys

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.arrays import DeviceMemory, GpuArray
-from mixpert_py.runtime.gpu.compile_ahead import compile_ahead
+from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
 from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full, torch_is_full
 from mixpert_py.runtime.gpu.multiply import multiply
@@ -183,16 +183,16 @@ def _record(request: Request) -> Replay | None:
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
     if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
         return None
-    recording = Recording()
+    recording, device = Recording(), a.data.device_id
     request = request._replace(
-        a=_at(LEFT, a.shape, a.dtype, a.data, a.strides),
-        b=_at(RIGHT, b.shape, b.dtype, b.data, b.strides),
-        out=_at(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), a.data),
+        a=placeholder(LEFT, a.shape, a.dtype, device, a.strides, a.data.ptr & ALIGNED),
+        b=placeholder(RIGHT, b.shape, b.dtype, device, b.strides, b.data.ptr & ALIGNED),
+        out=placeholder(RESULT, result_shape(a, b), np.result_type(a.dtype, b.dtype), device),
     )
-    state = state_of(a.data.device_id)
+    state = state_of(device)
     has_wider = state.has_wider
-    compile_ahead(request)
-    outcome = multiply(request, recording)
+    with compiling_ahead(request):
+        outcome = multiply(request, recording)
     if has_wider and not state.has_wider:  # the wider scheme's launches are to be left out
         recording = Recording()
         outcome = multiply(request, recording)
@@ -204,18 +204,18 @@ def _is_recordable(x: GpuArray) -> bool:
     return x.dtype.char in REAL and 0 not in x.shape and (x.ndim <= 3 or x.flags.c_contiguous)
 
 
-def _at(
+def placeholder(
     base: int,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    like: DeviceMemory,
+    device: int,
     strides: tuple[int, ...] | None = None,
+    past: int = 0,
 ) -> Any:
-    """A CuPy array that begins at a recording's base. With strides it is an operand, and as far
-    past it as the bits say on which kernels depend. There is no memory: nothing may look at it.
+    """A CuPy array that begins at a recording's base, or so many bytes past it: kernels depend on
+    some bits of an operand's address. There is no memory: nothing may look at it.
     """
     import cupy
 
-    memory = cupy.cuda.UnownedMemory(base, 1 << 50, None, like.device_id)
-    past = 0 if strides is None else like.ptr & ALIGNED
+    memory = cupy.cuda.UnownedMemory(base, 1 << 50, None, device)
     return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, past), strides)

@@ -50,7 +50,7 @@ def suits(
         and 0 < b.rows <= WIDEST
         and 0 < a.k <= LONGEST
         and can_multiply(a, b, scheme, rule, measure)
-        and _shared(scheme, _steps(a.k)) <= chip.shared
+        and _shared(scheme, steps_of(a.k)) <= chip.shared
     )
 
 
@@ -153,7 +153,7 @@ class Launch(NamedTuple):
 def _planned(
     a: Form, b: Form, scheme: Scheme, batch: int, c_batch: int, c_row: int, device: int
 ) -> Launch:
-    steps = _steps(a.k)
+    steps = steps_of(a.k)
     shared = _shared(scheme, steps)
     across = _is_across(a), _is_across(b)
     definitions = definitions_of(scheme, steps, *across, _is_vector(a) and _is_vector(b))
@@ -175,7 +175,7 @@ def launch_words(
     """Thread blocks, and `Problem` of the kernel but for addresses: A's words, B's, the rest."""
     down, along = -(-a.rows // TILE), -(-b.rows // TILE)
     left, right = ((x.batch_stride if x.batch > 1 else 0, _stride(x), x.rows, x.k) for x in (a, b))
-    resident = multiprocessors * _blocks(_steps(a.k))
+    resident = multiprocessors * _blocks(steps_of(a.k))
     return batch * down * along, (left, right, (c_batch, c_row, down, along, resident))
 
 
@@ -211,7 +211,7 @@ def safe_squares(lower_limit: float) -> int:
     return math.ceil(radius * radius)
 
 
-def _steps(k: int) -> int:
+def steps_of(k: int) -> int:
     """Of 64 positions of K, as the kernel is made for: 1, 2 or 4."""
     return 1 << (-(-k // STEP) - 1).bit_length()
 

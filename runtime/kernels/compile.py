@@ -1,19 +1,20 @@
 """Kernels compiled once per machine, and kept in the user's own directory.
 
-CUDA C++ is compiled, and kept, by CuPy. Numba's kernels are compiled to PTX, kept here until our
-sources change, and loaded by CuPy, so that a process that finds them imports no Numba.
+Some come compiled with the package (`shipped`). Of the others, CUDA C++ is compiled, and kept, by
+CuPy. Numba's kernels are compiled to PTX, kept here until our sources change, and loaded by CuPy,
+so that a process that finds them imports no Numba.
 """
 
-import gc
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
-from importlib import import_module, metadata
+from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import own_files
@@ -21,21 +22,21 @@ from mixpert_py.runtime.code_cache import CodeCache
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.abi import HEADERS
 from mixpert_py.runtime.kernels.kernel import Kernel, cuda_driver
-from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, clustered, gated, ordered
+from mixpert_py.runtime.kernels.numba_ptx import compiled
+from mixpert_py.runtime.kernels.ptx import CLUSTERED, Order, gated, ordered
 
 T = TypeVar("T")
 
 KERNELS = "mixpert_py.runtime.kernels"
-# The compiler declares its own version of PTX, which the driver need not know. Our kernels use
-# nothing that is later than 8.1, which drivers of CUDA 12.1 know; devices after these need more.
-VERSION = re.compile(rb"\.version \S+")
-OLD_VERSION = b".version 8.1"
-NEWEST_OLD = 90
 FIRST_EARLY = 90  # compute capability of devices that start a launch before the last one's end
 WAITS = "griddepcontrol.wait"  # in what may be started so
 # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: more than eight blocks, which not every
 # device can have.
 ANY_CLUSTER = 14
+
+# How many of this process's kernels came with the package, and how many were compiled, by this
+# process or an earlier one.
+origins: Counter[Literal["shipped", "compiled"]] = Counter()
 
 
 def cuda_kernel(
@@ -104,10 +105,17 @@ def _cuda_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    suffix = "a" if capability == "90" else ""  # wgmma is of sm_90a, not of sm_90
-    options = ("-std=c++17", f"-arch=sm_{capability}{suffix}")
     source = source_text(file, constants, package)
     early = WAITS in source and int(capability) >= FIRST_EARLY
+    cubin = shipped.cubin(source, capability)
+    if cubin is not None:
+        with suppress(cupy.cuda.driver.CUDADriverError):  # of a driver older than the compiler
+            loaded, function = _function(cubin, name, shared)
+            origins["shipped"] += 1
+            return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early)
+    suffix = "a" if capability == "90" else ""  # wgmma is of sm_90a, not of sm_90
+    options = (shipped.STANDARD, f"-arch=sm_{capability}{suffix}")
+    origins["compiled"] += 1
     module = cupy.RawModule(code=source, options=options)
     try:
         function = module.get_function(name)
@@ -133,10 +141,13 @@ def _numba_kernel(
     import cupy
 
     capability = cupy.cuda.Device(device).compute_capability
-    ptx = shipped.find(module, factory, constants, capability)
+    ptx = shipped.ptx(module, factory, constants, capability)
     if ptx is not None:
         with suppress(cupy.cuda.driver.CUDADriverError):  # an older driver, which knows it not
-            return _loaded(ptx, factory, shared, order, has_gate, capability)
+            kernel = _loaded(ptx, factory, shared, order, has_gate, capability)
+            origins["shipped"] += 1
+            return kernel
+    origins["compiled"] += 1
     ptx = cached(
         place_of(module, factory, repr(constants), capability),
         lambda: compiled(module, factory, constants, capability),
@@ -148,24 +159,30 @@ def _loaded(
     ptx: bytes, name: str, shared: int, order: Order, has_gate: bool, capability: str
 ) -> Kernel:
     """The kernel of a PTX text on the current device."""
-    import cupy
-
     if has_gate:
         ptx = gated(ptx)
     early = int(capability) >= FIRST_EARLY
     if early:
         ptx = ordered(ptx, order)
+    loaded, function = _function(ptx, entry(ptx), shared)
+    if CLUSTERED in ptx:
+        _driver().funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
+    return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
+
+
+def _function(code: bytes, name: str, shared: int) -> tuple[Any, Any]:
+    """CuPy's module and function of a kernel in PTX or a cubin. shared: as of `cuda_kernel`."""
+    import cupy
+
     loaded = cupy.cuda.function.Module()
-    loaded.load(ptx)
-    function = loaded.get_function(entry(ptx))
-    driver = _driver()
+    loaded.load(code)
+    function = loaded.get_function(name)
     if shared:
+        driver = _driver()
         driver.funcSetAttribute(
             function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared
         )
-    if CLUSTERED in ptx:
-        driver.funcSetAttribute(function.ptr, ANY_CLUSTER, 1)
-    return Kernel(name, function.ptr, (loaded, function), cuda_driver(), early, has_gate)
+    return loaded, function
 
 
 def source_text(
@@ -193,53 +210,6 @@ def _expanded(file: str, package: str) -> str:
         source.read_text(encoding="utf-8"),
         flags=re.MULTILINE,
     )
-
-
-def compiled(module: str, factory: str, constants: tuple[Any, ...], capability: str) -> bytes:
-    """The PTX of a Numba factory's kernel, as `numba_kernel` takes it. Raises DeviceError."""
-    try:
-        from numba.core.errors import NumbaError
-        from numba.cuda.cudadrv.error import NvvmError
-    except ImportError as error:
-        raise DeviceError(f"kernel {factory!r}: numba-cuda cannot be imported ({error})") from error
-    function, signature = getattr(import_module(module), factory)(*constants)
-    try:
-        ptx = ptx_of(function, signature, capability)
-    # A library that is missing is a RuntimeError, or an ImportError, depending on which.
-    except (NumbaError, NvvmError, RuntimeError, ImportError) as error:
-        raise DeviceError(f"kernel {factory!r}: {str(error).partition(chr(10))[0]}") from error
-    if int(capability) <= NEWEST_OLD:
-        ptx = VERSION.sub(OLD_VERSION, ptx, count=1)
-    return clustered(ptx, getattr(function, "cluster", 0))
-
-
-def ptx_of(function: Any, signature: tuple[Any, ...], capability: str) -> bytes:
-    """The PTX that Numba makes of a kernel, as its factory gives it. Raises Numba's errors."""
-    from numba import cuda
-
-    with _no_garbage_collected():
-        ptx, _ = cuda.compile(
-            function,
-            signature,
-            cc=(int(capability[:-1]), int(capability[-1])),
-            device=False,
-            abi="numba",
-            output="ptx",
-            launch_bounds=getattr(function, "launch_bounds", None),
-        )
-    return ptx if isinstance(ptx, bytes) else ptx.encode()
-
-
-@contextmanager
-def _no_garbage_collected() -> Iterator[None]:
-    """The compiler makes so many objects that looking for cycles takes a quarter of its time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def cached(place: bytes, make: Callable[[], bytes]) -> bytes:

@@ -19,7 +19,7 @@ slices.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
 from mixpert_py.errors import ShapeError
@@ -48,12 +48,15 @@ from mixpert_py.runtime.splitter import OutlierRule
 __all__ = [
     "DevicePacked",
     "Operand",
+    "PackingTask",
     "by_columns",
     "by_rows",
     "pack",
     "pack_one",
     "packed_bytes",
     "pooled",
+    "preparations",
+    "result_type",
 ]
 
 LARGE = 1 << 22  # elements from which a second launch costs less than the general kernel
@@ -92,7 +95,7 @@ def pack(
     wait for the device. Raises ShapeError where K differs or anything is empty.
     """
     forms = a.form, b.form
-    task = PackingTask(scheme, "both", forms, _result(forms), rule, measure, a.device)
+    task = PackingTask(scheme, "both", forms, result_type(forms), rule, measure, a.device)
     how = _prepared_launches(task, gate != 0)
     if room_for is not None:
         other = _prepared_launches(task._replace(scheme=room_for, measure=False), True)
@@ -129,15 +132,22 @@ def _prepared_launches(task: PackingTask, gated: bool) -> PreparedLaunches:
     """The launches of a task, whatever the addresses of its operands, on its device, which is the
     current one.
     """
+    prepared = [make() for make in preparations(task, gated)]
+    return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
+
+
+def preparations(task: PackingTask, gated: bool) -> list[Callable[[], PackingLaunch]]:
+    """Functions that compile the kernels of a task, and prepare one launch each, on its device,
+    which is the current one. gated: whether the launches look at a gate, as those of `pack`.
+    """
     choices = _choices(task)
     # Two of panels would count in the same memory.
     both_panels = [kernel for kernel, _ in choices] == ["panels", "panels"]
     orders: tuple[Order, ...] = "after", "after" if both_panels else "beside"
-    prepared = [
-        prepare(_config(kernel, part), order, gated)
+    return [
+        partial(prepare, _config(kernel, part), order, gated)
         for (kernel, part), order in zip(choices, orders, strict=False)
     ]
-    return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
 
 
 def _config(kernel: KernelName, task: PackingTask) -> PackingConfig:
@@ -202,7 +212,7 @@ def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
     return tuple(zip(kernels, each, strict=True))
 
 
-def _result(forms: tuple[Form, ...]) -> str:
+def result_type(forms: tuple[Form, ...]) -> str:
     """The type of a product of operands of these forms."""
     return "float64" if "float64" in [x.memory for x in forms] else "float32"
 

@@ -12,7 +12,16 @@ from mixpert_py.sources.rewriting import rewrite_source
 from mixpert_py.sources.source_files import SourceFile
 from samples.papers.__main__ import papers
 from tests.every_check import some
-from tests.measure import model, reference, rewriting, scaling, search, shipped_kernels, start_up
+from tests.measure import (
+    model,
+    programs,
+    reference,
+    rewriting,
+    scaling,
+    search,
+    shipped_kernels,
+    start_up,
+)
 from tests.mixpert_py.command import ROOT
 from tests.soak.command import soak
 
@@ -23,7 +32,16 @@ MODULES = {
     "samples.papers": papers,
     **{
         f"tests.measure.{module.__name__.rpartition('.')[2]}": module.command
-        for module in (*(model, reference, rewriting, scaling, search, shipped_kernels, start_up),)
+        for module in (
+            model,
+            programs,
+            reference,
+            rewriting,
+            scaling,
+            search,
+            shipped_kernels,
+            start_up,
+        )
     },
 }
 LINK = re.compile(r"\]\(([^)\s]+)\)|\b(?:src|srcset)=\"([^\"]+)\"")

@@ -350,11 +350,11 @@ DECISIONS = (
         (f"{HERE}/test_execute.py", f"{HERE}/gpu/test_foreign.py"),
     ),
     Mutant(
-        "guard: products of a K too short for the wider scheme are prepared for it",
-        "runtime/gpu/guard.py",
-        "LEAST_K = 128",
-        "LEAST_K = 64",
-        (f"{HERE}/gpu/test_guard.py",),
+        "guard: small products of `faithful` are made without one",
+        "runtime/gpu/multiply.py",
+        '    if is_plain and request.scheme == "faithful":\n        scheme = safe(',
+        '    if is_plain and request.scheme == "fp16":\n        scheme = safe(',
+        (f"{HERE}/gpu/test_multiply.py",),
     ),
     Mutant(
         "workspace: a guarded product takes the sum of both packings",
@@ -475,6 +475,64 @@ KEPT = (
         (f"{HERE}/test_signatures.py", f"{HERE}/gpu/test_foreign.py"),
     ),
     Mutant(
+        "native: a matrix of columns is read as one of rows",
+        "runtime/gpu/native.py",
+        "        return 1, shape[0]\n",
+        "        return 0, shape[0]\n",
+        (f"{HERE}/gpu/test_native.py",),
+    ),
+    Mutant(
+        "native: vectors go to the call for matrices",
+        "runtime/gpu/native.py",
+        " or min(*a, *b) < 2",
+        "",
+        (f"{HERE}/gpu/test_native.py",),
+    ),
+    Mutant(
+        "native: operands of two types make the call",
+        "runtime/gpu/native.py",
+        "dtype == b.dtype and dtype.char in TYPES",
+        "dtype.char in TYPES",
+        (f"{HERE}/gpu/test_native.py",),
+    ),
+    Mutant(
+        "native: another function's product is the operator's",
+        "runtime/signatures.py",
+        "native_product_of.get(kind) if takes_tensors else None",
+        "native_product_of.get(kind)",
+        (f"{HERE}/gpu/test_native.py",),
+    ),
+    Mutant(
+        "native: another CuPy's function is called again and again",
+        "runtime/gpu/native.py",
+        "            native_product_of.pop(empty, None)\n",
+        "",
+        (f"{HERE}/gpu/test_native.py",),
+    ),
+    Mutant(
+        "api: a call with a scheme of its own passes through",
+        "runtime/api.py",
+        "    return passes(site) and OWN.isdisjoint(options)\n",
+        "    return passes(site)\n",
+        (f"{HERE}/test_api.py",),
+    ),
+    Mutant(
+        "api: arguments that nobody knows are dropped",
+        "runtime/api.py",
+        """    if options:
+        raise _unexpected("dot", options)
+""",
+        "",
+        (f"{HERE}/test_api.py", "tests/mixpert_py/test_api.py"),
+    ),
+    Mutant(
+        "context: the process default is not what threads see",
+        "runtime/context.py",
+        "    _process.context = context\n",
+        "    innermost.set(Override(context, None))\n",
+        (f"{HERE}/test_context.py",),
+    ),
+    Mutant(
         "recording: launches stay on the stream of the first call",
         "runtime/kernels/recording.py",
         "            found[0].append((ctypes.c_uint64.from_buffer(memory, STREAM_OFFSET), 0))\n",
@@ -491,9 +549,23 @@ KEPT = (
     Mutant(
         "shipped: kernels of other sources are taken",
         "runtime/kernels/shipped.py",
-        "    return archive if current else None",
-        "    return archive",
+        "return all(digest(path) == wanted for path, wanted in sources.items())",
+        "return True",
         (f"{HERE}/test_shipped.py",),
+    ),
+    Mutant(
+        "shipped: a driver that is older than the compiler ends a product",
+        "runtime/kernels/compile.py",
+        "        with suppress(cupy.cuda.driver.CUDADriverError):  # of a driver older",
+        "        with suppress(KeyError):  # of a driver older",
+        (f"{HERE}/test_shipped.py",),
+    ),
+    Mutant(
+        "compiled ahead: the wider scheme's packing looks at no gate",
+        "runtime/gpu/compile_ahead.py",
+        "preparations(task, one is wider)",
+        "preparations(task, False)",
+        (f"{HERE}/gpu/test_compile_ahead.py",),
     ),
 )
 

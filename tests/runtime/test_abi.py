@@ -296,7 +296,7 @@ def test_units_are_those_of_the_reference_backend() -> None:
 def test_tiles_leave_room_for_every_accumulator(name: str, wide: bool, family: Family) -> None:
     """Registers of all values that the kernels declare, counted here as the kernels do."""
     scheme = EMULATIONS[name]
-    accumulators = len({term_weight for term_weight, _ in scheme.accumulators()})
+    accumulators = len({term.accumulator for term in scheme.terms})
     for blocks, per_block in ((1, 256), (64, 2)):
         if not scheme.exact and blocks > 1:
             continue

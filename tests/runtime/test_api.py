@@ -346,8 +346,9 @@ def test_what_else_functions_take_passes_too() -> None:
             assert function(a, a, out=out, site=SITE) is out  # type: ignore[operator]
             assert function(a, a, out, site=SITE) is out  # type: ignore[operator]
             np.testing.assert_array_equal(out, a @ a)
-            with pytest.raises(TypeError):
-                function(a, a, more=1, site=SITE)  # type: ignore[operator]
+            for given in ({}, {"scheme": "int8x1", "backend": "reference"}):
+                with pytest.raises(TypeError):
+                    function(a, a, more=1, site=SITE, **given)  # type: ignore[operator]
         assert matmul(a, a, dtype="float32", site=SITE).dtype == np.float32
         emulated = matmul(a / 3, a, scheme="int8x1", backend="reference", site=SITE)
         assert (emulated != a / 3 @ a).any()

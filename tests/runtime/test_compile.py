@@ -3,7 +3,8 @@
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.kernels.compile import compiled, source_text
+from mixpert_py.runtime.kernels.compile import source_text
+from mixpert_py.runtime.kernels.numba_ptx import compiled
 
 
 @pytest.mark.parametrize("file", ["gemm_sm80.cu", "gemm_sm90.cu"])

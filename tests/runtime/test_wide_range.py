@@ -1,15 +1,20 @@
-"""The scheme that `faithful` falls back on: which rows it holds, whatever they span."""
+"""The scheme of small products, and of those that `faithful` cannot hold: which rows it holds,
+whatever they span, and how accurate it is.
+"""
 
 import numpy as np
 import pytest
 
-from mixpert_py.bench.contract import allowed
+from mixpert_py.bench.contract import Sums, allowed, errors
+from mixpert_py.bench.judgement import Exact
 from mixpert_py.runtime.model.known_devices import model_of
 from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
 from mixpert_py.runtime.splitter import FloatSlices
-from tests.runtime.families import EVERYDAY
+from tests.every_check import some
+from tests.runtime.chains import chained
+from tests.runtime.families import EVERYDAY, FAMILIES
 
 LIKE = {"FP32 sums": None, "an H200": model_of("h200").accumulation}
 
@@ -89,3 +94,21 @@ def test_a_kernel_matrix_that_falls_to_subnormal_numbers(like: str) -> None:
     value = multiply(a, b, WIDER, like=LIKE[like]).value
     exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
     assert (abs(value - exact) <= allowed(300, size)).all()
+
+
+ALL = {**FAMILIES, **EVERYDAY}
+
+
+@pytest.mark.parametrize("k", [16, *some((48, 64, 256)), 1024])
+@pytest.mark.parametrize("family", [name for name in ALL if name != "constant"])
+def test_no_family_is_worse_than_a_sequential_chain(family: str, k: int) -> None:
+    """As an H200 adds. Of constant operands the chain's luck decides, as in `test_faithful`."""
+    a, b = (x.astype(np.float32) for x in ALL[family](np.random.default_rng(0), 32, k, 24))
+    with np.errstate(all="ignore"):
+        value = multiply(a, b, WIDER, like=LIKE["an H200"]).value
+    exact, size = (p(a).astype(np.float64) @ p(b).astype(np.float64) for p in (np.positive, abs))
+    fits = size < 2.0**127
+    assert (abs(value - exact) <= allowed(k, size))[fits].all()
+    judged = Exact.of(a, b)
+    ratios = errors(judged, value).over(errors(judged, chained(a, b)), Sums.of(judged).floor)
+    assert ratios.frobenius <= 1

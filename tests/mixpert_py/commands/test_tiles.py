@@ -18,7 +18,7 @@ def test_the_table(mixpert: Mixpert) -> None:
 
 
 def test_json(mixpert: Mixpert) -> None:
-    arguments = ("--device", "a100", "--scheme", "bf16x6", "--batch", "3", "--json")
+    arguments = ("--device", "a100", "--scheme", "tf32x3", "--batch", "3", "--json")
     done = mixpert("tiles", "512", "1024", "768", *arguments)
     found = json.loads(done.out)
     assert found["device"] == "NVIDIA A100-SXM4-80GB"

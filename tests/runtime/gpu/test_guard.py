@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.gpu import guard
+from mixpert_py.runtime.gpu import device_state, guard
+from mixpert_py.runtime.schemes import emulation_on_gpu
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from tests.runtime.emulations import EMULATIONS
 
@@ -20,17 +21,31 @@ def array(*shape: int) -> Any:
 @pytest.mark.parametrize(
     ("a", "b", "wide"),
     [
-        ((2048, 2048), (2048, 2048), True),
-        ((2048, 2048), (2048, 2047), False),
-        ((8192, 128), (128, 8192), True),
-        ((1 << 17, 127), (127, 1 << 17), False),
-        ((8, 1024, 1024), (1024, 1024), True),
-        ((1024, 1024), (8, 1024, 1024), True),
+        ((1024, 1024), (1024, 1025), True),
+        ((1024, 1024), (1024, 1024), False),
+        ((1 << 14, 16), (16, 1 << 14), True),
+        ((2, 1024, 1024), (1024, 1024), True),
+        ((1024, 1024), (2, 1024, 1024), True),
+        ((2, 512, 1024), (1024, 1024), False),
     ],
 )
-def test_large_products_have_a_wider_scheme_beside(a: Any, b: Any, wide: bool) -> None:
-    assert guard.wider_of(FP16X3, array(*a), array(*b)) is (FP16X3.wider if wide else None)
-    assert guard.wider_of(EMULATIONS["int8x6"], array(*a), array(*b)) is None
+def test_large_products_have_a_wider_scheme_beside(
+    monkeypatch: pytest.MonkeyPatch, a: Any, b: Any, wide: bool
+) -> None:
+    """Of others the wider scheme makes all."""
+    monkeypatch.setattr(device_state, "_states", {})
+    x, y, six = array(*a), array(*b), EMULATIONS["int8x6"]
+    assert guard.wider_of(FP16X3, x, y) is (FP16X3.wider if wide else None)
+    assert guard.safe(FP16X3, x, y, 0) is (FP16X3 if wide else FP16X3.wider)
+    count = max(x.size * b[-1], y.size * a[-2])
+    assert emulation_on_gpu("faithful", count) is guard.safe(FP16X3, x, y, 0)
+    assert emulation_on_gpu("fp16x3", count) is FP16X3
+    assert guard.wider_of(six, x, y) is None
+    assert guard.safe(six, x, y, 0) is six
+    device_state.state_of(0).has_wider = False
+    assert guard.safe(FP16X3, x, y, 0) is FP16X3
+    device_state.state_of(1).refused["bf16x6"] = "does not compile"
+    assert guard.safe(FP16X3, x, y, 1) is FP16X3
 
 
 @pytest.fixture

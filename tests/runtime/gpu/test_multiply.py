@@ -358,7 +358,7 @@ def wide(*shape: int, seed: int = 0, rows: int = 0) -> ndarray:
     return ndarray(x)
 
 
-@pytest.mark.parametrize("k", [127, 128])
+@pytest.mark.parametrize("k", [16, 128])
 @pytest.mark.parametrize("rows", [0, 1, 40])
 @pytest.mark.parametrize("traced", [False, True])
 def test_many_outliers_are_made_by_the_wider_scheme(
@@ -372,9 +372,27 @@ def test_many_outliers_are_made_by_the_wider_scheme(
     size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
     error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
     assert (error <= (12 + k) * 2.0**-24 * size).all()
-    widened = rows == 40 and k >= 128
+    widened = rows == 40
     assert schemes == ["bf16x6" if widened else "fp16x3"]
     assert found.outliers() == (0 if widened or not traced else rows / 80)
+
+
+@pytest.mark.parametrize("rows", [0, 40])
+@pytest.mark.parametrize(("name", "made_by"), [("faithful", "bf16x6"), ("fp16x3", "fp16x3")])
+def test_small_products_are_made_by_the_wider_scheme_at_once(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, name: str, made_by: str, rows: int
+) -> None:
+    """Of `faithful`; who names a scheme gets that."""
+    monkeypatch.setattr(device_state, "_states", {})
+    schemes: list[str] = []
+    monkeypatch.setattr(gpu_module, "slices_product", seen(schemes))
+    a, b = wide(40, 64, rows=rows), normal(64, 40, seed=1)
+    found = made(a, b, name)
+    assert schemes == [made_by]
+    assert found.scheme == name
+    size = np.abs(a.x.astype(float)) @ np.abs(b.x.astype(float))
+    error = np.abs(found.value.get() - a.x.astype(float) @ b.x.astype(float))
+    assert (error <= (12 + 64) * 2.0**-24 * size).all()
 
 
 @pytest.mark.parametrize("step", ["pack", "gemm"])

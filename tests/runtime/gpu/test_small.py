@@ -63,7 +63,7 @@ def test_what_does_not_suit(a: Form, b: Form, more: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("k", "steps"), [(1, 1), (64, 1), (65, 2), (128, 2), (129, 4), (256, 4)])
 def test_blocks_find_room_for_all_of_k(k: int, steps: int) -> None:
     assert fits(form(k=k), form(k=k))
-    assert small._steps(k) == steps
+    assert small.steps_of(k) == steps
     reserved = 1024  # by the driver, for each block
     assert small._blocks(steps) * (small._shared(INT8X6, steps) + reserved) <= 228 * 1024
 

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 from numba.cuda import dispatcher
 
-from mixpert_py.runtime.kernels.compile import ptx_of
+from mixpert_py.runtime.kernels.numba_ptx import ptx_of
 from mixpert_py.runtime.packing.operand import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side

@@ -8,13 +8,13 @@ from types import ModuleType
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, of_parts
-from mixpert_py.runtime.gpu.guard import LEAST_K
 from tests.soak.random_products.case import ALL, BESIDE_REAL, UNITS, Side, Way, laid_out
 
 NAMES = tuple(ALL)
 LARGEST = 512
 GUARDED = 0.5  # of products
-LONG = 0.25  # of these: K drawn anew, as long as a wider scheme takes
+LONG = 0.25  # of these: K drawn anew, LONG_K at least
+LONG_K = 128  # from which more powers of two may lie between entries of a row that stays
 LAYOUTS = ("C", "F", "strided", "negative", "offset")
 UNIFORM = 0.25  # of lengths; the others are uniform in their logarithm
 PACKED = 1 / 8
@@ -81,8 +81,8 @@ def draw(seed: int, largest: int = LARGEST) -> Pair:
     rng = random.Random(seed)
     guarded = rng.random() < GUARDED
     m, k, n = (_length(rng, largest) for _ in range(3))
-    if guarded and largest >= LEAST_K and rng.random() < LONG:
-        k = rng.randint(LEAST_K, largest)
+    if guarded and largest >= LONG_K and rng.random() < LONG:
+        k = rng.randint(LONG_K, largest)
     is_complex = rng.choice(SIDES) if rng.random() < COMPLEX else (False, False)
     is_stack = rng.choice(SIDES) if rng.random() < STACKED else (False, False)
     stack = (rng.choice(LENGTHS_OF_STACKS),)

@@ -1,0 +1,27 @@
+"""Prints what products of the ladder are, with shipped kernels, or `without` them."""
+
+import sys
+from hashlib import sha256
+
+import cupy
+
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.kernels import shipped
+from mixpert_py.runtime.kernels.compile import origins
+
+SIZES = (("faithful", "float32", 2048), ("faithful", "float32", 1024), ("int8x6", "float32", 1024))
+MORE = (("int8x3", "float32", 1024), ("int8x1", "float32", 1024), ("int8x10", "float64", 1024))
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["without"]:
+        shipped.archive = lambda: None
+    for scheme, dtype, n in (*SIZES, *MORE):
+        rng = cupy.random.default_rng(n)
+        x, y = (rng.standard_normal((n, n)).astype(dtype) for _ in range(2))
+        x[3, 5] *= 1e9
+        for a in (x, x.T):
+            for b in (y, y.T):
+                value = matmul(a, b, scheme=scheme, backend="cuda")
+                print(scheme, dtype, n, sha256(value.get().tobytes()).hexdigest())
+    used = "compiled" if sys.argv[1:] == ["without"] else "shipped"
+    assert origins.keys() == {used}, origins
