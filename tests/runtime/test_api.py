@@ -105,7 +105,7 @@ def test_a_users_method_gets_its_arguments_as_written() -> None:
 
 @pytest.mark.parametrize("operand", [np.eye(4), [[1]], None])
 def test_unknown_names_are_errors_for_every_operand(operand: Any) -> None:
-    with pytest.raises(PlanError, match=r"unknown scheme 'int9x6'; did you mean 'int8x6'\? known: "):
+    with pytest.raises(PlanError, match=r"unknown scheme 'int9x6'; did you mean 'int8x6'"):
         matmul(operand, operand, scheme="int9x6")
     with pytest.raises(PlanError, match="unknown backend 'gpu'; known: reference, cuda"):
         dot(operand, operand, backend="gpu")
