@@ -91,7 +91,9 @@ class CellRewriter(ast.NodeTransformer):
 
 
 def _is_tree_of(tree: ast.AST, text: str) -> bool:
-    """Whether a text parses to a tree: of the cell that `%%mixpert` rewrote, it does not."""
+    """Return whether a text parses to a tree. That of a cell which `%%mixpert` has rewritten does
+    not.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # IPython has let Python warn of them

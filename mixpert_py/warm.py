@@ -70,7 +70,7 @@ def _warmed(gpu: "Device", expected: "Expected", shapes: list[Shape]) -> Finding
     from mixpert_py.runtime.gpu.multiply import refusals
     from mixpert_py.runtime.gpu.warm import compile_kernels
     from mixpert_py.runtime.kernels.compile import origins
-    from mixpert_py.runtime.schemes import emulation_of
+    from mixpert_py.runtime.schemes import emulation_on_gpu
 
     scheme, block, dtype = expected
     what = f"{scheme} of {dtype}" if block is None else f"{scheme} of {dtype}, blocks of {block}"
@@ -87,7 +87,7 @@ def _warmed(gpu: "Device", expected: "Expected", shapes: list[Shape]) -> Finding
         for a_turned, b_turned in LAYOUTS:
             reason = compile_kernels(expected, shape, a_turned=a_turned, b_turned=b_turned)
             if reason is not None:
-                message = refusals().get((gpu.id, emulation_of(scheme, block).name))
+                message = refusals().get((gpu.id, emulation_on_gpu(scheme, m * k * n).name))
                 return Finding(what, f"{message or reason}", fine=False)
     if not count:
         return Finding(what, "nothing to compile: products of these sizes are native")

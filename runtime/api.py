@@ -176,9 +176,7 @@ def _function(native: Native | None) -> Native:
 
 
 def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
-    """Whether a call with more arguments than operands passes through, and all are the native
-    function's.
-    """
+    """Whether a call of a site that passes has no arguments but the native function's own."""
     if not (type(a) is type(b) is ndarray) or a.size >= MOVES:
         return False
     return passes(site) and OWN.isdisjoint(options)

@@ -64,7 +64,9 @@ class Options:
         return self.output
 
     def shows(self, outcome: "Outcome") -> bool:
-        """Whether the message about a file is printed; quietly only a result that was asked for."""
+        """Return whether the message about a file is printed. With --quiet that is so only of a
+        result that was asked for.
+        """
         asked_for = self.diff or outcome.output == "-"
         return not self.is_json and not self.is_github and (asked_for or not self.quiet)
 

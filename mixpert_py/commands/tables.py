@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -68,12 +67,11 @@ def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[s
     ) as bar:
         task = bar.add_task("starting", total=None)
 
-        runs = count(1)
-
         def on_run(purpose: str) -> None:
             bar.update(task, advance=1, description=purpose)
             if verbose:
-                console.print(Text(f"run {next(runs)}: {purpose}"), soft_wrap=True)
+                number = round(bar.tasks[0].completed)
+                console.print(Text(f"run {number}: {purpose}"), soft_wrap=True)
 
         yield on_run
 

@@ -1,4 +1,4 @@
-"""Products whose operands the slices do not hold: told on the device, without waiting.
+"""Whether the slices hold a product's operands: the device finds out by itself, and nobody waits.
 
 A row of A, or column of B, that spans more powers of two than the slices hold leaves them, and
 `repair` multiplies it: right for a few, at an eighth of the native product's speed for many. So
@@ -52,8 +52,8 @@ def wider_of(scheme: Scheme, a: Any, b: Any) -> Scheme | None:
 
 
 def safe(scheme: Scheme, a: Any, b: Any, device: int) -> Scheme:
-    """The scheme by which a device makes products of these matrices if nobody knows whether they
-    stay in the slices: the wider one, unless they have a guard.
+    """The scheme by which a device makes products of these matrices: the given one where a guard
+    watches whether they stay in its slices, else the wider one.
     """
     wider, state = scheme.wider, state_of(device)
     if wider is None or _count(a, b) >= LEAST:

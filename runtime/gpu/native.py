@@ -48,7 +48,9 @@ def gemm_of(a: Dims, a_strides: Dims, b: Dims, b_strides: Dims, itemsize: int) -
 
 
 def _leading(shape: Dims, strides: Dims, itemsize: int) -> tuple[int, int] | None:
-    """Whether a contiguous matrix lies by columns, and the length of what it lies by."""
+    """Whether a matrix is contiguous by columns (1) or by rows (0), and the length of one of these;
+    None where it is neither.
+    """
     if strides == (shape[1] * itemsize, itemsize):
         return 0, shape[1]
     if strides == (itemsize, shape[0] * itemsize):

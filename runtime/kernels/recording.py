@@ -74,7 +74,7 @@ class Recording:
 
 
 Stream = int | Recording
-LEGACY: Final = 1  # streams up to this one are CUDA's old default stream, which nobody can capture
+LEGACY: Final = 1  # streams up to this one are CUDA's old default stream, which cannot be captured
 
 
 def is_capturing(cuda: Any, stream: Stream) -> bool:

@@ -47,13 +47,13 @@ Edit = tuple[str, str]
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A script, where its files are from, and how it is run.
 
-    files: the path of each file in the repository → its SHA-256. edits: texts of the script and
-    their replacements; append: lines that follow the script.
+    arrays: the package whose arrays it multiplies. files: the path of each file in the repository →
+    its SHA-256. edits: texts of the script and their replacements; append: lines that follow it.
     """
 
     name: str
     field: str
-    library: str
+    arrays: str
     repository: str
     commit: str
     licence: str
@@ -123,7 +123,7 @@ def public(gpu: bool, manifest: Path = MANIFEST) -> list[Program]:
     """The public programs for a machine with a GPU, or without: those in PyTorch run on both."""
     entries = tomllib.loads(manifest.read_text("utf-8"))["program"]
     programs = msgspec.convert(entries, list[Program])
-    return [each for each in programs if each.library in ("torch", "cupy" if gpu else "numpy")]
+    return [one for one in programs if one.arrays in ("torch", "cupy" if gpu else "numpy")]
 
 
 def samples(gpu: bool) -> list[Sample]:

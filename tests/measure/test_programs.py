@@ -26,7 +26,7 @@ def of(path: Path, name: str, files: dict[str, str], **given: Any) -> Program:
         (path / f"owner/name/c0/{file}").parent.mkdir(parents=True, exist_ok=True)
         (path / f"owner/name/c0/{file}").write_text(text)
     digests = {file: hashlib.sha256(text.encode()).hexdigest() for file, text in files.items()}
-    facts = {"field": "products", "library": "numpy", "repository": "owner/name", "commit": "c0"}
+    facts = {"field": "products", "arrays": "numpy", "repository": "owner/name", "commit": "c0"}
     return Program(
         name=name, licence="MIT", script=next(iter(files)), files=digests, **facts, **given
     )
@@ -37,7 +37,7 @@ def test_the_list() -> None:
     listed = {program.name: program for program in (*both[0], *both[1])}
     assert len(listed) == 20
     assert len({program.field for program in listed.values()}) >= 6
-    assert [sum(it.library == "torch" for it in each) for each in both] == [5, 5]
+    assert [sum(it.arrays == "torch" for it in each) for each in both] == [5, 5]
     for program in listed.values():
         assert program.script in program.files
         assert re.fullmatch("[0-9a-f]{40}", program.commit)

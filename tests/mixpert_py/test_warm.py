@@ -91,7 +91,7 @@ def test_what_is_native_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_kernel_that_does_not_compile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGpu().install(monkeypatch)
     Compiled(monkeypatch, Reason.KERNEL)
-    state_of(0).refused["fp16x3"] = "kernel 'gemm': no such instruction"
+    state_of(0).refused["bf16x6"] = "kernel 'gemm': no such instruction"  # small products
     (finding,) = compile_for([])
     assert (finding.found, finding.fine) == ("kernel 'gemm': no such instruction", False)
 

@@ -517,7 +517,7 @@ KEPT = (
         (f"{HERE}/test_api.py",),
     ),
     Mutant(
-        "api: arguments that nobody knows are dropped",
+        "api: unknown arguments are dropped",
         "runtime/api.py",
         """    if options:
         raise _unexpected("dot", options)

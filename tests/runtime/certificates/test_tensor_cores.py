@@ -101,13 +101,16 @@ def ratios(a: Array, b: Array, name: str, chip: str) -> Array:
 
 @pytest.mark.parametrize("name", FLOATING)
 def test_constant_operands_come_near_the_bound(name: str) -> None:
-    """All sums are cut and truncated the same way, and Cauchy–Schwarz loses nothing."""
+    """All sums are cut and truncated the same way, and Cauchy–Schwarz loses nothing. The slices of
+    `bf16x6` lose nothing either, and of its sums what the bound allows for is mostly the first's.
+    """
+    least = 0.05 if name == "bf16x6" else 0.1
     rng = np.random.default_rng(0)
     for k in (1, 16, 32, 64):
         sides = ((1 + rng.integers(0, 1 << 23, 100) / 2**23).astype(np.float32) for _ in range(2))
         a, b = (np.repeat(side[:, np.newaxis], k, axis=1) for side in sides)
         found = ratios(a, b.T, name, "h200")
-        assert 0.05 < found.max() <= 1
+        assert least < found.max() <= 1
 
 
 @pytest.mark.parametrize("chip", CHIPS)
