@@ -299,7 +299,7 @@ def _record(
     known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
     if known and has_come and _is_intact(call) and trace.samples(site, "operands", (shape, dtypes)):
         if trace.captures is not None:
-            trace.captures.add(site, shape, dtypes, call.a, call.b)
+            trace.captures.add(site, shape, dtypes, call)
             return
         from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 

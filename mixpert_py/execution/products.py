@@ -1,7 +1,7 @@
 """Products made again, by themselves, on captured operands: their times and errors by scheme."""
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from statistics import median
 from time import perf_counter
@@ -68,31 +68,34 @@ def measure(
         if perf_counter() > end:
             break
         count = sites[call.site].shapes[call.shape]
-        a = _rows_for(call.a, time_in_program(call) / max(count, 1))
+        a = _part(call.a, call.b, time_in_program(call) / max(count, 1))
         times: dict[str, ProductTimes | None] = {}
         for scheme in timed:
             if perf_counter() < end:
-                times[scheme] = _times(a, call.b, scheme, end)
+                times[scheme] = _times(replace(call, a=a), scheme, end)
         errors = local_errors(call.a, call.b, levels) if perf_counter() < end else {}
         found.append(MeasuredProduct(call.site, call.shape, _finite(errors), times))
     return found
 
 
-def _rows_for(a: Any, seconds: float) -> Any:
-    """A with as many rows as are multiplied in LONGEST, where all of them take so many seconds."""
-    if a.ndim != 2 or seconds <= LONGEST:
+def _part(a: Any, b: Any, seconds: float) -> Any:
+    """As much of A as is multiplied in LONGEST, where all of it takes so many seconds."""
+    if a.ndim < 2 or seconds <= LONGEST:
         return a
-    return a[: max(LEAST_ROWS, int(a.shape[0] * LONGEST / seconds))]
+    part = LONGEST / seconds
+    if a.ndim > 2 and b.ndim <= 2:
+        return a[: max(1, int(a.shape[0] * part))]
+    return a[..., : max(LEAST_ROWS, int(a.shape[-2] * part)), :]
 
 
-def _times(a: Any, b: Any, scheme: str, end: float) -> ProductTimes | None:
+def _times(call: CapturedCall, scheme: str, end: float) -> ProductTimes | None:
     """Medians over rounds of native, scheme, scheme, native; None where the scheme is not taken.
 
     The first calls, which are not counted, show that, and allocate memory.
     """
-    if scheme == "float32" and not is_wide(name_of(a.dtype), name_of(b.dtype)):
+    if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
-    native, ours = _call(a, b, "native"), _call(a, b, scheme)
+    native, ours = _product(call, "native"), _product(call, scheme)
     native()
     if not ours():
         return None
@@ -108,9 +111,9 @@ def _times(a: Any, b: Any, scheme: str, end: float) -> ProductTimes | None:
     return ProductTimes(natively, natively * median(after / before for before, after in rounds))
 
 
-def _call(a: Any, b: Any, scheme: str) -> Callable[[], bool]:
+def _product(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
     """A function that makes the product, waits for it, and returns whether the scheme made it."""
-    call = Call(operator.matmul, a, b, (), None, matmul_shape)
+    call = Call(captured.native, captured.a, captured.b, (), None, matmul_shape)
     settings = Settings(scheme=scheme)
 
     def make() -> bool:

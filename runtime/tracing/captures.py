@@ -1,14 +1,16 @@
 """Captured operands: copies of those of some calls, to make the products again later."""
 
+import operator
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from time import perf_counter
 from typing import Any
 
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.request import Call, Native
 
 MAX_BYTES = 1 << 30  # of all captured operands
 MAX_ELEMENTS = 1 << 24  # of one; of larger ones rows of A and columns of B are left out
@@ -17,10 +19,14 @@ LEAST_ROWS = 128  # that are not left out, however long they are
 
 @dataclass(frozen=True, slots=True)
 class CapturedCall:
-    """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call."""
+    """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
+
+    native: the function that makes the product as the program made it.
+    """
 
     site: str
     shape: Shape
+    native: Native
     a: Any
     b: Any
 
@@ -45,18 +51,17 @@ class Captures:
     def calls(self) -> list[CapturedCall]:
         return list(self._calls.values())
 
-    def add(
-        self, site: str | None, shape: Shape, dtypes: tuple[str, str], a: AnyArray, b: AnyArray
-    ) -> None:
+    def add(self, site: str | None, shape: Shape, dtypes: tuple[str, str], call: Call) -> None:
         """Copy the operands of a call, or a part of large ones; K is never cut."""
         start = perf_counter()
         key = (site or "-", shape, dtypes)
         self._calls.pop(key, None)
         # An array in name only (being traced, deleted …) is not captured.
         with suppress(AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-            call = CapturedCall(key[0], shape, _first(a, -2), _first(b, -1))
-            if self._make_room(call):
-                self._calls[key] = CapturedCall(key[0], shape, _copy(call.a), _copy(call.b))
+            a, b = _first(call.a, -2), _first(call.b, -1)
+            found = CapturedCall(key[0], shape, _function(call.native), a, b)
+            if self._make_room(found):
+                self._calls[key] = replace(found, a=_copy(a), b=_copy(b))
         self.seconds += perf_counter() - start
 
     def _make_room(self, call: CapturedCall) -> bool:
@@ -80,6 +85,11 @@ def shared_out(seconds: float, shapes: Iterable[tuple[int, int, int, int]]) -> d
     works = {(m, k, n): float(m * k * n * calls) for m, k, n, calls in shapes}
     whole = sum(works.values())
     return {shape: seconds * work / whole if whole else 0.0 for shape, work in works.items()}
+
+
+def _function(native: Native) -> Native:
+    """The native function, or `@` where it is bound to operands, as that of an einsum is."""
+    return operator.matmul if getattr(native, "__closure__", None) else native
 
 
 def _first(x: AnyArray, axis: int) -> Any:

@@ -1,5 +1,9 @@
 """Products by themselves: their errors and times by scheme, within the seconds there are."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +13,7 @@ from mixpert_py.runtime.tracing.captures import CapturedCall
 from mixpert_py.runtime.tracing.local_errors import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
 
+Matrix = np.ndarray[Any, Any]
 LEVELS = ("int8x6", "int8x3", "float32")
 
 
@@ -16,7 +21,7 @@ def called(site: str, n: int, dtype: str, seconds: float) -> tuple[CapturedCall,
     a, b = np.random.default_rng(n).standard_normal((2, n, n)).astype(dtype)
     record = SiteTrace(seconds=seconds)
     record.shapes[n, n, n] += 1
-    return CapturedCall(site, (n, n, n), a, b), record
+    return CapturedCall(site, (n, n, n), np.matmul, a, b), record
 
 
 def measured(
@@ -56,19 +61,37 @@ def test_nothing_is_begun_when_the_seconds_are_over() -> None:
     assert measured(called("s:1", 8, "float64", 1.0), seconds=-1.0) == []
 
 
-def test_of_a_long_product_some_rows_are_multiplied() -> None:
-    a = np.ones((1000, 4))
-    assert products._rows_for(a, products.LONGEST) is a
-    assert products._rows_for(a, 4 * products.LONGEST).shape == (250, 4)
-    assert products._rows_for(a, 1e9).shape == (products.LEAST_ROWS, 4)
+def test_of_a_long_product_a_part_is_multiplied() -> None:
+    a, b = np.ones((1000, 4)), np.ones((4, 3))
+    assert products._part(a, b, products.LONGEST) is a
+    assert products._part(a, b, 4 * products.LONGEST).shape == (250, 4)
+    assert products._part(a, b, 1e9).shape == (products.LEAST_ROWS, 4)
+    stack = np.ones((8, 100, 4))
+    assert products._part(stack, b, 4 * products.LONGEST).shape == (2, 100, 4)
+    assert products._part(stack, np.ones((8, 4, 3)), 1e9).shape == (8, products.LEAST_ROWS, 4)
+    assert products._part(np.ones(4), b, 1e9).shape == (4,)
+
+
+def test_the_native_product_is_the_programs_own() -> None:
+    calls: list[int] = []
+
+    def native(a: Matrix, b: Matrix) -> Matrix:
+        calls.append(1)
+        return a @ b
+
+    call, record = called("s:1", 200, "float64", 1.0)
+    measured((replace(call, native=native), record))
+    assert calls
 
 
 def test_each_round_has_the_native_product_first_and_last(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(
-        products, "_call", lambda a, b, scheme: lambda: order.append(scheme) or True
-    )
-    found = products._times(None, None, "x", 1e300)
+
+    def recorded(call: CapturedCall, scheme: str) -> Callable[[], bool]:
+        return lambda: order.append(scheme) is None
+
+    monkeypatch.setattr(products, "_product", recorded)
+    found = products._times(called("s:1", 8, "float64", 1.0)[0], "x", 1e300)
     assert found is not None
     assert order[:2] == ["native", "x"]
     assert len(order) == 2 + 4 * products.ROUNDS
