@@ -15,6 +15,7 @@ from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
 from mixpert_py.commands.cluster import cluster
 from mixpert_py.commands.doctor import doctor
+from mixpert_py.commands.estimate import estimate
 from mixpert_py.commands.graph import graph
 from mixpert_py.commands.plan import plan
 from mixpert_py.commands.probe import probe
@@ -119,7 +120,7 @@ def _drop_output() -> None:
 
 
 COMMANDS = [
-    *(rewrite, unrewrite, sites, graph, run, tune, verify),
+    *(rewrite, unrewrite, sites, graph, run, estimate, tune, verify),
     *(report, plan, doctor, tiles, probe, cluster, bench),
 ]
 

@@ -19,6 +19,7 @@ from importlib.machinery import (
     SourcelessFileLoader,
 )
 from pathlib import Path
+from time import perf_counter
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 from zipimport import zipimporter
@@ -69,6 +70,7 @@ class ImportHook:
     """Rewrites modules of `packages`, or those that lie in `folder`, while it is installed.
 
     rewritten: module name → what it was rewritten from. left: name → why it was left alone.
+    seconds: the time that rewriting took.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class ImportHook:
         self.fuse = fuse
         self.rewritten: dict[str, SourceModule] = {}
         self.left: dict[str, str] = {}
+        self.seconds = 0.0
         self._here = threading.local()
 
     def install(self) -> None:
@@ -143,10 +146,12 @@ class ImportHook:
         self.rewritten.pop(name, None)
         self.left.pop(name, None)
         self._here.rewriting = True
+        start = perf_counter()
         try:
             reason = self._rewrite(spec)
         finally:
             self._here.rewriting = False
+            self.seconds += perf_counter() - start
         if reason is not None:
             self.left[name] = reason
         return spec

@@ -285,9 +285,9 @@ def _record(
     trace.add(site, traced)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
-    if trace.levels is None:
+    if trace.levels is None and trace.captures is None:
         return
-    if site is not None:
+    if site is not None and trace.levels is not None:
         trace.follow(
             site, (call.a, call.b), result if is_array and not settings.more_follow else None
         )
@@ -296,9 +296,12 @@ def _record(
     dtypes = name_of(call.a.dtype), name_of(call.b.dtype)
     known = dtypes[0] in PRECISION and dtypes[1] in PRECISION
     if known and has_come and _is_intact(call) and trace.samples(site, "operands", (shape, dtypes)):
+        if trace.captures is not None:
+            trace.captures.add(site, shape, dtypes, call)
+            return
         from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 
-        found = operand_statistics(call.a, call.b, trace.levels)
+        found = operand_statistics(call.a, call.b, trace.levels or ())
         if found is not None:
             trace.add_statistics(site, found)
 

@@ -47,6 +47,11 @@ class _Console(Console):
         raise  # the BrokenPipeError that is being handled
 
 
+def console() -> Console:
+    """The console that tables are printed on."""
+    return _Console()
+
+
 @contextmanager
 def progress(quiet: bool = False, verbose: bool = False) -> Iterator[Callable[[str], None]]:
     """A line on stderr while runs go on; yields the callback for a run that is about to start.

@@ -11,7 +11,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,12 +23,16 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.execution import outputs
+from mixpert_py.execution.products import MeasuredProduct, measure
 from mixpert_py.files import hold
-from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.import_hook import ImportHook
+from mixpert_py.launch import launcher, running, tracebacks
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
+from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
+from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
 Array = np.ndarray[Any, Any]
@@ -38,9 +44,23 @@ SINKS = "sinks"  # stands for the last results of products that feed no other pr
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
 EDGE = 384  # of the matrices that warm up
+LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
 FIRST_PRODUCTS: tuple[Product, ...] = tuple(
     (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
 )
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """What is made of a program's products by themselves, on captured operands, after it has ended.
+
+    timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it.
+    limit: the seconds of the whole process, of which a part is left for it.
+    """
+
+    timed: tuple[str, ...]
+    levels: tuple[str, ...]
+    seconds: float
+    limit: float
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -52,7 +72,9 @@ class Job(msgspec.Struct, frozen=True):
     variables that the user named, which must exist. sinks: call sites whose last result is
     compared, where there is nothing else or `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
-    program's clock runs; moved: whether of NumPy arrays, else of CuPy's.
+    program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
+    the products by themselves; then modules of the program's project are rewritten as well, and no
+    values are reported. as_module: whether it runs as by `python -m`.
     """
 
     folder: str
@@ -72,6 +94,8 @@ class Job(msgspec.Struct, frozen=True):
     stdout: bool = False
     products: tuple[Product, ...] = ()
     moved: bool = False
+    alone: Alone | None = None
+    as_module: bool = False
 
 
 class SiteResult(msgspec.Struct, frozen=True):
@@ -99,7 +123,8 @@ class Result(msgspec.Struct, frozen=True):
     values: name → file in the job's folder. missing: names of values that the user asked for and
     that do not exist. modules: those that a later run may find imported. wrote: whether the run
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
-    GPU; true as well where `Job.products` were made.
+    GPU; true as well where `Job.products` were made. alone: the products by themselves.
+    rewritten: path and module of those that were rewritten when they were imported.
     """
 
     seconds: float
@@ -109,6 +134,8 @@ class Result(msgspec.Struct, frozen=True):
     modules: tuple[str, ...] = ()
     wrote: bool = False
     on_gpu: bool = False
+    alone: tuple[MeasuredProduct, ...] = ()
+    rewritten: tuple[tuple[str, str], ...] = ()
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -121,14 +148,17 @@ def main(job_file: str, imported: float = 0.0) -> None:
     folder = Path(job.folder)
     hold(folder)  # to the end of this process, which may come after the parent's
     rewritten = marshal.loads((folder / "code.marshal").read_bytes())
-    program = launcher.Program(b"", job.filename, job.argv, job.module, job.path)
-    trace = Trace(job.levels or None, job.sinks)
+    spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
+    program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)
+    captures = Captures() if job.alone is not None else None
+    trace = Trace(job.levels or None, job.sinks, captures)
     settings = config.import_settings()
     os.chdir(job.directory)
     warm_up_host()
     if job.products:
         warm_up_gpu(job.products, moved=job.moved)
     captured = outputs.capture_stdout() if job.stdout else None
+    hook = running.project_hook(None if job.as_module else job.filename) if job.alone else None
     start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
@@ -145,6 +175,10 @@ def main(job_file: str, imported: float = 0.0) -> None:
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:
+        if job.alone is not None and captures is not None and hook is not None:
+            result = _alone(job.alone, trace, captures, hook, seconds)
+            (folder / "result.json").write_bytes(msgspec.json.encode(result))
+            sys.exit(code)
         values, missing = _values(job, namespace, trace)
         files = _saved(values, folder)
         if captured is not None:
@@ -155,6 +189,19 @@ def main(job_file: str, imported: float = 0.0) -> None:
         result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def _alone(
+    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float
+) -> Result:
+    """The result of a run whose products are made by themselves now."""
+    left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
+    with contexts.use(replace(contexts.current(), trace=None)):
+        found = measure(captures.calls, trace.sites, job.timed, job.levels, left)
+    sites = {site: site_result(record) for site, record in trace.sites.items()}
+    own = seconds - captures.seconds - hook.seconds
+    rewritten = tuple((path, module) for path, module in hook.rewritten.values())
+    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten)
 
 
 def warm_up_host() -> None:

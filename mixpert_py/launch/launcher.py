@@ -22,7 +22,7 @@ from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
-from mixpert_py.sources import in_memory, source_files
+from mixpert_py.sources import in_memory, notebook_file, source_files
 
 POLL = 0.02  # seconds after which a thread that is waited for is checked again
 
@@ -62,6 +62,21 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
         config.module_name(Path(path)),
         folder,
     )
+
+
+def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
+    """The code cells of a notebook as one program, without lines of IPython and `%%` cells.
+
+    Raises SourceError if there is no such file, or it is no notebook.
+    """
+    raw = source_files.read_whole(Path(path))
+    try:
+        source = notebook_file.notebook_text(raw)
+    except SourceError as error:
+        raise SourceError(f"{path}: {error}") from None
+    place = os.path.realpath(path)
+    argv = (path, *arguments)
+    return Program(source, place, argv, config.module_name(Path(path)), os.path.dirname(place))
 
 
 def module(name: str, arguments: tuple[str, ...] = ()) -> Program:

@@ -3,13 +3,14 @@
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import config, files
 from mixpert_py.errors import SourceError, writing
-from mixpert_py.import_hook import ImportHook
+from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
@@ -93,7 +94,7 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
 
 def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:
     """One record a call site that was called, longest first, ready for JSON."""
-    return records(trace, _places(program, hook), program.filename)
+    return records(trace, places_of(program, hook.rewritten.values()), program.filename)
 
 
 def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
@@ -126,12 +127,12 @@ def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]
     return made
 
 
-def _places(program: Program, hook: ImportHook) -> Places:
+def places_of(program: Program, imported: Iterable[SourceModule]) -> Places:
     """The call sites of the program and of the modules that it imported."""
     from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
 
     sources = [(program.filename, program.module, program.source)]
-    for path, module in hook.rewritten.values():
+    for path, module in imported:
         with suppress(SourceError):
             sources.append((path, module, source_files.read_whole(path)))
     places: Places = {}

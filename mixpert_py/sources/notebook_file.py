@@ -78,6 +78,11 @@ def follow_notebook(raw: bytes, module: str) -> Followed:
     return Followed(sites, cells, dependencies(source, module))
 
 
+def notebook_text(raw: bytes) -> bytes:
+    """The code cells as one program, without lines of IPython. Raises SourceError if it is none."""
+    return _read(raw).text.encode()
+
+
 def restore_notebook(raw: bytes, module: str) -> Changed:
     """The notebook with the products put back; for what `rewrite_notebook` wrote, its input."""
     program = _read(raw)

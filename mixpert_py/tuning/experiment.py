@@ -12,7 +12,7 @@ from mixpert_py.execution import gpus, outputs, work_folder
 from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, Values
 from mixpert_py.execution.outputs import WrittenFile
 from mixpert_py.execution.work_folder import WorkFolder
-from mixpert_py.execution.worker import Job, Product, Result
+from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
 from mixpert_py.files import temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
@@ -35,6 +35,7 @@ class _Request:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
     levels: schemes whose local errors are measured. warm: whether its process may be a warm one.
+    alone: what is measured of its products by themselves.
     """
 
     purpose: str
@@ -42,6 +43,7 @@ class _Request:
     scheme: str | None = None
     levels: tuple[str, ...] = ()
     warm: bool = False
+    alone: Alone | None = None
 
 
 class Experiment:
@@ -104,6 +106,17 @@ class Experiment:
     def profile(self, levels: Sequence[str]) -> ProgramRun:
         """A native run that also measures the local error of each level at every call site."""
         return self._run(_Request("profile", scheme="native", levels=tuple(levels), warm=True))
+
+    def products_alone(
+        self, timed: Sequence[str], levels: Sequence[str], seconds: float
+    ) -> ProgramRun:
+        """A native run, after which each product is made by itself, on its captured operands.
+
+        timed: schemes whose times are measured. levels: those whose errors are. seconds: for it.
+        """
+        limit = self._limit(is_profile=False)
+        alone = Alone(tuple(timed), tuple(levels), seconds, limit)
+        return self._run(_Request("the program and its products", scheme="native", alone=alone))
 
     def everywhere(self, scheme: str) -> ProgramRun:
         """A run with every product under one scheme."""
@@ -177,7 +190,9 @@ class Experiment:
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
-            if request.levels:  # a profile shows errors of products, not of the program
+            if (
+                request.levels or request.alone
+            ):  # a profile shows errors of products, not of the program
                 return ProgramRun(result)
             values = folder.values(result)
             for file in files:
@@ -212,10 +227,14 @@ class Experiment:
             stdout=comparison.stdout,
             products=self._warm_up_products(request),
             moved=self._first is not None and not self._first.on_gpu,
+            alone=request.alone,
+            as_module=program.spec is not None,
         )
 
     def _warm_up_products(self, request: _Request) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
+        if request.alone is not None:  # there is no other run that would show the kinds
+            return FIRST_PRODUCTS if gpus.usable(self.backend) is not None else ()
         sites = self._first.sites if self._first is not None else {}
         return tuple(
             (scheme, *product)

@@ -11,6 +11,7 @@ from uuid import uuid4
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.tracing.buffers import Buffers
+from mixpert_py.runtime.tracing.captures import Captures
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.tracing.operand_statistics import OperandStatistics
@@ -116,11 +117,18 @@ class Trace:
 
     levels: None if no operands are read. Otherwise those of sampled calls are read, the local
     errors of these schemes are measured on them, and operands are recognised as results of other
-    sites. keep: the sites whose last non-empty result is stored, in `results`.
+    sites. keep: the sites whose last non-empty result is stored, in `results`. captures: takes the
+    operands of sampled calls, instead of their being examined at once.
     """
 
-    def __init__(self, levels: Collection[str] | None = None, keep: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        levels: Collection[str] | None = None,
+        keep: Collection[str] = (),
+        captures: Captures | None = None,
+    ) -> None:
         self.levels = None if levels is None else tuple(levels)
+        self.captures = captures
         self.keep = frozenset(keep)
         self.name = uuid4().hex  # the name by which other processes send records to it
         self.sites: dict[str, SiteTrace] = {}

@@ -1,0 +1,285 @@
+"""An estimate of what a program can gain: one run of it, then its products by themselves."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan, prod
+from statistics import fmean
+from typing import Any
+
+from mixpert_py.errors import DeviceError, named
+from mixpert_py.execution import gpus
+from mixpert_py.execution.products import MeasuredProduct
+from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.import_hook import SourceModule
+from mixpert_py.launch.launcher import Program
+from mixpert_py.launch.running import Places, places_of
+from mixpert_py.passes.pipeline import require_syntax
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.runtime.schemes import ladder
+from mixpert_py.runtime.tracing.captures import shared_out
+from mixpert_py.sources.notebook_file import follow_notebook
+from mixpert_py.sources.source_files import NOTEBOOK
+from mixpert_py.tuner import estimate as gains
+from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner.records import Operator, largest
+from mixpert_py.tuning.baseline import DeviceCost
+from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+
+SECONDS = 10.0  # for the products by themselves
+MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedProduct:
+    """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
+
+    path: "" where it is not known.
+    """
+
+    id: str
+    path: str
+    line: int
+    expression: str
+    calls: int
+    seconds: float
+    errors: Mapping[str, float]
+    speeds: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """seconds: of the program. share: that of its products. products: longest first.
+
+    places: this machine, then GPUs by their models. unmeasured: the part of the products' time for
+    which no error is known.
+    """
+
+    seconds: float
+    share: float
+    products: tuple[EstimatedProduct, ...]
+    places: tuple[Place, ...]
+    unmeasured: float
+
+    @property
+    def products_seconds(self) -> float:
+        return sum(product.seconds for product in self.products)
+
+    def record(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "seconds": self.seconds,
+            "products_seconds": self.products_seconds,
+            "share": self.share,
+            "ceiling": _number(gains.ceiling(self.share)),
+            "unmeasured": self.unmeasured,
+            "places": [
+                {
+                    "device": place.device,
+                    "gain": _number(place.gain),
+                    "plan": dict(place.plan),
+                    "scheme": place.scheme,
+                }
+                for place in self.places
+            ],
+            "products": [
+                {
+                    "id": one.id,
+                    "path": one.path,
+                    "line": one.line,
+                    "expression": one.expression,
+                    "calls": one.calls,
+                    "seconds": one.seconds,
+                    "errors": {scheme: _number(error) for scheme, error in one.errors.items()},
+                    "speeds": {place: dict(speeds) for place, speeds in one.speeds.items()},
+                }
+                for one in self.products
+            ],
+        }
+
+
+def estimate(
+    program: Program,
+    budget: float,
+    time_limit: float | None = None,
+    on_run: Callable[[str], None] = lambda purpose: None,
+) -> Estimate | None:
+    """Run a program once, then each of its products by itself; None if it makes no product.
+
+    budget: the error that is allowed. time_limit: seconds for all of it. on_run: called before it
+    starts. Raises SourceError if the program does not parse, ProgramError if it fails.
+    """
+    with named(program.argv[0], program.module):
+        require_syntax(program.source, program.module)
+    emulations, casts = _lower("int8"), _lower("cpu")
+    timed = casts if gpus.usable(None) is None else (*emulations, *casts)
+    options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
+    experiment = Experiment(program, options, on_run=on_run)
+    result = experiment.products_alone(timed, (*emulations, *casts), SECONDS).result
+    if not any(site.seconds for site in result.sites.values()):
+        return None
+    measured = _by_site(result.alone)
+    errors = {site: _errors(measured[site]) for site in result.sites}
+    by_place = _times(result, measured, emulations, casts)
+    known = _places(program, result)
+    tuned = {
+        site
+        for site in result.sites
+        if _can_be_tuned(program) and site in known and known[site][0] == program.filename
+    }
+    whole = sum(site.seconds for site in result.sites.values())
+    share = min(whole / result.seconds, 1.0)
+
+    def likely(device: str | None, times: Mapping[str, Mapping[str, float]]) -> Place:
+        operators = [
+            Operator(site, local_errors=errors[site], predicted=its) for site, its in times.items()
+        ]
+        return gains.place(device, share, operators, budget, tuned)
+
+    missing = sum(trace.seconds for site, trace in result.sites.items() if not errors[site])
+    return Estimate(
+        result.seconds,
+        share,
+        tuple(_products(result, known, errors, by_place)),
+        tuple(likely(device, times) for device, times in by_place.items()),
+        missing / whole,
+    )
+
+
+def short_name(device: str) -> str:
+    """A GPU's name without its maker and its size: H200, A100, RTX 3090."""
+    for word in MAKERS:
+        device = device.removeprefix(word)
+    return device.partition("-")[0]
+
+
+def _lower(name: str) -> tuple[str, ...]:
+    """The schemes of a ladder below the native product."""
+    return tuple(scheme for rung in ladder(name) for scheme in rung if scheme != "native")
+
+
+def _can_be_tuned(program: Program) -> bool:
+    """Whether `mixpert tune` takes the program: a script, and no module or notebook."""
+    return program.spec is None and not program.filename.endswith(NOTEBOOK)
+
+
+def _by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
+    by_site: dict[str, list[MeasuredProduct]] = defaultdict(list)
+    for product in found:
+        by_site[product.site].append(product)
+    return by_site
+
+
+def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
+    """Scheme → the worst error of a site's measured products; NaN where one failed."""
+    by_scheme: dict[str, list[float]] = defaultdict(list)
+    for product in found:
+        for scheme, error in product.errors.items():
+            by_scheme[scheme].append(nan if error is None else error)
+    return {scheme: largest(errors) for scheme, errors in by_scheme.items()}
+
+
+Times = dict[str, dict[str, float]]
+"""Site → scheme → seconds of its calls."""
+
+
+def _times(
+    result: Result,
+    measured: Mapping[str, Sequence[MeasuredProduct]],
+    emulations: Sequence[str],
+    casts: Sequence[str],
+) -> dict[str | None, Times]:
+    """Machine → the times of the products: measured here (None), predicted for known GPUs."""
+    taken = {
+        scheme
+        for found in measured.values()
+        for one in found
+        for scheme, t in one.times.items()
+        if t
+    }
+    schemes = emulations if taken.intersection(emulations) else casts
+    here: Times = {
+        site: _times_here(trace, measured.get(site, ()), schemes)
+        for site, trace in result.sites.items()
+    }
+    places: dict[str | None, Times] = {None: here}
+    for name in known_devices.names():
+        try:
+            cost = DeviceCost.of(name)
+        except DeviceError:  # no kernels for it
+            continue
+        places[short_name(cost.device)] = {
+            site: {scheme: cost(site, trace, scheme) for scheme in ("native", *emulations)}
+            for site, trace in result.sites.items()
+        }
+    return places
+
+
+def _times_here(
+    trace: SiteResult, found: Sequence[MeasuredProduct], schemes: Sequence[str]
+) -> dict[str, float]:
+    """Scheme → seconds of a site's calls: those of the run, times the ratio measured by shape.
+
+    Shapes that were not measured are taken to have the mean ratio of the others.
+    """
+    times = {"native": trace.seconds}
+    by_shape = shared_out(trace.seconds, trace.shapes)
+    for scheme in schemes:
+        ratios: dict[tuple[int, int, int], list[float]] = defaultdict(list)
+        for product in found:
+            if scheme in product.times:
+                pair = product.times[scheme]
+                ratios[product.shape].append(pair.scheme / pair.native if pair else 1.0)
+        if not ratios or not any(product.times.get(scheme) for product in found):
+            continue
+        works = [max(prod(shape), 1) for shape in ratios]
+        usual = fmean((fmean(its) for its in ratios.values()), works)
+        times[scheme] = sum(
+            seconds * (fmean(ratios[shape]) if shape in ratios else usual)
+            for shape, seconds in by_shape.items()
+        )
+    return times
+
+
+def _places(program: Program, result: Result) -> Places:
+    """Where the call sites are, by their ids; of a notebook, lines are counted in a cell."""
+    places = places_of(program, (SourceModule(*one) for one in result.rewritten))
+    if program.filename.endswith(NOTEBOOK):
+        with open(program.filename, "rb") as file:
+            followed = follow_notebook(file.read(), program.module)
+        for site, cell in zip(followed.sites, followed.cells, strict=True):
+            places[site.id] = (f"cell_{cell}", site)
+    return places
+
+
+def _products(
+    result: Result,
+    known: Places,
+    errors: Mapping[str, Mapping[str, float]],
+    by_place: Mapping[str | None, Times],
+) -> list[EstimatedProduct]:
+    made = []
+    for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):
+        path, place = known.get(site, ("", None))
+        speeds = {
+            device or "here": {
+                scheme: times[site]["native"] / seconds
+                for scheme, seconds in times[site].items()
+                if scheme != "native" and seconds
+            }
+            for device, times in by_place.items()
+        }
+        line = place.line if place else 0
+        expression = place.expression if place else "(called by name)"
+        made.append(
+            EstimatedProduct(
+                site, path, line, expression, trace.calls, trace.seconds, errors[site], speeds
+            )
+        )
+    return made
+
+
+def _number(x: float) -> float | None:
+    """A number as JSON has it: None where it is not finite."""
+    return x if isfinite(x) else None

@@ -1,0 +1,110 @@
+"""Captured operands: copies of those of some calls, to make the products again later."""
+
+import operator
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+from time import perf_counter
+from typing import Any
+
+from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.request import Call, Native
+
+MAX_BYTES = 1 << 30  # of all captured operands
+MAX_ELEMENTS = 1 << 24  # of one; of larger ones rows of A and columns of B are left out
+LEAST_ROWS = 128  # that are not left out, however long they are
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCall:
+    """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
+
+    native: the function that makes the product as the program made it.
+    """
+
+    site: str
+    shape: Shape
+    native: Native
+    a: Any
+    b: Any
+
+    @property
+    def nbytes(self) -> int:
+        return _bytes(self.a) + _bytes(self.b)
+
+
+class Captures:
+    """The operands of one call of each kind, a site with a shape and dtypes: the last that came.
+
+    Where memory does not suffice, those of small products give way to those of larger ones.
+    seconds: the time that copying took, which is none of the program's.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self.seconds = 0.0
+        self._calls: dict[tuple[str, Shape, tuple[str, str]], CapturedCall] = {}
+
+    @property
+    def calls(self) -> list[CapturedCall]:
+        return list(self._calls.values())
+
+    def add(self, site: str | None, shape: Shape, dtypes: tuple[str, str], call: Call) -> None:
+        """Copy the operands of a call, or a part of large ones; K is never cut."""
+        start = perf_counter()
+        key = (site or "-", shape, dtypes)
+        self._calls.pop(key, None)
+        # An array in name only (being traced, deleted …) is not captured.
+        with suppress(AttributeError, BufferError, RuntimeError, TypeError, ValueError):
+            a, b = _first(call.a, -2), _first(call.b, -1)
+            found = CapturedCall(key[0], shape, _function(call.native), a, b)
+            if self._make_room(found):
+                self._calls[key] = replace(found, a=_copy(a), b=_copy(b))
+        self.seconds += perf_counter() - start
+
+    def _make_room(self, call: CapturedCall) -> bool:
+        """Drop smaller products until this one fits; false, and none is dropped, if it cannot."""
+        room = self.max_bytes - sum(known.nbytes for known in self._calls.values())
+        dropped = []
+        for key, known in sorted(self._calls.items(), key=lambda item: prod(item[1].shape)):
+            if room >= call.nbytes or prod(known.shape) >= prod(call.shape):
+                break
+            dropped.append(key)
+            room += known.nbytes
+        if room < call.nbytes:
+            return False
+        for key in dropped:
+            del self._calls[key]
+        return True
+
+
+def shared_out(seconds: float, shapes: Iterable[tuple[int, int, int, int]]) -> dict[Shape, float]:
+    """The seconds of a site by shape, in proportion to multiplications. shapes: m, k, n, calls."""
+    works = {(m, k, n): float(m * k * n * calls) for m, k, n, calls in shapes}
+    whole = sum(works.values())
+    return {shape: seconds * work / whole if whole else 0.0 for shape, work in works.items()}
+
+
+def _function(native: Native) -> Native:
+    """The native function, or `@` where it is bound to operands, as that of an einsum is."""
+    return operator.matmul if getattr(native, "__closure__", None) else native
+
+
+def _first(x: AnyArray, axis: int) -> Any:
+    """The first rows or columns of an operand, as many as MAX_ELEMENTS allow."""
+    if x.ndim < 2 or x.size <= MAX_ELEMENTS:
+        return x
+    count = max(LEAST_ROWS, x.shape[axis] * MAX_ELEMENTS // x.size)
+    return x[..., :count, :] if axis == -2 else x[..., :count]
+
+
+def _copy(x: Any) -> Any:
+    """A copy with the same layout, on which the speed of a product depends."""
+    return x.detach().clone() if hasattr(x, "detach") else x.copy(order="K")
+
+
+def _bytes(x: Any) -> int:
+    itemsize: int = x.itemsize
+    return int(prod(x.shape)) * itemsize

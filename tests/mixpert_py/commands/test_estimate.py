@@ -1,0 +1,211 @@
+"""`mixpert estimate`: whether a program can gain, in a sentence, or one clear line."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mixpert_py.commands.estimate import Options
+from mixpert_py.tuner.estimate import Place
+from tests.mixpert_py.command import Mixpert
+
+RULE = """\
+import sys
+import numpy as np
+a = np.random.default_rng(0).standard_normal((700, 700)) / 30
+b = a
+for _ in range(30):
+    b = b @ a
+print(sys.argv[1:])
+"""
+HARDLY = """\
+import time
+import numpy as np
+b = np.ones((64, 64)) @ np.ones((64, 64))
+time.sleep(0.5)
+"""
+
+
+def estimated(mixpert: Mixpert, *arguments: str) -> dict[str, Any]:
+    done = mixpert("estimate", "--json", *arguments)
+    assert done.code == 0, done.err
+    return dict(json.loads(done.out))
+
+
+def test_a_program_in_which_products_rule(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(RULE)
+    found = estimated(mixpert, "s.py", "--size", "9")
+    assert 0.5 < found["share"] <= 1
+    assert found["ceiling"] is None or found["ceiling"] == pytest.approx(1 / (1 - found["share"]))
+    (product,) = found["products"]
+    assert (product["line"], product["expression"], product["calls"]) == (6, "b @ a", 30)
+    assert product["errors"]["int8x10"] < product["errors"]["int8x6"] < 1e-6
+    assert product["errors"]["int8x3"] > 1e-5
+    assert 0 < product["errors"]["float32"] < 1e-6
+    assert set(product["speeds"]["here"]) == {"float32"}
+    places = {place["device"]: place for place in found["places"]}
+    assert next(iter(places)) is None
+    assert {"H200", "A100", "RTX 3090"} < set(places)
+    assert set(places["H200"]["plan"].values()) <= {"native", "int8x10", "faithful", "int8x6"}
+    assert os.listdir(tmp_path) == ["s.py"]  # no plan, nothing that a tuning would take up
+
+
+def test_a_program_in_which_they_do_not(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(HARDLY)
+    found = estimated(mixpert, "s.py")
+    assert found["share"] < 0.1
+    assert found["verdict"].endswith("not worth it.")
+    assert found["command"] is None
+
+
+def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(RULE)
+    done = mixpert("estimate", "s.py", COLUMNS="80")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("Next: "))
+    assert lines[0].startswith("Program: ")
+    assert "products" in lines[0]
+    text = " ".join(done.out.split())
+    for words in (
+        "b @ a",
+        "int8x6",
+        "float32",
+        "H200",
+        "likely at 1e-5",
+        "single products on this",
+    ):
+        assert words in text
+    quiet = mixpert("estimate", "-q", "s.py")
+    assert quiet.code == 0
+    assert len(quiet.out.splitlines()) <= 2
+
+
+def test_products_of_imported_modules_count(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "net.py").write_text("def power(a):\n    return a @ a\n")
+    (tmp_path / "s.py").write_text(
+        "import numpy as np\nfrom net import power\nfor _ in range(20):\n"
+        "    x = power(np.ones((500, 500)))\n"
+    )
+    found = estimated(mixpert, "s.py")
+    (product,) = found["products"]
+    assert (os.path.basename(product["path"]), product["line"]) == ("net.py", 2)
+    # `mixpert tune` rewrites the script only: what is left is one scheme for all, by `run`.
+    for place in found["places"]:
+        assert place["scheme"] is not None or place["gain"] == 1.0
+
+
+def test_a_module(tmp_path: Path, mixpert: Mixpert) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text("def power(a):\n    return a @ a\n")
+    (package / "__main__.py").write_text(
+        "import sys\nimport numpy as np\nfrom .net import power\n"
+        "assert sys.argv[1:] == ['--json']\nx = power(np.ones((300, 300))) @ np.ones(300)\n"
+    )
+    found = estimated(mixpert, "-m", "pkg", "--json")
+    places = {(os.path.basename(x["path"]), x["line"]) for x in found["products"]}
+    assert places == {("net.py", 2), ("__main__.py", 5)}
+    said = mixpert("estimate", "-m", "nosuch")
+    assert said.code == 2
+    assert "nosuch" in said.one_clear_line()
+
+
+def test_a_notebook(tmp_path: Path, mixpert: Mixpert) -> None:
+    sources = ["%matplotlib inline\nimport numpy as np\na = np.ones((300, 300))", "\nb = a @ a"]
+    cells = [
+        {"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in sources
+    ]
+    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
+    (tmp_path / "n.ipynb").write_text(json.dumps(notebook))
+    found = estimated(mixpert, "n.ipynb")
+    (product,) = found["products"]
+    assert (product["path"], product["line"], product["expression"]) == ("cell_2", 2, "a @ a")
+    (tmp_path / "n.ipynb").write_text("{")
+    said = mixpert("estimate", "n.ipynb")
+    assert said.code == 2
+    assert "n.ipynb: not a notebook" in said.one_clear_line()
+
+
+@pytest.mark.parametrize(
+    "text", ["print(1)\n", "def f(a): return a @ a\n"], ids=["none", "none is called"]
+)
+def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(text)
+    said = mixpert("estimate", "s.py")
+    assert said.code == 0
+    assert said.err == "s.py: no matrix product to estimate\n"
+    assert said.out == ""
+    assert mixpert("estimate", "--json", "s.py").out == "null\n"
+
+
+BAD = [
+    ("no parse", "x = (1 @\n", "s.py: line 1"),
+    ("raises", "import numpy as np\nnp.eye(2) @ np.eye(2)\n1 / 0\n", "ZeroDivisionError"),
+    ("exits", "import sys, numpy as np\nnp.eye(2) @ np.eye(2)\nsys.exit(3)\n", "exit code 3"),
+    ("kills itself", "import os\na @ b if 0 else os.kill(os.getpid(), 9)\n", "signal 9"),
+    ("leaves early", "import os\na @ b if 0 else os._exit(0)\n", "left before its end"),
+    ("hangs", "import time\na @ b if 0 else time.sleep(60)\n", "still running after 2 s"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_a_program_that_fails(text: str, word: str, tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(text)
+    said = mixpert("estimate", "--time-limit", "2", "s.py")
+    assert said.code == 2
+    assert word in said.err
+    assert said.err.startswith("mixpert: ")
+    assert "mixpert_py" not in said.err
+    assert said.out == ""
+
+
+OPTIONS_BAD = [
+    ("nothing", [], "SCRIPT"),
+    ("a missing file", ["none.py"], "no such file"),
+    ("a missing notebook", ["none.ipynb"], "no such file"),
+    ("a budget that is no number", ["--error", "x", "s.py"], "--error"),
+    ("a NaN budget", ["--error", "nan", "s.py"], "--error"),
+    ("a negative budget", ["--error", "-1", "s.py"], "--error"),
+    ("no time", ["--time-limit", "0", "s.py"], "--time-limit"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"), [row[1:] for row in OPTIONS_BAD], ids=[row[0] for row in OPTIONS_BAD]
+)
+def test_bad_options(arguments: list[str], word: str, tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text("raise AssertionError('is not run')\n")
+    said = mixpert("estimate", *arguments)
+    assert said.code == 2
+    assert word in said.err
+    assert "is not run" not in said.err
+
+
+def command(place: Place, *arguments: str, module: str | None = None) -> str:
+    return Options("1e-4", None, False, False, False, False, module, arguments).next_command(place)
+
+
+def test_the_next_command() -> None:
+    here, gpu = Place(None, 2.0, 1.0, {}), Place("RTX 3090", 2.0, 1.0, {})
+    every = Place(None, 2.0, 1.0, {}, "float32")
+    assert command(here, "s.py") == "mixpert tune --error 1e-4 s.py"
+    assert command(here, "s.py", "8") == "mixpert tune --error 1e-4 s.py 8"
+    assert command(here, "a b.py", "-n", "8") == "mixpert tune --error 1e-4 'a b.py' -- -n 8"
+    assert command(gpu, "s.py") == "mixpert tune --error 1e-4 --device 'rtx 3090' s.py"
+    assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -n"
+    assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
+    assert "%mixpert on --scheme float32" in command(every, "n.ipynb")
+
+
+def test_the_next_command_is_one(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(RULE.replace("range(30)", "range(1)").replace("700", "100"))
+    device = Place("H200", 2.0, 1.0, {})
+    words = command(device, "s.py", "--error").split()
+    done = mixpert(*words[1:])
+    assert done.code == 0, done.err
+    assert "NVIDIA H200" in done.out

@@ -1,0 +1,92 @@
+"""The estimate of a program: times from the ratios measured, and by the devices' own models."""
+
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.execution.products import MeasuredProduct, ProductTimes
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.launch import launcher
+from mixpert_py.runtime.model import known_devices
+from mixpert_py.tuning import estimate as module
+from mixpert_py.tuning.baseline import DeviceCost
+from mixpert_py.tuning.estimate import estimate, short_name
+
+PROGRAM = """\
+import numpy as np
+a = np.ones((200, 300))
+b = np.ones((300, 100))
+for _ in range(3):
+    c = a @ b
+d = a.T @ a
+"""
+
+
+def site(seconds: float, *shapes: tuple[int, int, int, int]) -> SiteResult:
+    calls = sum(count for *_, count in shapes)
+    return SiteResult(calls, seconds, list(shapes), {"native": calls}, {}, {"float64": calls}, {})
+
+
+def product(shape: tuple[int, int, int], ratio: float | None) -> MeasuredProduct:
+    times = None if ratio is None else ProductTimes(1.0, ratio)
+    return MeasuredProduct("s", shape, {}, {"float32": times})
+
+
+def test_predictions_are_those_of_the_devices_models(tmp_path: Path) -> None:
+    path = tmp_path / "s.py"
+    path.write_text(PROGRAM)
+    found = estimate(launcher.script(str(path)), 1e-5)
+    assert found is not None
+    traces = {5: site(1.0, (200, 300, 100, 3)), 6: site(1.0, (300, 200, 300, 1))}
+    assert {one.line for one in found.products} == set(traces)
+    devices = [place.device for place in found.places if place.device is not None]
+    assert {"H200", "A100"} < set(devices)
+    for device in devices:
+        cost = DeviceCost.of(device)
+        for one in found.products:
+            trace = traces[one.line]
+            native = cost("s", trace, "native")
+            assert one.speeds[device] == {
+                scheme: native / cost("s", trace, scheme)
+                for scheme in ("int8x10", "faithful", "int8x6", "int8x3", "int8x1")
+            }
+
+
+def test_every_device_is_found_by_its_short_name() -> None:
+    for name in known_devices.names():
+        device = known_devices.find(name).device
+        assert known_devices.find(short_name(device).lower()).device == device
+    assert short_name("NVIDIA A100-SXM4-80GB") == "A100"
+    assert short_name("NVIDIA GeForce RTX 3090") == "RTX 3090"
+
+
+def test_times_here_are_those_of_the_run_times_the_ratio_of_each_shape() -> None:
+    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))  # 1 and 8 parts of the time
+    found = [product((2, 2, 2), 0.5), product((4, 2, 4), 0.25)]
+    assert module._times_here(trace, found, ["float32", "int8x6"]) == {
+        "native": 9.0,
+        "float32": pytest.approx(0.5 + 2.0),
+    }
+
+
+def test_shapes_that_were_not_measured_are_like_the_others() -> None:
+    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))
+    times = module._times_here(trace, [product((4, 2, 4), 0.5)], ["float32"])
+    assert times["float32"] == pytest.approx(4.5)
+
+
+def test_a_shape_that_the_scheme_does_not_take_stays_native() -> None:
+    trace = site(9.0, (2, 2, 2, 1), (4, 2, 4, 2))
+    found = [product((2, 2, 2), None), product((4, 2, 4), 0.5)]
+    assert module._times_here(trace, found, ["float32"])["float32"] == pytest.approx(1.0 + 4.0)
+    assert "float32" not in module._times_here(trace, found[:1], ["float32"])
+
+
+def test_the_worst_error_of_a_site_counts() -> None:
+    def one(error: float | None) -> MeasuredProduct:
+        return MeasuredProduct("s", (1, 1, 1), {"int8x6": error}, {})
+
+    assert module._errors([one(1e-7), one(2e-7), one(1e-8)]) == {"int8x6": 2e-7}
+    (failed,) = module._errors([one(1e-7), one(None)]).values()
+    assert failed != failed
+    assert module._errors([]) == {}

@@ -1,0 +1,132 @@
+"""The gain that is likely, from shares, times and errors of single products; and its sentence."""
+
+from math import inf, nan
+
+import pytest
+
+from mixpert_py.tuner import estimate
+from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner.records import Operator
+
+HERE = Place(None, 1.0, 1.0, {})
+
+
+def operator(site: str, errors: dict[str, float], **times: float) -> Operator:
+    return Operator(site, local_errors=errors, predicted=times)
+
+
+def test_amdahls_law() -> None:
+    assert estimate.program_gain(0.5, 2.0) == pytest.approx(4 / 3)
+    assert estimate.program_gain(0.0, 9.0) == 1.0
+    assert estimate.ceiling(0.75) == 4.0
+    assert estimate.ceiling(1.0) == inf
+
+
+def test_errors_add_up_to_the_budget_and_no_further() -> None:
+    errors = {"float32": 3e-6}
+    three = [operator(site, errors, native=2.0, float32=1.0) for site in ("x", "y", "z")]
+    three[1] = operator("y", errors, native=6.0, float32=3.0)
+    plan = estimate.likely_plan(three, 4.3e-6)  # √2 · 3e-6 is below it, √3 · 3e-6 is not
+    assert plan["y"] == "float32"
+    assert sorted(plan.values()) == ["float32", "float32", "native"]
+    assert set(estimate.likely_plan(three, 1e-5).values()) == {"float32"}
+    assert set(estimate.likely_plan(three, 1e-6).values()) == {"native"}
+
+
+@pytest.mark.parametrize("errors", [{}, {"float32": nan}, {"float32": inf}])
+def test_a_scheme_without_a_sound_error_is_not_chosen(errors: dict[str, float]) -> None:
+    one = operator("x", errors, native=2.0, float32=1.0)
+    assert estimate.likely_plan([one], 1.0) == {"x": "native"}
+
+
+def test_a_slower_scheme_is_not_chosen() -> None:
+    one = operator("x", {"float32": 1e-7}, native=1.0, float32=2.0)
+    assert estimate.likely_plan([one], 1.0) == {"x": "native"}
+
+
+def test_a_place_counts_the_time_of_products_that_stay_native() -> None:
+    errors = {"int8x6": 1e-7}
+    both = [
+        operator("x", errors, native=3.0, int8x6=1.0),
+        operator("y", errors, native=1.0, int8x6=4.0),
+    ]
+    found = estimate.place("H200", 0.8, both, 1e-5, {"x", "y"})
+    assert found.plan == {"x": "int8x6", "y": "native"}
+    assert found.gain == pytest.approx(1 / (0.2 + 0.8 / 2))
+    assert (found.seconds, found.scheme) == (2.0, None)
+
+
+def test_one_scheme_for_all_is_proposed_where_tuning_does_not_reach() -> None:
+    errors = {"float32": 1e-7}
+    both = [operator(site, errors, native=2.0, float32=1.0) for site in ("x", "y")]
+    found = estimate.place(None, 1.0, both, 1e-5, {"x"})
+    assert (found.scheme, found.gain) == ("float32", pytest.approx(2.0))
+    over = estimate.place(None, 1.0, both, 1.2e-7, {"x"})  # both together are over the budget
+    assert (over.scheme, over.gain) == (None, pytest.approx(4 / 3))
+    assert over.plan == {"x": "float32"}
+    assert estimate.place(None, 1.0, both, 1.2e-7, ()).gain == 1.0
+
+
+def test_products_without_any_time_gain_nothing() -> None:
+    one = operator("x", {}, native=0.0)
+    assert estimate.place(None, 0.5, [one], 1e-5, {"x"}).gain == 1.0
+
+
+VERDICTS = [
+    (
+        "too small a share",
+        0.16,
+        (HERE, Place("H200", 1.1, 1.0, {})),
+        "Products are 16 % of the time: at most 1.19× here, 1.19× on an H200; not worth it.",
+    ),
+    (
+        "nothing within the budget",
+        0.9,
+        (HERE, Place("T4", 1.1, 1.0, {})),
+        "Products are 90 % of the time, but 1.00× is likely at 1e-5 here, 1.10× on a T4; "
+        "not worth it.",
+    ),
+    (
+        "a GPU alone",
+        0.9,
+        (HERE, Place("H200", 3.1, 1.0, {})),
+        "Worth it: 3.10× is likely at 1e-5 on an H200, 1.00× here.",
+    ),
+    (
+        "here",
+        0.9,
+        (Place(None, 1.7, 1.0, {}), Place("H200", 3.1, 1.0, {})),
+        "Worth it: 1.70× is likely at 1e-5 here, 3.10× on an H200.",
+    ),
+    (
+        "no GPU is known",
+        0.9,
+        (Place(None, 1.7, 1.0, {}),),
+        "Worth it: 1.70× is likely at 1e-5 here.",
+    ),
+    (
+        "the fastest GPU counts, not the one that gains most",
+        0.9,
+        (HERE, Place("RTX 3090", 9.0, 5.0, {}), Place("H200", 1.1, 1.0, {})),
+        "Products are 90 % of the time, but 1.00× is likely at 1e-5 here, 1.10× on an H200; "
+        "not worth it.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("share", "places", "words"), [row[1:] for row in VERDICTS], ids=[row[0] for row in VERDICTS]
+)
+def test_verdicts(share: float, places: tuple[Place, ...], words: str) -> None:
+    assert estimate.verdict(share, places, "1e-5") == words
+
+
+def test_the_place_that_is_worth_it() -> None:
+    here, there = Place(None, 1.5, 9.0, {}), Place("H200", 3.0, 1.0, {})
+    assert estimate.worth((here, there)) is here
+    assert estimate.worth((HERE, there)) is there
+    assert estimate.worth((HERE,)) is None
+
+
+def test_endless_gains_have_a_text() -> None:
+    assert estimate.times_text(inf) == estimate.times_text(1e3) == "over 100×"

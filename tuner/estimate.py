@@ -1,0 +1,155 @@
+"""What a program can gain, from its products' share of the time, and in words.
+
+Times by scheme are known of single products, errors too: nothing here needs a run of the program.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from mixpert_py.tuner.prediction import ErrorModel, choose
+from mixpert_py.tuner.records import Operator, Schemes
+
+WORTH = 1.2  # the least gain that is worth anyone's time
+LARGEST = 100.0  # gains beyond it are written as this
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is likely on one machine.
+
+    device: None for the machine at hand, else the short name of a GPU, for which times are
+    predicted. gain: of the program. seconds: of the products under the plan. plan: the schemes that
+    make the gain. scheme: that of all products, where `mixpert run --scheme` is what makes the
+    gain; None: tuning is.
+    """
+
+    device: str | None
+    gain: float
+    seconds: float
+    plan: Schemes
+    scheme: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The place as words of a sentence."""
+        return "here" if self.device is None else f"on {_article(self.device)} {self.device}"
+
+
+def program_gain(share: float, products_gain: float) -> float:
+    """By how much a program is faster whose products, a share of its time, are (Amdahl)."""
+    left = 1 - share + (share / products_gain if products_gain else inf)
+    return 1 / left if left > 0 else inf
+
+
+def ceiling(share: float) -> float:
+    """The gain if the products took no time."""
+    return program_gain(share, inf)
+
+
+def likely_plan(operators: Sequence[Operator], budget: float) -> dict[str, str]:
+    """The fastest plan whose predicted error is within the budget, before any run is known.
+
+    operators: `predicted` has the times of those schemes that may be chosen, and the native one's.
+    The prediction is the one that a tuning begins with: errors of products add up like independent
+    ones, and each reaches the result as it is.
+    """
+    errors = ErrorModel(operators, 0.0)
+    options = [_options(operator) for operator in operators]
+    pairs = list(zip(operators, options, strict=True))
+    times = [[x.predicted[scheme] for scheme in its] for x, its in pairs]
+    squares = [[errors.square(x, scheme) for scheme in its] for x, its in pairs]
+    chosen = choose(times, squares, budget**2) or (0,) * len(pairs)
+    return {x.id: its[i] for (x, its), i in zip(pairs, chosen, strict=True)}
+
+
+def place(
+    device: str | None,
+    share: float,
+    operators: Sequence[Operator],
+    budget: float,
+    tuned: Collection[str],
+) -> Place:
+    """What is likely on a machine for which the operators have their times.
+
+    tuned: the sites that `mixpert tune` can lower. The others run under another scheme only if all
+    products do, and that is proposed where it is faster than the best plan of a tuning.
+    """
+    plan = likely_plan([operator for operator in operators if operator.id in tuned], budget)
+    best = _place(device, share, operators, plan)
+    others = {x.id for x in operators} - set(tuned)
+    if not others:
+        return best
+    errors = ErrorModel(operators, 0.0)
+    for scheme in dict.fromkeys(name for x in operators for name in _options(x)[1:]):
+        # A product that does not take the scheme stays native by itself.
+        plan = {x.id: scheme if scheme in _options(x) else "native" for x in operators}
+        found = _place(device, share, operators, plan, scheme)
+        lowers_others = any(plan[site] != "native" for site in others)
+        if lowers_others and errors.error(plan) <= budget and found.gain > best.gain:
+            best = found
+    return best
+
+
+def fastest(places: Sequence[Place]) -> Place | None:
+    """The GPU on which the products would take least time; None where no GPU is known."""
+    gpus = (place for place in places if place.device is not None)
+    return min(gpus, key=lambda place: place.seconds, default=None)
+
+
+def worth(places: Sequence[Place]) -> Place | None:
+    """The place where an effort is worth it: this machine, else the fastest GPU; None for none."""
+    found = (place for place in (places[0], fastest(places)) if place and place.gain >= WORTH)
+    return next(found, None)
+
+
+def verdict(share: float, places: Sequence[Place], budget: str) -> str:
+    """Whether an effort is worth it, in a sentence.
+
+    places: the machine at hand first. budget: as it was typed.
+    """
+    here, gpu, best = places[0], fastest(places), worth(places)
+    products = f"Products are {100 * share:.0f} % of the time"
+    if ceiling(share) < WORTH:
+        most = times_text(ceiling(share))
+        there = f", {most} {gpu.name}" if gpu else ""
+        return f"{products}: at most {most} here{there}; not worth it."
+    first, second = (here, gpu) if best is None or best is here else (best, here)
+    gains = f"{times_text(first.gain)} is likely at {budget} {first.name}"
+    if second is not None:
+        gains += f", {times_text(second.gain)} {second.name}"
+    return f"{products}, but {gains}; not worth it." if best is None else f"Worth it: {gains}."
+
+
+def times_text(gain: float) -> str:
+    """A gain as text: 1.25×."""
+    return f"{gain:.2f}×" if gain < LARGEST else f"over {LARGEST:.0f}×"
+
+
+def _options(operator: Operator) -> list[str]:
+    """The schemes of an operator whose time and error are known, the native product first."""
+    known = operator.local_errors
+    return ["native"] + [
+        scheme
+        for scheme in operator.predicted
+        if scheme != "native" and isfinite(known.get(scheme, inf))
+    ]
+
+
+def _place(
+    device: str | None,
+    share: float,
+    operators: Sequence[Operator],
+    plan: Schemes,
+    scheme: str | None = None,
+) -> Place:
+    """A place under a plan; sites that are not in it stay native."""
+    before = sum(x.predicted["native"] for x in operators)
+    after = sum(x.predicted[plan.get(x.id, "native")] for x in operators)
+    gain = program_gain(share, before / after if after else inf) if before else 1.0
+    return Place(device, gain, after, plan, scheme)
+
+
+def _article(name: str) -> str:
+    """The article before a name whose first letter is spoken by its name."""
+    return "an" if name[:1].upper() in "AEFHILMNORSX" else "a"
