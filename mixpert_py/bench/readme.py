@@ -179,6 +179,7 @@ def gates_markdown(verdicts: Mapping[str, Record]) -> str:
 
 # The name of a mark → its Markdown, given the link to DOCS; None where no result is kept.
 PARTS: Mapping[str, Callable[[str], str | None]] = {
+    "staircase": gemm.staircase_part,
     "levels": lambda docs: _levels(),
     "gemm": gemm.sizes_part,
     "apps": apps.kept_part,

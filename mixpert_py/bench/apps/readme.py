@@ -7,6 +7,7 @@ from mixpert_py.bench import machine
 from mixpert_py.bench.apps import pictures, run, tables
 from mixpert_py.bench.gemm.readme import machine_text
 from mixpert_py.bench.gemm.tables import markdown
+from mixpert_py.bench.pictures import embedded
 
 Record = dict[str, Any]
 
@@ -48,9 +49,12 @@ def part(result: Record, docs: str) -> str:
     """Pictures, tables and where they were measured."""
     shown = []
     if result["apps"]:
+        device = result["machine"]["device"]
+        speed = pictures.speed_alternative(result["apps"], device)
+        accuracy = pictures.accuracy_alternative(result["apps"])
         shown.append(
-            pictures.markdown(pictures.BARS, "Speed-up of each application", docs)
-            + pictures.markdown(pictures.PLANE, "Accuracy against speed", docs).rstrip()
+            embedded(pictures.SPEED, speed, docs)
+            + embedded(pictures.ACCURACY, accuracy, docs).rstrip()
         )
         shown.append(markdown(tables.COLUMNS, tables.rows(result["apps"])))
         shown.append(

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from mixpert_py.bench import machine
 from mixpert_py.bench.contract import LARGEST, ROUNDINGS
-from mixpert_py.bench.gemm import pictures
+from mixpert_py.bench.gemm import pictures, staircase
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.families import KIND, rows_of, worst
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
 from mixpert_py.bench.gemm.result import read
 from mixpert_py.bench.gemm.tables import Record
+from mixpert_py.bench.pictures import embedded
 
 FILES = {"sizes": "gemm.json", "targets": "gemm-targets.json"}
 MADE = "Measured by `mixpert bench gemm --save`."
@@ -50,6 +51,15 @@ def levels_part() -> str | None:
     return levels_markdown(found) if found and judged else None
 
 
+def staircase_part(docs: str) -> str | None:
+    """The staircase of accuracy and speed. docs: the pictures' folder."""
+    found = saved("sizes")
+    if found is None or not staircase.is_known(found["sections"]):
+        return None
+    said = staircase.alternative(found["sections"], found["machine"]["device"])
+    return embedded(staircase.NAME, said, docs)
+
+
 def families_part() -> str | None:
     """The part that compares `faithful` with the vendor's FP32 product on every family."""
     found = saved("sizes")
@@ -72,13 +82,14 @@ def draw(folder: Path) -> None:
 def sizes_markdown(found: Record, docs: str) -> str:
     """A result's pictures, its table, and where it was measured."""
     sections = found["sections"]
-    shown = f"![Speed over size]({docs}/gemm-speed.svg)\n"
+    device = found["machine"]["device"]
+    shown = embedded(pictures.SPEED, pictures.speed_alternative(sections, device), docs)
     text = (
         "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
         "included"
     )
     if is_judged(sections):
-        shown += f"![Accuracy against speed]({docs}/gemm-accuracy.svg)\n"
+        shown += embedded(pictures.PLANE, pictures.plane_alternative(sections, device), docs)
         text += (
             "; relative Frobenius error on normal data; the grades held on every family of operands"
         )
