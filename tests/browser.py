@@ -26,6 +26,22 @@ for end, wanted in zip(ends, (3, 4)):
 os.execv(sys.argv[3], sys.argv[3:])
 """
 DEADLINE = 30.0
+# Texts of one picture may touch by a pixel: their boxes are higher than what is seen of them.
+COLLIDING = """
+[...document.querySelectorAll("svg")].flatMap((svg) => {
+  const page = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")]
+    .map((text) => [text.textContent.trim(), text.getBoundingClientRect()])
+    .filter(([name, box]) => name && box.width);
+  const out = texts.filter(([, box]) => box.left < page.left - 1 || box.right > page.right + 1
+    || box.top < page.top - 1 || box.bottom > page.bottom + 1);
+  const pairs = texts.flatMap(([one, a], at) => texts.slice(at + 1)
+    .filter(([, b]) => a.left + 1 < b.right && b.left + 1 < a.right
+      && a.top + 1 < b.bottom && b.top + 1 < a.bottom)
+    .map(([other]) => `${one} | ${other}`));
+  return [...pairs, ...out.map(([name]) => `${name} leaves the picture`)];
+})
+"""
 
 
 class Page:
@@ -95,6 +111,18 @@ class Page:
         """Press and release a key that has no text of its own, such as Escape."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key)
+
+    def window(self, width: int, scheme: str = "light") -> None:
+        """Make the window so wide, and its reader one who prefers this colour scheme."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    def colliding_texts(self) -> list[str]:
+        """The texts of each picture in SVG that cover another, or leave the picture."""
+        found: list[str] = self.evaluate(COLLIDING)
+        return found
 
     def picture(self) -> bytes:
         """The whole page as PNG."""

@@ -10,9 +10,12 @@ several times as long to hand small products to threads on the same processors.
 
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests import browser
 
 # BLAS reads these when NumPy is first imported: so nothing above, and no plugin, may import it.
 for _threads in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -48,6 +51,15 @@ def _nothing_is_known() -> None:
     from mixpert_py.runtime.context import INITIAL
 
     INITIAL.known.clear()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[browser.Page]:
+    """A real browser; its tests are skipped where there is none."""
+    if browser.FOUND is None:
+        pytest.skip("no Chromium is installed here")
+    with browser.browser() as one:
+        yield one
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,121 +1,131 @@
-"""Results of `mixpert bench apps` as pictures: bars of speed-ups, and accuracy against speed.
-
-Each is drawn twice, for light and for dark pages.
+"""Results of `mixpert bench apps` as two pictures with a row for each application: how many times
+as fast as cuBLAS FP32 it is in each mode, and the error of its results.
 """
 
-import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import count
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mixpert_py.bench import pictures
 from mixpert_py.bench.apps import modes
-from mixpert_py.bench.apps.summary import geometric_mean, modes_of, speedup
-from mixpert_py.bench.gemm.pictures import SETTINGS
-from mixpert_py.errors import MixPertError
+from mixpert_py.bench.apps.summary import geometric_mean, modes_of, speedup, summary
+from mixpert_py.bench.pictures import Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Record = dict[str, Any]
+Rows = Mapping[str, Mapping[str, float | None]]  # a row's name → mode → its value
 
-BARS, PLANE = "apps-speed", "apps-accuracy"
+SPEED, ACCURACY = "apps-speed", "apps-accuracy"
 LEAST_ERROR = 1e-16  # what is exact is drawn there
-MARKERS = {modes.FP32: "s", modes.TF32: "D", modes.FAITHFUL: "o", modes.TUNED: "^"}
-COLORS = {
-    "": {modes.FP32: "#6b6b6b", modes.TF32: "#b03a2e", modes.FAITHFUL: "#0b6e4f"}
-    | {modes.TUNED: "#1f4e9c", "text": "#1f1f1f", "grid": "#e6e6e6", "page": "#ffffff"},
-    "-dark": {modes.FP32: "#a6a6a6", modes.TF32: "#e8796b", modes.FAITHFUL: "#4cc79a"}
-    | {modes.TUNED: "#79a8ff", "text": "#e6e6e6", "grid": "#30363d", "page": "#0d1117"},
-}
-
-
-def markdown(name: str, alternative: str, folder: str) -> str:
-    """Markdown of a picture that follows the reader's light or dark setting."""
-    return (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{folder}/{name}-dark.svg">'
-        f'<img alt="{alternative}" src="{folder}/{name}.svg"></picture>\n'
-    )
+MARKERS = {modes.FP32: "s", modes.TF32: "D", modes.FAITHFUL: "o", modes.TUNED: "o"}
+SIZES = {modes.FP32: 5.0, modes.TF32: 6.0, modes.FAITHFUL: 7.0, modes.TUNED: 11.0}
+ROW = 19.0  # points: the height of a row
+REST = 118.0  # points: the height of titles, legend and axis
 
 
 def draw(records: Sequence[Record], device: str, folder: Path) -> list[Path]:
     """Draw both pictures into a folder. Raises MixPertError without matplotlib."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MixPertError("pictures need matplotlib: pip install 'mixpert-py[report]'")
-    import matplotlib
-
-    folder.mkdir(parents=True, exist_ok=True)
-    drawn = []
-    for suffix, colors in COLORS.items():
-        with matplotlib.rc_context({**SETTINGS, **_page(colors)}):
-            for name, make in ((BARS, _bars), (PLANE, _plane)):
-                path = folder / f"{name}{suffix}.svg"
-                make(records, device, colors).savefig(
-                    path, format="svg", metadata={"Date": None}, bbox_inches="tight"
-                )
-                drawn.append(path)
-    return drawn
+    makers = {SPEED: _speed, ACCURACY: _accuracy}
+    return pictures.draw(
+        {name: partial(make, records, device) for name, make in makers.items()}, folder
+    )
 
 
-def _bars(records: Sequence[Record], device: str, colors: Mapping[str, str]) -> Any:
-    axes = _axes(colors)
+def speed_alternative(records: Sequence[Record], device: str) -> str:
+    """What the picture of speeds says, as a sentence."""
+    means = summary(records)
+    said = [
+        f"{means[mode]['mean']:.1f} times as fast {how}"
+        for mode, how in ((modes.FAITHFUL, "without a plan"), (modes.TUNED, "under tuned plans"))
+    ]
+    return f"Applications on one {device} are {' and '.join(said)} as in cuBLAS FP32, on average."
+
+
+def accuracy_alternative(records: Sequence[Record]) -> str:
+    """What the picture of errors says, as a sentence."""
+    found = [modes_of(record) for record in records]
+    better = sum(_error(it, modes.FAITHFUL) <= _error(it, modes.FP32) < inf for it in found)
+    within = sum(
+        _error(it, modes.TUNED) <= r["budget"] for it, r in zip(found, records, strict=True)
+    )
+    return (
+        f"Of {len(records)} applications, {better} are at least as accurate without a plan as in "
+        f"cuBLAS FP32, and {within} stay within the budget of {records[0]['budget']:g} when tuned."
+    )
+
+
+def _error(found: Mapping[str, Record], mode: str) -> float:
+    return float(found[mode]["error"]) if mode in found else inf
+
+
+def _speed(records: Sequence[Record], device: str, theme: Theme) -> "Axes":
     shown = (modes.TF32, modes.FAITHFUL, modes.TUNED)
-    names = [record["name"] for record in records]
-    for i, mode in enumerate(shown):
-        factors = [speedup(record, mode) for record in records]
-        mean = geometric_mean(factor for factor in factors if factor is not None)
-        places = [x + 0.27 * (i - 1) for x in range(len(names) + 1)]
-        heights = [factor or 0.0 for factor in (*factors, mean)]
-        axes.bar(places, heights, width=0.25, color=colors[mode], label=mode)
-    axes.axhline(1.0, color=colors[modes.FP32], linewidth=0.8)
-    axes.set_xticks(range(len(names) + 1), [*names, "geometric mean"], rotation=40, ha="right")
-    axes.set_ylabel("times as fast as cuBLAS FP32")
-    axes.set_title(f"Whole applications on one {device}")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return axes.figure
-
-
-def _plane(records: Sequence[Record], device: str, colors: Mapping[str, str]) -> Any:
-    axes = _axes(colors)
-    for mode, marker in MARKERS.items():
-        points = [
-            (speedup(record, mode), max(float(modes_of(record)[mode]["error"]), LEAST_ERROR))
-            for record in records
-            if speedup(record, mode) is not None
-        ]
-        if points:
-            axes.scatter(
-                *zip(*points, strict=True), marker=marker, s=26, color=colors[mode], label=mode
-            )
-    for record in records:
-        factor = speedup(record, modes.TUNED)
-        if factor is not None:
-            error = max(float(modes_of(record)[modes.TUNED]["error"]), LEAST_ERROR)
-            axes.annotate(
-                record["name"],
-                (factor, error),
-                xytext=(5, 3),
-                textcoords="offset points",
-                fontsize=7.0,
-                color=colors[modes.TUNED],
-            )
-    axes.set_yscale("log")
-    axes.invert_yaxis()
-    axes.set_xlabel("times as fast as cuBLAS FP32 → faster")
-    axes.set_ylabel("relative Frobenius error of the results → more accurate")
-    axes.set_title(f"Applications on one {device}: accuracy against speed")
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return axes.figure
-
-
-def _axes(colors: Mapping[str, str]) -> Any:
-    from matplotlib.figure import Figure
-
-    axes = Figure(figsize=(7.5, 4.2), dpi=72).add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color=colors["grid"], linewidth=0.6)
-    axes.set_axisbelow(True)
+    rows = {r["name"]: {mode: speedup(r, mode) for mode in shown} for r in records}
+    rows["geometric mean"] = {
+        mode: geometric_mean(speed for row in rows.values() if (speed := row[mode]) is not None)
+        for mode in shown
+    }
+    axes = _rows(rows, theme, "Speed of whole applications", f"GPU time on one {device}")
+    axes.axvline(1.0, color=theme.quiet, linewidth=1.2)
+    axes.set_xlim(left=0.0)
+    axes.xaxis.set_major_formatter("{x:g}×")
+    axes.set_xlabel("times as fast as cuBLAS FP32")
     return axes
 
 
-def _page(colors: Mapping[str, str]) -> Any:
-    """matplotlib's settings for a page of these colours."""
-    written = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    filled = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    return dict.fromkeys(written, colors["text"]) | dict.fromkeys(filled, colors["page"])
+def _accuracy(records: Sequence[Record], device: str, theme: Theme) -> "Axes":
+    rows = {
+        record["name"]: {
+            name: max(float(mode["error"]), LEAST_ERROR) for name, mode in modes_of(record).items()
+        }
+        for record in records
+    }
+    axes = _rows(rows, theme, "Accuracy of whole applications", f"on one {device}")
+    errors = [error for row in rows.values() for error in row.values()] or [1.0]
+    pictures.show_errors(axes, "x", min(errors) / 3, max(errors) * 3, every=2)
+    axes.axvline(records[0]["budget"], color=theme.quiet, linewidth=1.2, linestyle="--")
+    axes.set_xlabel("relative Frobenius error  (← more accurate; dashed: budget)")
+    return axes
+
+
+def _rows(rows: Rows, theme: Theme, title: str, subtitle: str) -> "Axes":
+    """A row for each application, with a marker for each mode."""
+    axes = pictures.axes(theme, REST + ROW * len(rows), title, subtitle)
+    colors = {
+        modes.FP32: theme.quiet,
+        modes.TF32: theme.vendor,
+        modes.FAITHFUL: theme.ours,
+        modes.TUNED: theme.tuned,
+    }
+    for mode, marker in MARKERS.items():
+        found = [
+            (value, place)
+            for place, row in zip(count(), rows.values())
+            if (value := row.get(mode)) is not None
+        ]
+        if found:
+            axes.plot(
+                *zip(*found, strict=True),
+                linestyle="",
+                label=mode,
+                marker=marker,
+                markersize=SIZES[mode],
+                color=colors[mode],
+                # A ring, so that what lies inside is seen.
+                markerfacecolor="none" if mode == modes.TUNED else colors[mode],
+                markeredgewidth=1.8 if mode == modes.TUNED else 1.0,
+                clip_on=False,
+            )
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.figure.legend(
+        loc="outside lower center", ncols=4, frameon=False, fontsize=pictures.SMALL,
+        handletextpad=0.2, columnspacing=1.4,
+    )  # fmt: skip
+    return axes

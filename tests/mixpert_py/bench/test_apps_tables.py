@@ -126,6 +126,9 @@ def test_a_failed_mode_is_named() -> None:
     assert knn == ["knn", "80", "4.00×", "4.00×", "failed", "1.0e-06", "1.0e-03", "1.0e-07", "–"]
     assert mlp == ["mlp", "RuntimeError: bang"]
     assert mean[2:] == ["4.00×", "4.00×", "–"]
+    said = pictures.accuracy_alternative(made["apps"])
+    assert "1 are at least as accurate without" in said
+    assert "and 1 stay within" in said
     assert tables.failures(made) == [
         "knn: tuned: RuntimeError: boom",
         "mlp: cuBLAS FP32: RuntimeError: bang",
@@ -152,6 +155,8 @@ def test_the_part_of_the_readme() -> None:
     assert "not measured yet" not in made
     assert "| HPL-AI, largest scaled residual of all modes | 0.5 | < 16 | met |" in made
     assert 'srcset="docs/apps-speed-dark.svg"' in made
+    assert "4.0 times as fast without a plan and 8.0 times as fast under tuned plans" in made
+    assert "Of 12 applications, 12 are at least as accurate without a plan" in made
     assert "apps-speed" not in readme.part({**result(), "apps": []}, "docs")
     text = "<!-- bench apps -->\nold\n<!-- end -->\n"
     assert filled(text, {"apps": made}) == f"<!-- bench apps -->\n{made}<!-- end -->\n"
@@ -162,11 +167,11 @@ def test_pictures(tmp_path: Path) -> None:
     drawn = pictures.draw(result()["apps"], "a GPU", tmp_path)
     assert [path.name for path in drawn] == [
         "apps-speed.svg",
-        "apps-accuracy.svg",
         "apps-speed-dark.svg",
+        "apps-accuracy.svg",
         "apps-accuracy-dark.svg",
     ]
-    light, dark = (drawn[i].read_text("utf-8") for i in (0, 2))
+    light, dark = (path.read_text("utf-8") for path in drawn[:2])
     assert "geometric mean" in light
     assert "#ffffff" in light
     assert "#0d1117" in dark
@@ -179,11 +184,16 @@ def test_what_is_kept_has_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(machine, "RESULTS", tmp_path)
     assert readme.kept_part("docs") is None
+    assert readme.numpy_sentence() is None
     readme.draw(tmp_path / "docs")
     assert not (tmp_path / "docs").exists()
     run.write(result(), tmp_path / run.NAME)
     kept = readme.kept_part("docs")
     assert kept == readme.part(result(), "docs")
+    sentence = readme.numpy_sentence()
+    assert sentence is not None
+    assert "on 16 cores of a processor" in sentence
+    assert sentence.endswith("tuned for 1e-05, 2026-11-21: knn 10.0×, gp 20.0× as fast.\n")
     readme.draw(tmp_path / "docs")
     for picture in re.findall(r'(?:src|srcset)="(.*?)"', kept):
         assert (tmp_path / picture).is_file(), picture

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from mixpert_py.bench import readme
 from mixpert_py.bench.commands import bench
-from mixpert_py.bench.gemm import pictures
+from mixpert_py.bench.gemm import pictures, staircase
 from mixpert_py.bench.gemm import readme as gemm_readme
 from mixpert_py.bench.gemm.plane import Point, dominated, points, sizes
 from mixpert_py.bench.gemm.result import Result, read
@@ -97,7 +97,12 @@ def test_points_of_the_plane() -> None:
 def test_tables() -> None:
     made = suites()
     lines = gemm_readme.sizes_markdown(made["sizes"], ".").splitlines()
-    assert lines[0] == "![Speed over size](./gemm-speed.svg)"
+    assert lines[0].startswith('<picture><source media="(prefers-color-scheme: dark)"')
+    assert 'srcset="./gemm-speed-dark.svg"' in lines[0]
+    assert (
+        "8192 × 8192 matrices on one NVIDIA H200: faithful 260, int8x6 280, int8x3 520" in lines[0]
+    )
+    assert "the fastest first: int8x3, int8x6, faithful." in lines[1]
     assert "|  | 4096³ | 8192³ | error at 8192³ | grades |" in lines
     assert "| int8x6 | 260 (5.1×) | 280 (5.5×) | 1.0e-06 | BC |" in lines
     assert "| int8x3 | 500 (9.8×) | 520 (10.2×) | 9.8e-05 | – |" in lines
@@ -114,6 +119,33 @@ def test_tables() -> None:
     )
 
 
+def test_levels() -> None:
+    """Speeds up to the size of the errors, and the worst of all draws of all families."""
+    found = sections()
+    found["speed 16384³"] = [row("int8x6", 16384, tflops=1.0)]
+    found["accuracy spread 4096³"] = [
+        row("int8x6", 4096, family="spread", frobenius=0.25),
+        row("cuBLAS TF32", 4096, family="spread", frobenius="nan"),
+        row("cuBLAS FP64", 4096, family="spread", frobenius=0.0),
+    ]
+    judged = {"draws": 3, "frobenius_over": 1.0}
+    found["families spikes 4096³"] = [
+        row("int8x6", 4096, family="spikes", frobenius=0.5, **judged),
+        row("faithful", 4096, family="spikes", frobenius=2e-6, **judged),
+        row("bf16x6", 4096, family="spikes", failed="boom", draws=3),
+    ]
+    lines = gemm_readme.levels_markdown({"machine": MACHINE, "sections": found}).splitlines()
+    assert lines[0] == "|  | 4096³ | 8192³ | error at 8192³ | worst family at 4096³ |"
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:10]] == list(gemm_readme.LEVELS)
+    assert "| cuBLAS FP64 | 55 (1.1×) | 55 (1.1×) | – | – |" in lines
+    assert "| cuBLAS TF32 | 402 (7.9×) | 381 (7.5×) | 2.9e-04 | inf (spread) |" in lines
+    assert "| faithful | 240 (4.7×) | 260 (5.1×) | 9.0e-07 | 2.0e-06 (spikes) |" in lines
+    assert "| int8x6 | 260 (5.1×) | 280 (5.5×) | 1.0e-06 | 5.0e-01 (spikes) |" in lines
+    assert "| int8x1 | – | – | – | – |" in lines
+    assert "the largest on 3 families" in lines[-1]
+    assert lines[-1].endswith("CuPy 14.2.0, 2026-11-21.")
+
+
 def test_speeds_alone(tmp_path: Path) -> None:
     """As a run that was cut short leaves them."""
     found = suites()
@@ -125,7 +157,8 @@ def test_speeds_alone(tmp_path: Path) -> None:
     assert "error" not in made
     assert "accuracy" not in made
     pytest.importorskip("matplotlib")
-    assert [path.name for path in pictures.draw(speeds, "x", tmp_path)] == ["gemm-speed.svg"]
+    drawn = [path.name for path in pictures.draw(speeds, "x", tmp_path)]
+    assert drawn == ["gemm-speed.svg", "gemm-speed-dark.svg"]
 
 
 def marks(*names: str, inside: str = "") -> str:
@@ -215,15 +248,37 @@ def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     first = pictures.draw(sections(), "NVIDIA H200", tmp_path / "a")
     again = pictures.draw(sections(), "NVIDIA H200", tmp_path / "b")
-    assert [path.name for path in first] == ["gemm-speed.svg", "gemm-accuracy.svg"]
+    names = ["gemm-speed", "gemm-accuracy", "staircase"]
+    assert [path.stem for path in first] == [f"{n}{form}" for n in names for form in ("", "-dark")]
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
         assert len(one.read_bytes()) < 60_000
-    speed, plane = (path.read_text("utf-8") for path in first)
-    assert "Speed on one NVIDIA H200" in speed
-    assert ">cuBLAS TF32 (by int8x3)<" in plane
+    speed, plane, stairs = (path.read_text("utf-8") for path in first[::2])
+    assert "matrices on one NVIDIA H200" in speed
+    assert ">cuBLAS TF32<" in plane
     assert ">int8x6<" in plane
     assert "FP64" not in plane  # the reference itself
+    assert ">faithful 4.7×, the default<" in stairs
+    assert ">int8x3 9.8×<" in stairs
+    assert ">cuBLAS TF32<" in stairs
+
+
+def test_the_staircase_descends() -> None:
+    """A level that another beats is no step, nor is what the tuner never chooses."""
+    found = staircase.steps(sections())
+    assert [step.name for step in found] == ["faithful", "int8x6", "int8x3"]
+    worse = {**FIGURES, "int8x6": (230.0, 280.0, 1.0e-6, "BC")}
+    beaten = {
+        "speed 4096³": [row(name, 4096, tflops=it[0]) for name, it in worse.items()],
+        "accuracy": [
+            row(name, 4096, family="normal", frobenius=it[2]) for name, it in worse.items()
+        ],
+    }
+    assert [step.name for step in staircase.steps(beaten)] == ["faithful", "int8x3"]
+    assert "int8x3 is 9.8 times as fast at an error of 9.8e-05." in (
+        staircase.alternative(sections(), "x")
+    )
+    assert not staircase.is_known({"speed 4096³": beaten["speed 4096³"]})
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,6 @@ def network(x, weights):
 result = network(rng.standard_normal((30, 30)), rng.standard_normal((2, 30, 30)))
 """
 
-pytestmark = pytest.mark.skipif(browser.FOUND is None, reason="no Chromium is installed here")
-
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -46,14 +44,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index.html"
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[browser.Page]:
-    with browser.browser() as one:
-        yield one
-
-
 @pytest.fixture
-def shown(path: Path, chromium: browser.Page) -> Iterator[browser.Page]:
+def shown(chromium: browser.Page, path: Path) -> Iterator[browser.Page]:
     """The page, opened; it has complained of nothing when the test is over."""
     chromium.errors.clear()
     chromium.open(path)
@@ -111,15 +103,7 @@ def test_a_point_and_its_plan_are_joined(shown: browser.Page) -> None:
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_the_window_and_can_be_read(shown: browser.Page, width: int, scheme: str) -> None:
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    shown.call("Emulation.setEmulatedMedia", features=features)
-    shown.call(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=900,
-        deviceScaleFactor=1,
-        mobile=False,
-    )
+    shown.window(width, scheme)
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
     dark = shown.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
