@@ -20,9 +20,9 @@ from mixpert_py.tuner.report.summary import (
     MEANING,
     Program,
     allowed,
+    gained,
     reached,
     size,
-    speedup,
     time_unit,
     verdict,
     why,
@@ -340,11 +340,9 @@ def print_report(record: "Record", program: "Program") -> None:
     found = rows_of(record, program)
     unit = time_unit(record)
     before, after = report_times(record)
-    ratio = speedup(record)
     console = _Console()
     console.print(Text(verdict(record, found)))
-    gain = f" ({ratio:.2f}× as fast)" if ratio else ""
-    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gain}"))
+    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gained(record)}"))
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))

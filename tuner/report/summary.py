@@ -127,6 +127,13 @@ def speedup(record: Record) -> float | None:
     return before / after if before and after else None
 
 
+def gained(record: Record) -> str:
+    """The gain in words, in parentheses: slice products are no time, and fewer of them no speed."""
+    ratio = speedup(record)
+    word = "fewer" if record.unit == "products" else "as fast"
+    return f" ({ratio:.2f}× {word})" if ratio else ""
+
+
 def reached(record: Record) -> float | None:
     """The error of the plan that was written, from a fresh process where it was verified."""
     if record.reverted:
