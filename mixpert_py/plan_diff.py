@@ -11,7 +11,7 @@ from mixpert_py.plan import Plan, PlanTable, Site
 from mixpert_py.tuner.report.unit import error_text
 
 # Errors that a plan reached, and its date: they differ between tunings, and decide nothing.
-MEASURED = {"achieved", "holdout", "date"}
+MEASURED = {"achieved", "holdout", "date", "gain"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ Excess = Callable[[Schemes], float]
 """The error of a plan on hold-out data, as a multiple of the budget there."""
 
 DEFAULT = "predictive"
-REPETITIONS = 3  # of a search whose plan is over budget on the hold-out
+REPETITIONS = 6  # of a search whose plan is over budget on a hold-out
 MOST_PLANS = 20_000  # that an exhaustive search may run
 DRAWN = 50  # plans that a random search runs
 
@@ -44,7 +44,7 @@ def tune(
 
     search: one of SEARCHES. on_trial: called with every Trial as it is judged; the start is the
     first. excess: as long as it is more than 1 for the plan found, the search is repeated with a
-    budget smaller by that factor, and by at least a half, three times at most; then the start
+    budget smaller by that factor, and by at least a half, six times at most; then the start
     stays. expect: see `Expect`.
 
     No plan is run twice. Ctrl-C ends the search with the best plan so far, `interrupted` set;

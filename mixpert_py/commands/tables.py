@@ -21,6 +21,7 @@ from mixpert_py.tuner.report.summary import (
     Program,
     allowed,
     gained,
+    rate_text,
     reached,
     size,
     time_unit,
@@ -110,7 +111,12 @@ def _verdict(tuned: "TuningResult") -> str:
     if tuned.limits.only is None:
         error = f"errors at most {share_text(found.error)} of their budgets"
     if tuned.hold_out is not None:
-        error = f"{error}, on the hold-out {error_text(tuned.hold_out)}"
+        count = len(tuned.hold_out.inputs)
+        size = error_text if tuned.limits.only else share_text
+        where = "on the hold-out" if count == 1 else f"on {count} other inputs at most"
+        error = f"{error}, {where} {size(tuned.hold_out.error)}"
+        if count > 1:
+            error += f" ({rate_text(count, tuned.hold_out.rate)})"
     verified = f"Verified in fresh processes: {error}"
     if tuned.predicted:
         return f"{verified}."

@@ -33,6 +33,8 @@ SEARCHES = (
     "exhaustive",
     "random",
 )  # tuner.tune has them, and imports NumPy
+SEED = "{seed}"
+MOST_SEEDS = 10_000
 LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
@@ -51,7 +53,8 @@ class Options:
     workers: str
     dask: str | None
     search: str
-    hold_out: str | None
+    hold_outs: tuple[str, ...]
+    seeds: str | None
     hold_out_budgets: tuple[str, ...]
     output: str | None
     resume: bool
@@ -84,7 +87,7 @@ class Options:
 
     def require_consistent(self) -> None:
         """Raise UsageError for a value that is none, and for options that exclude one another."""
-        if self.hold_out_budgets and self.hold_out is None:
+        if self.hold_out_budgets and not self.hold_outs:
             raise click.UsageError("--hold-out-error is for --hold-out")
         require_seconds(self.time_limit)
         workers = self.workers
@@ -92,6 +95,39 @@ class Options:
             raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
         if self.dask is not None and workers != "1":
             raise click.UsageError("give one of --workers and --dask")
+
+    def other_arguments(self) -> tuple[tuple[str, ...], ...]:
+        """The arguments of each hold-out; of one with {seed}, for each of the seeds.
+
+        Raises UsageError where they cannot be split, or one of {seed} and --seeds is missing.
+        """
+        seeds = () if self.seeds is None else _seeds(self.seeds)
+        found = []
+        for text in self.hold_outs:
+            try:
+                words = shlex.split(text)
+            except ValueError as error:
+                raise click.UsageError(f"--hold-out: {error}") from None
+            if not any(SEED in word for word in words):
+                found.append(tuple(words))
+            elif not seeds:
+                raise click.UsageError(f"--hold-out {text}: {SEED} takes --seeds FIRST..LAST")
+            else:
+                found += [tuple(w.replace(SEED, str(seed)) for w in words) for seed in seeds]
+        if seeds and not any(SEED in text for text in self.hold_outs):
+            raise click.UsageError(f"--seeds are for {SEED} in --hold-out, as in '--seed {SEED}'")
+        return tuple(found)
+
+
+def _seeds(text: str) -> range:
+    """The numbers of FIRST..LAST. Raises UsageError where that is none, or too many."""
+    first, dots, last = text.partition("..")
+    if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise click.UsageError(f"--seeds is FIRST..LAST, such as 1..59, not {text}")
+    found = range(int(first), int(last) + 1)
+    if len(found) > MOST_SEEDS:
+        raise click.UsageError(f"--seeds {text} are {len(found):,}; at most {MOST_SEEDS:,}")
+    return found
 
 
 @click.command(cls=ScriptCommand)
@@ -166,8 +202,16 @@ class Options:
 )
 @click.option(
     "--hold-out",
+    "hold_outs",
+    multiple=True,
     metavar="ARGS",
-    help="Arguments of the program for data that it is not tuned on, such as '--seed 1'.",
+    help="Arguments of the program for data that it is not tuned on, such as '--seed 1'. May be "
+    "repeated.",
+)
+@click.option(
+    "--seeds",
+    metavar="FIRST..LAST",
+    help="Numbers that stand for {seed} in --hold-out, one after the other: 59 for '1..59'.",
 )
 @click.option(
     "--hold-out-error",
@@ -229,10 +273,6 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         if not emulates(backend):
             raise click.UsageError(f"--device predicts times; --backend {backend} measures them")
     require_backend(backend)
-    try:
-        hold_out = None if options.hold_out is None else tuple(shlex.split(options.hold_out))
-    except ValueError as error:
-        raise click.UsageError(f"--hold-out: {error}") from None
     return TuningOptions(
         limits,
         options.compare,
@@ -240,7 +280,7 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         options.time_limit,
         options.search,
         command=shlex.join(["mixpert", *sys.argv[1:2], *taken, *sys.argv[2:]]),
-        hold_out=hold_out,
+        hold_outs=options.other_arguments(),
         hold_out_limits=limits_from(there, metrics) if there else None,
         reference=options.reference,
         ladder=options.ladder,

@@ -172,7 +172,7 @@ class TuningOptions:
 
     compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
     time_limit: seconds that a run may take; None: a multiple of the native runs. reference:
-    FLOAT64 or NATIVE. hold_out: other arguments, under which the plan must be within
+    FLOAT64 or NATIVE. hold_outs: other arguments, under each of which the plan must be within
     hold_out_limits (None: `limits`) too.
 
     Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
@@ -186,7 +186,7 @@ class TuningOptions:
     time_limit: float | None = None
     search: str = DEFAULT_SEARCH
     command: str = ""
-    hold_out: tuple[str, ...] | None = None
+    hold_outs: tuple[tuple[str, ...], ...] = ()
     hold_out_limits: Limits | None = None
     reference: str = FLOAT64
     ladder: str = AUTO

@@ -30,11 +30,11 @@ from mixpert_py.tuning.baseline import (
     profiled_operator,
 )
 from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
 from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
-from mixpert_py.tuning.verify import HoldOut
 
 HOST_LADDERS = (AUTO, "cpu")  # that need no GPU
 UNSOUND = (
@@ -55,7 +55,7 @@ class Prepared:
     baseline: Baseline
     clock: Clock
     problem: Problem
-    hold_out: HoldOut | None
+    hold_outs: HoldOuts | None
     other_entries: tuple[Site, ...]
     resources: "Resources"
 
@@ -130,7 +130,7 @@ def prepare(
         baseline,
         clock,
         problem,
-        _hold_out(experiment, options, flow, on_run, trials),
+        _hold_outs(experiment, options, flow, on_run, trials),
         _other_entries(existing, earlier, sites),
         resources,
     )
@@ -202,27 +202,30 @@ def _cost(options: TuningOptions) -> Cost | None:
     return int8_products if emulates(options.backend) else None
 
 
-def _hold_out(
+def _hold_outs(
     experiment: Experiment,
     options: TuningOptions,
     flow: Dependencies,
     on_run: Callable[[str], None],
     trials: Trials,
-) -> HoldOut | None:
-    """The program with the hold-out's arguments; None where the options have none."""
-    if options.hold_out is None:
+) -> HoldOuts | None:
+    """The program with the hold-outs' arguments; None where the options have none."""
+    if not options.hold_outs:
         return None
     program = experiment.program
-    other = Experiment(
-        replace(program, argv=(program.argv[0], *options.hold_out)),
-        replace(options, limits=options.hold_out_limits or options.limits),
-        flow,
-        blocks=experiment.blocks,
-        on_run=on_run,
-        trials=trials,
-        executor=experiment.executor,
-    )
-    return HoldOut(other, options.reference)
+    others = [
+        Experiment(
+            replace(program, argv=(program.argv[0], *arguments)),
+            replace(options, limits=options.hold_out_limits or options.limits),
+            flow,
+            blocks=experiment.blocks,
+            on_run=on_run,
+            trials=trials,
+            executor=experiment.executor,
+        )
+        for arguments in options.hold_outs
+    ]
+    return HoldOuts(others, options.reference)
 
 
 def rungs_for(options: TuningOptions, on_gpu: bool) -> tuple[Rung, ...]:
@@ -319,7 +322,7 @@ def _subject(
         "compare": options.compare,
         "backend": origin.backend,
         "search": options.search,
-        "hold_out": [options.hold_out, there and there.record()],
+        "hold_out": [options.hold_outs, there and there.record()],
         "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,
         "locked": {site: [entry.scheme, entry.block] for site, entry in locked.items()},

@@ -28,7 +28,7 @@ from mixpert_py.plan import Criterion, Plan, Provenance, Site
 from mixpert_py.sources import source_files
 from mixpert_py.tuner.records import Outcome, Verdict
 from mixpert_py.tuner.report import record as report_record
-from mixpert_py.tuner.report.record import Record, ValueEntry, VerificationEntry, finite
+from mixpert_py.tuner.report.record import InputEntry, Record, ValueEntry, VerificationEntry, finite
 from mixpert_py.tuner.report.summary import Program as ReportedProgram
 from mixpert_py.tuning.options import Limits
 
@@ -156,6 +156,7 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
     search = report_record.record(
         result.outcome, result.limits.metric, result.predicted, result.device
     )
+    held = result.hold_out
     entry: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(
             search,
@@ -165,7 +166,11 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
             verification=_verification(result.verification),
             reverted=result.reverted,
             unclear=result.unclear,
-            hold_out=finite(result.hold_out),
+            hold_out=finite(held.error) if held else None,
+            hold_outs=[InputEntry(arguments=a, error=finite(e)) for a, e in held.inputs]
+            if held
+            else [],
+            hold_out_rate=held.rate if held else None,
             provenance=result.plan.provenance,
         )
     )

@@ -24,6 +24,7 @@ from mixpert_py.tuner.records import (
 )
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
+from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
 from mixpert_py.tuning.verify import Verification, summary, verify
@@ -38,8 +39,8 @@ class TuningResult:
     limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
     that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
     so `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
-    faster, or if any would be. hold_out: the plan's error under the hold-out's arguments; None
-    where there were none.
+    faster, or if any would be. hold_out: the plan's errors on the hold-outs; None where there were
+    none.
     """
 
     outcome: Outcome
@@ -49,7 +50,7 @@ class TuningResult:
     predicted: bool
     reverted: bool = False
     unclear: bool = False
-    hold_out: float | None = None
+    hold_out: HoldOutErrors | None = None
     device: str = ""
 
     @property
@@ -71,7 +72,8 @@ def tune_program(prepared: Prepared) -> TuningResult:
         outcome, verification
     )
     # An interrupted search has asked the hold-out about another plan, or about none.
-    hold_out = prepared.hold_out if complete and not reverted else None
+    judged = prepared.hold_outs is not None and complete and not reverted
+    hold_out = prepared.hold_outs.errors() if prepared.hold_outs and judged else None
     if reverted:
         schemes, errors = prepared.problem.start, outcome.start.errors
     else:
@@ -86,7 +88,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
             gain=Pace.UNCLEAR if unclear else "",
         ),
         criterion=record.criteria(
-            options.limits, options.reference, errors, hold_out.errors if hold_out else None
+            options.limits, options.reference, errors, hold_out.values if hold_out else None
         ),
         site=[
             *record.sites(outcome, schemes, prepared.experiment.blocks, predicted=clock.predicts),
@@ -101,7 +103,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
         predicted=clock.predicts,
         reverted=reverted,
         unclear=unclear,
-        hold_out=hold_out.error if hold_out else None,
+        hold_out=hold_out,
         device=clock.device,
     )
 
@@ -114,7 +116,7 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
             speculation,
             replace(prepared.problem, budget=budget),
             search=kind,
-            excess=prepared.hold_out.excess if prepared.hold_out else None,
+            excess=prepared.hold_outs.excess if prepared.hold_outs else None,
             expect=speculation.expect if runs > 1 else None,
         )
     return replace(outcome, interrupted=True) if speculation.interrupted else outcome

@@ -1,14 +1,14 @@
 """Whether a plan holds: fresh processes run the program natively and under the plan, in turn.
 
-`verify` follows a search, `HoldOut` runs the program with other arguments during one, and
-`check_plan` is the command `mixpert verify`, for a plan file and a program as it is today.
+`verify` follows a search, and `check_plan` is the command `mixpert verify`, for a plan file and a
+program as it is today.
 """
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import isnan, nan
+from math import isnan
 from statistics import median
 from time import perf_counter
 
@@ -20,7 +20,7 @@ from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
-from mixpert_py.tuning.baseline import establish, reference_of
+from mixpert_py.tuning.baseline import establish
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.record import criteria
@@ -137,36 +137,6 @@ def _ratio(
 
 def _seconds_in(run: ProgramRun, sites: Sequence[str]) -> float:
     return sum(run.site_seconds.get(site, 0.0) for site in sites)
-
-
-class HoldOut:
-    """The program with the hold-out's arguments, on which no plan is tuned.
-
-    experiment: of that program, with the limits that hold there. errors: value → its error under
-    the last plan; none where the program failed. Raises ProgramError if it fails natively.
-    """
-
-    def __init__(self, experiment: Experiment, reference: str) -> None:
-        self._experiment = experiment
-        self._limits = experiment.comparison.judge.limits
-        native = experiment.native("hold-out, native run")
-        self._reference = reference_of(experiment, native, reference)
-        self.errors: Mapping[str, float] = {}
-
-    @property
-    def error(self) -> float:
-        """The error that takes the largest share of its budget; NaN where the program failed."""
-        return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
-
-    def excess(self, plan: Mapping[str, str]) -> float:
-        """The error under a plan, in budgets and at least 1; NaN if the program fails there."""
-        try:
-            run = self._experiment.planned(plan, self._reference, "hold-out")
-        except (ProgramError, ShapeError):
-            self.errors = {}
-            return nan
-        self.errors = run.errors
-        return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,13 @@ class ValueEntry(Entry, frozen=True, kw_only=True):
     error: float | None
 
 
+class InputEntry(Entry, frozen=True, kw_only=True):
+    """Another input: its arguments, and the plan's error there."""
+
+    arguments: str
+    error: float | None
+
+
 class Record(Entry, frozen=True, kw_only=True):
     """A search and its plan.
 
@@ -89,7 +96,8 @@ class Record(Entry, frozen=True, kw_only=True):
     are shares of a budget then, the largest of those that the values take.
     plan: what the search found; schemes: what the plan file says, which differs where the plan was
     reverted. unclear: whether the machine did not tell if the plan is faster. time_before,
-    time_after, error: of the search's own runs. hold_out: the plan's error on other data.
+    time_after, error: of the search's own runs. hold_out: the plan's largest error on other inputs,
+    hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.
     """
 
     plan_file: str = ""
@@ -109,6 +117,8 @@ class Record(Entry, frozen=True, kw_only=True):
     reverted: bool = False
     unclear: bool = False
     hold_out: float | None = None
+    hold_outs: list[InputEntry] = []
+    hold_out_rate: float | None = None
     provenance: Provenance = Provenance()
     device: str = ""
 

@@ -225,9 +225,24 @@ def tuning_facts(record: Record) -> list[tuple[str, str]]:
         ("Error measure", record.criterion or ""),
         *(("Value", _value(entry)) for entry in record.values if not record.criterion),
         ("Value with the largest error", compared),
-        ("Error on the hold-out", "" if record.hold_out is None else error_text(record.hold_out)),
+        ("Error on other inputs", other_inputs(record)),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def other_inputs(record: Record) -> str:
+    """The largest error on other inputs, and what it says of all; empty where there were none."""
+    if record.hold_out is None:
+        return ""
+    error = size(record, record.hold_out)
+    if record.hold_out_rate is None or len(record.hold_outs) < 2:
+        return error
+    return f"at most {error}; {rate_text(len(record.hold_outs), record.hold_out_rate)}"
+
+
+def rate_text(inputs: int, rate: float) -> str:
+    """What it says of all inputs that none of some is over the budget."""
+    return f"0 of {inputs} over: at most {share_text(rate)} of such inputs, with 95 % confidence"
 
 
 def _value(entry: ValueEntry) -> str:

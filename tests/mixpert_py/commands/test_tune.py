@@ -15,6 +15,8 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import known_devices
+from mixpert_py.tuner.rate import highest_rate
+from mixpert_py.tuner.report.unit import share_text
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain
@@ -56,10 +58,51 @@ def test_a_plan_holds_on_the_hold_out_too(tmp_path: Path, mixpert: Mixpert) -> N
     assert set(alone["schemes"].values()) == {"int8x3"}
     assert held["error"] < held["hold_out"] <= 1e-3
     assert alone["time_after"] < held["time_after"] < held["time_before"]
-    for options in (["--hold-out", "'"], ["--hold-out-error", "1e-3"]):
-        said = mixpert("tune", "--error", "1e-3", *options, str(path), "1")
-        assert said.code == 2
-        assert "hold-out" in said.err
+
+
+def test_a_plan_holds_on_every_hold_out(tmp_path: Path, mixpert: Mixpert) -> None:
+    path = tmp_path / "s.py"
+    path.write_text(AMPLIFIED)
+    options = ["--error", "1e-3", "--backend", "reference", "--compare", "c"]
+    others = ["--hold-out", "0.{seed}", "--seeds", "90..99", "--hold-out", "0"]
+    done = mixpert("tune", *options, *others, "--json", str(path), "0")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    arguments = [*(f"0.{seed}" for seed in range(90, 100)), "0"]
+    errors = {one["arguments"]: one["error"] for one in found["hold_outs"]}
+    assert list(errors) == arguments
+    assert max(errors.values()) == errors["0.99"] == found["hold_out"] <= 1e-3
+    assert errors["0"] == found["error"]
+    # Plans before it were over the budget with 0.99: less is known than of a first plan.
+    rate = found["hold_out_rate"]
+    assert any(rate == pytest.approx(highest_rate(11, failed)) for failed in range(1, 7))
+    done = mixpert("tune", *options, *others, "-o", "p.toml", str(path), "0")
+    assert "on 11 other inputs at most" in done.out
+    told = f"0 of 11 over: at most {share_text(rate)} of such inputs, with 95 % confidence"
+    assert told in " ".join(done.out.split())
+    said = mixpert("report", "p.toml", "--md")
+    assert told in said.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--hold-out", "'"], "--hold-out: No closing quotation"),
+        (["--hold-out-error", "1e-3"], "--hold-out-error is for --hold-out"),
+        (["--hold-out", "--seed {seed}"], "--hold-out --seed {seed}: {seed} takes --seeds"),
+        (["--hold-out", "1", "--seeds", "1..2"], "--seeds are for {seed} in --hold-out"),
+        (["--seeds", "1..2"], "--seeds are for {seed} in --hold-out"),
+        (["--hold-out", "{seed}", "--seeds", "2..1"], "--seeds is FIRST..LAST, such as 1..59"),
+        (["--hold-out", "{seed}", "--seeds", "1-2"], "--seeds is FIRST..LAST, such as 1..59"),
+        (["--hold-out", "{seed}", "--seeds", "0..10000"], "are 10,001; at most 10,000"),
+    ],
+)
+def test_hold_outs_that_cannot_be(
+    options: list[str], message: str, chain: Path, mixpert: Mixpert
+) -> None:
+    said = mixpert("tune", "--error", "1e-3", *options, "chain.py")
+    assert said.code == 2
+    assert message in said.err
 
 
 CLI_BAD = [

@@ -127,11 +127,11 @@ def test_noise_is_held_against_the_budget_of_its_value(program: Path) -> None:
 def test_a_hold_out_has_budgets_by_value_too(program: Path) -> None:
     program.write_text(APART.replace("loss = a.dot(a.T)", "import sys\nloss = a.dot(a.T)\n"
                        "loss *= 1 + (len(sys.argv) > 1) * (abs(loss[0, 0]) > 0)"))  # fmt: skip
-    held = tuned(ALL, hold_out=("x",))
+    held = tuned(ALL, hold_outs=(("x",),))
     assert schemes(held) == {"matmul": "float32", "dot": "float32"}
     assert {value.name for value in held.plan.criterion if value.holdout} == {"logits", "loss"}
     there = Limits(None, {"loss": Limit(1e-12)})
-    strict = tuned(ALL, hold_out=("x",), hold_out_limits=there)
+    strict = tuned(ALL, hold_outs=(("x",),), hold_out_limits=there)
     assert schemes(strict)["dot"] == "native"
 
 

@@ -1,0 +1,138 @@
+"""Other inputs of a program, under which a plan must hold without having been tuned on them."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+
+import numpy as np
+
+from mixpert_py import files
+from mixpert_py.errors import ProgramError, ShapeError
+from mixpert_py.execution.executor import Values
+from mixpert_py.tuner.rate import highest_rate
+from mixpert_py.tuner.records import largest, largest_of_each
+from mixpert_py.tuning.baseline import reference_of
+from mixpert_py.tuning.experiment import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOutErrors:
+    """The errors of a plan that holds on every other input.
+
+    inputs: the arguments of each, as they are typed, and its error, or the largest share of a
+    budget (see `Limits`). values: value → its largest error. tightened: how often a plan was over a
+    budget on one of them, and the search was repeated with a smaller budget.
+    """
+
+    inputs: tuple[tuple[str, float], ...]
+    values: Mapping[str, float]
+    tightened: int
+
+    @property
+    def error(self) -> float:
+        """The largest error."""
+        return largest(error for _, error in self.inputs)
+
+    @property
+    def rate(self) -> float:
+        """The part of such inputs that is over a budget at most, with 95 % confidence."""
+        return highest_rate(len(self.inputs), self.tightened)
+
+
+class HoldOuts:
+    """The program with the arguments of each other input.
+
+    experiments: of these programs, with the limits that hold there. The first one runs natively at
+    once, and raises ProgramError if it fails; the others when a plan is there to be judged.
+    """
+
+    def __init__(self, experiments: Sequence[Experiment], reference: str) -> None:
+        # Their references are on disk, as long as this object lives: they may be large, and many.
+        self._folder = ExitStack()
+        folder = Path(self._folder.enter_context(files.temporary_folder()))
+        count = len(experiments)
+        self._inputs = [
+            _Input(experiment, reference, folder / str(number), _label(number, count))
+            for number, experiment in enumerate(experiments, 1)
+        ]
+        self._order = list(self._inputs)
+        self._judged = 0  # plans
+        self._inputs[0].reference()
+
+    def excess(self, plan: Mapping[str, str]) -> float:
+        """The error of a plan on the first input where it is over the budget, in budgets.
+
+        1 where there is none; NaN if the program fails there. The next plan is judged there first.
+        """
+        self._judged += 1
+        for one in self._order:
+            excess = one.excess(plan)
+            if not excess <= 1:
+                self._order.remove(one)
+                self._order.insert(0, one)
+                return excess
+        return 1.0
+
+    def errors(self) -> HoldOutErrors:
+        """The errors of the last plan, which holds everywhere."""
+        return HoldOutErrors(
+            tuple((one.arguments, one.error) for one in self._inputs),
+            largest_of_each(one.errors for one in self._inputs),
+            self._judged - 1,
+        )
+
+
+class _Input:
+    """One input: its arguments, its reference values, and its errors under the last plan."""
+
+    def __init__(self, experiment: Experiment, reference: str, folder: Path, label: str) -> None:
+        self._experiment = experiment
+        self._limits = experiment.comparison.judge.limits
+        self._kind = reference
+        self._folder = folder
+        self._label = label
+        self._names: list[str] | None = None  # of the values in the folder
+        self.errors: Mapping[str, float] = {}
+
+    @property
+    def arguments(self) -> str:
+        return shlex.join(self._experiment.program.argv[1:])
+
+    @property
+    def error(self) -> float:
+        """The error that takes the largest share of its budget; NaN where the program failed."""
+        return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
+
+    def reference(self) -> Values:
+        """The values that errors are measured against. Raises ProgramError if the program fails."""
+        if self._names is None:
+            native = self._experiment.native(f"{self._label}, native run")
+            values = reference_of(self._experiment, native, self._kind)
+            self._folder.mkdir()
+            for number, array in enumerate(values.values()):
+                np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
+            self._names = list(values)
+            return values
+        return {
+            name: np.load(self._folder / f"{number}.npy", allow_pickle=False)
+            for number, name in enumerate(self._names)
+        }
+
+    def excess(self, plan: Mapping[str, str]) -> float:
+        """The error under a plan, in budgets and at least 1; NaN if the program fails there."""
+        reference = self.reference()
+        try:
+            run = self._experiment.planned(plan, reference, self._label)
+        except (ProgramError, ShapeError):
+            self.errors = {}
+            return nan
+        self.errors = run.errors
+        return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))
+
+
+def _label(number: int, count: int) -> str:
+    """The purpose of an input's runs."""
+    return "hold-out" if count == 1 else f"hold-out {number} of {count}"
