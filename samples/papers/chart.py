@@ -38,7 +38,9 @@ STYLE = """
 .plane .series { fill: none; stroke: var(--level); stroke-width: 1.6 }
 .plane .dot { fill: var(--level); stroke: var(--ground); stroke-width: .8 }
 .plane .mark { stroke: var(--over); stroke-width: 1.3; stroke-dasharray: 6 4 }
-.plane .mark-name { fill: var(--over) }
+.plane .mark-name {
+  fill: var(--over); paint-order: stroke; stroke: var(--ground); stroke-width: 4px;
+}
 .bars { display: block; width: 100% }
 .bars rect { fill: var(--level); stroke: var(--ground) }
 @media (max-width: 40rem) {
