@@ -65,7 +65,8 @@ def _matrix(part: Held, x: int, y: int) -> Iterator[str]:
             known = ", ".join(f"thread {lane} element {element}" for lane, element in held)
             yield (
                 f"<g><title>{part.operand}[{i}, {j}]: {known}</title>"
-                f'<rect class="cell" x="{at[0]}" y="{at[1]}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" '
+                f'<rect class="cell" x="{at[0]}" y="{at[1]}" width="{CELL_WIDTH}" '
+                f'height="{CELL_HEIGHT}" '
                 f'fill="hsl({lane // 4 * 360 // HUES}, 70%, {88 - 5 * (lane % 4)}%)"/>'
                 f"{_text(at[0] + 3, at[1] + 13, f'{lane}:{element}')}</g>"
             )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil, isfinite
 from typing import Any, NamedTuple
 
-from mixpert_py.tuner.report.scale import LogScale, tick_text
+from mixpert_py.tuner.report.scale import LogScale, apart, tick_text
 from samples.papers.exhibit import Bars, Lines, Row
 from samples.papers.template import template
 
@@ -79,7 +79,7 @@ def lines(rows: Sequence[Row], how: Lines) -> str:
         x_name=how.x.heading,
         y_name=how.y.heading,
         joined=how.joined,
-        across=_apart([(across(tick), tick_text(tick)) for tick in ticks]),
+        across=apart([(across(tick), tick_text(tick)) for tick in ticks], LETTER),
         up=[(up(tick), tick_text(tick)) for tick in up.ticks()],
         marks=[(up(value), f"{name}: {value:g}") for name, value in how.marks],
         panels=[(name, _shown(shown, how, across, up)) for name, shown in panels],
@@ -114,17 +114,6 @@ def _spread(wanted: Sequence[float]) -> list[float]:
     for at in reversed(order):
         found[at] = most = min(found[at], most)
         most -= LINE
-    return found
-
-
-def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """The ticks of an axis, without the names of those that have no room for them."""
-    found: list[tuple[float, str]] = []
-    end = 0.0
-    for x, text in ticks:
-        half = LETTER * len(text) / 2
-        found.append((x, text if x - half > end else ""))
-        end = x + half + LETTER if found[-1][1] else end
     return found
 
 
