@@ -27,6 +27,7 @@ SETTINGS: Any = {
     "figure.constrained_layout.h_pad": 0.06,
 }
 WIDTH = 525.0  # points, which browsers show as 700 pixels
+LEFT = 0.015  # where titles begin, as a part of the width
 SMALL = 11.0  # points: the smallest text; 8 pixels where the picture is shown 400 pixels wide
 GAP = 8.0  # points between a point and its name
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -107,6 +108,7 @@ def axes(theme: Theme, height: float, title: str, subtitle: str) -> "Axes":
     """Empty axes under a title and a subtitle, in a figure of its own. height: in points."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.transforms import blended_transform_factory
 
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72, layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
@@ -114,8 +116,11 @@ def axes(theme: Theme, height: float, title: str, subtitle: str) -> "Axes":
     found.spines[["top", "right"]].set_visible(False)
     found.grid(color=theme.grid, linewidth=0.8)
     found.set_axisbelow(True)
-    figure.suptitle(title, x=0.015, ha="left", fontsize=15.0, weight="bold")
-    found.set_title(subtitle, x=0.0, ha="left", fontsize=SMALL, color=theme.quiet, pad=10.0)
+    figure.suptitle(title, x=LEFT, ha="left", fontsize=15.0, weight="bold")
+    line = found.set_title(subtitle, x=LEFT, ha="left", fontsize=SMALL, color=theme.quiet, pad=9.0)
+    # Below the title, at the edge of the picture and not of its axes.
+    across = blended_transform_factory(figure.transFigure, line.get_transform())
+    line.set_transform(across)
     return found
 
 
