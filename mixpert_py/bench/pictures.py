@@ -143,10 +143,10 @@ def name_points(
     at_right: bool = False,
 ) -> None:
     """Write the name of each point beside it, inside the axes, where it covers no other name, no
-    point and no part of the path.
+    point and no part of the path; where there is no such place, where it covers the fewest.
 
     path: the corners of a line along the axes. at_right: names stand on the right of their points.
-    What has the least room is named first. Raises MixPertError where there is none.
+    What has the least room is named first.
     """
     from matplotlib.transforms import Bbox
 
@@ -172,12 +172,11 @@ def name_points(
             Bbox.from_bounds(x + right, y + up, width, height)
             for right, up in _offsets(width, height, at_right)
         ]
-        inside = [place for place in places if _is_inside(place, axes.bbox)]
-        rooms.append((text, [place for place in inside if not place.count_overlaps(taken)]))
-    for text, room in sorted(rooms, key=lambda it: len(it[1])):
-        place = next((place for place in room if not place.count_overlaps(taken)), None)
-        if place is None:
-            raise MixPertError(f"the picture has no room for the name {text.get_text()!r}")
+        inside = [place for place in places if _is_inside(place, axes.bbox)] or places
+        free = sum(not place.count_overlaps(taken) for place in inside)
+        rooms.append((free, text, inside))
+    for _, text, room in sorted(rooms, key=lambda it: it[0]):
+        place = min(room, key=lambda it: it.count_overlaps(taken))
         x, y = axes.transData.inverted().transform(place.min)
         text.set_position((x, y))
         taken.append(place)
