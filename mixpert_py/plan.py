@@ -33,7 +33,10 @@ class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Provenance(PlanTable, frozen=True):
-    """The origin of a plan: enough to see that it is stale."""
+    """The origin of a plan: enough to see that it is stale.
+
+    gain: "cannot tell" where the machine did not tell whether the plan is faster.
+    """
 
     source: str = ""
     sha256: str = ""
@@ -43,6 +46,7 @@ class Provenance(PlanTable, frozen=True):
     blas_threads: Count = 0
     command: str = ""
     date: str = ""
+    gain: str = ""
 
 
 class Criterion(PlanTable, frozen=True):

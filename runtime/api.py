@@ -298,10 +298,11 @@ def _record(
     if known and has_come and _is_intact(call) and trace.samples(site, "operands", (shape, dtypes)):
         if trace.captures is not None:
             trace.captures.add(site, shape, dtypes, call)
+        if trace.levels is None:
             return
         from mixpert_py.runtime.tracing.operand_statistics import operand_statistics
 
-        found = operand_statistics(call.a, call.b, trace.levels or ())
+        found = operand_statistics(call.a, call.b, trace.levels)
         if found is not None:
             trace.add_statistics(site, found)
 

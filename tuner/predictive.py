@@ -205,22 +205,33 @@ class _Search:
 
     def verdict(self, operator: Operator) -> tuple[Reason, str]:
         """Why an operator is lowered no further, with the detail of a Verdict."""
-        if (reason := self.state.why_fixed(operator)) is not None:
-            return reason, ""
         site, state = operator.id, self.state
         scheme = state.incumbent.plan[site]
+        if (reason := state.why_fixed(operator)) is not None:
+            if reason is Reason.UNCLEAR and self._is_over_budget(operator):
+                reason = Reason.PREDICTED  # which is certain, however noisy the clock
+            return reason, ""
         level = state.ladder.level(site, scheme)
         lower = [x for x in self.options[site] if state.ladder.level(site, x) > level]
         if not lower:
-            passed_over = bool(state.ladder.below(site, scheme))
-            return (Reason.NOT_TAKEN if passed_over else Reason.BOTTOM), ""
+            below = [x for rung in state.ladder.below(site, scheme) for x in rung]
+            if not below:
+                return Reason.BOTTOM, ""
+            return operator.excluded.get(below[0], Reason.NOT_TAKEN), ""
         for trial in reversed(state.trials):
             # A refused step of several operators does not show which of them was the cause.
             refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
             if refused and trial.changed == (site,):
                 return trial.reason, trial.measurement.problem or ""
-        error = self.errors.error({**state.incumbent.plan, site: lower[0]})
-        return (Reason.PREDICTED if error > state.budget else Reason.NOT_FASTER), ""
+        over = self._is_over_budget(operator)
+        return (Reason.PREDICTED if over else Reason.NOT_FASTER), ""
+
+    def _is_over_budget(self, operator: Operator) -> bool:
+        """Whether the next lower level of an operator is predicted to be over the budget."""
+        plan = self.state.incumbent.plan
+        below = self.state.ladder.below(operator.id, plan[operator.id])
+        step = {operator.id: below[0][0]} if below else {}
+        return self.errors.error({**plan, **step}) > self.state.budget
 
 
 def probe_groups(times: Mapping[str, float], whole: float) -> Iterator[tuple[str, ...]]:

@@ -11,9 +11,7 @@ from statistics import median
 from typing import Protocol
 
 from mixpert_py.errors import PlanError
-
-# A gain below this part of an operator's time does not count, however steady the clock.
-SMALLEST_GAIN = 0.02
+from mixpert_py.tuner.ratio import SMALLEST_GAIN
 
 # The normal distribution's standard deviation is 1.4826 median absolute deviations.
 DEVIATIONS = 3 * 1.4826
@@ -69,8 +67,8 @@ class Operator:
     shapes: distinct (m, k, n) of its products. seconds: time of all its calls in the native run, in
     the unit of Measurement.site_seconds. local_errors: scheme → relative Frobenius error against
     FP64 on the profiled operands. predicted: scheme → predicted value of `seconds` under it.
-    locked: whether it keeps the scheme that the search starts with. sensitivity: the program's
-    error per local error, until runs are known.
+    excluded: scheme → why it is not tried. locked: whether it keeps the scheme that the search
+    starts with. sensitivity: the program's error per local error, until runs are known.
 
     sampled: the number of its calls that were profiled; three figures are those of the worst of
     them. spread: mean number of bits by which entries lie below the largest of their row of A or
@@ -88,6 +86,7 @@ class Operator:
     seconds: float = 0.0
     local_errors: Mapping[str, float] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
+    excluded: Mapping[str, "Reason"] = field(default_factory=dict)
     locked: bool = False
     sensitivity: float = 1.0
     sampled: int = 0
@@ -224,6 +223,7 @@ class Reason(StrEnum):
     LOCKED = "locked"
     NEVER_RAN = "never ran"
     TOO_SHORT = "too short"
+    UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"
     HOLD_OUT = "over budget on the hold-out"
     SEARCHED = "as the best plan has it"

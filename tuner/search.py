@@ -129,6 +129,9 @@ class SearchState:
             return Reason.NEVER_RAN
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
             return Reason.TOO_SHORT
+        lower = self._below(operator)
+        if lower and all(scheme in operator.excluded for scheme in lower):
+            return operator.excluded[lower[0]]
         return None
 
     def options(self, operator: Operator) -> list[str]:
@@ -136,7 +139,12 @@ class SearchState:
         scheme = self.start.plan[operator.id]
         if self.why_fixed(operator) is not None:
             return [scheme]
-        return [scheme, *(x for rung in self.ladder.below(operator.id, scheme) for x in rung)]
+        return [scheme, *(x for x in self._below(operator) if x not in operator.excluded)]
+
+    def _below(self, operator: Operator) -> list[str]:
+        """The schemes of the ladder below the one that an operator starts with."""
+        scheme = self.start.plan[operator.id]
+        return [x for rung in self.ladder.below(operator.id, scheme) for x in rung]
 
     def predecessors(self, site: str) -> list[str]:
         """Sites whose result can reach an operand of this one and whose scheme is free."""

@@ -1,1 +1,1 @@
-"""Benchmarks: what the README says about speed, each number reproduced by one command."""
+"""Benchmarks: what the pages say about speed, each number reproduced by one command."""

@@ -13,7 +13,7 @@ from mixpert_py.commands.program import ScriptCommand, complete_files
 
 @click.group()
 def bench() -> None:
-    """Measure what the README says about speed."""
+    """Measure what the pages say about speed."""
 
 
 bench.add_command(bench_apps)
@@ -69,7 +69,7 @@ def bench_program(
     help="Put them there and into docs/measured.md beside it, where their marks are.",
 )
 def bench_readme(path: Path | None) -> None:
-    """The README's tables and pictures, made from kept results."""
+    """The tables and pictures of the pages, made from kept results."""
     from mixpert_py.bench import readme
 
     if path is None:

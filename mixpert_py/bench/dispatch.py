@@ -188,25 +188,6 @@ def table(found: Mapping[str, Any]) -> str:
     return f"{text}\n\n{where}, {facts['date']}: `mixpert bench dispatch --save`. Medians, in µs.\n"
 
 
-def loops_table(found: Mapping[str, Any]) -> str:
-    """The loops alone, a size a column, as Markdown. found: what `measure` gives on a GPU, with its
-    machine.
-    """
-    rows, facts = found["loops"], found["machine"]
-    columns = ["`x = a @ x`", *(f"{row['n']}²" for row in rows)]
-    lines = [
-        [name, *(f"{row[key]['median']:.0f} µs" for row in rows)]
-        for name, key in (("CuPy", "native"), ("rewritten, no plan", "ours"))
-    ]
-    lines.append(["times as fast", *(f"{row['ratio']:.2f}" for row in rows)])
-    return (
-        f"{tables.markdown(columns, lines)}\n\n"
-        "One call after another by wall clock, in a Python loop that waits for the device at its "
-        f"end. One {facts['device']} ({facts['cpu']}, {facts['cores']} cores), {facts['date']}: "
-        "`mixpert bench dispatch --save`.\n"
-    )
-
-
 def _table(
     title: str,
     rows: list[dict[str, Any]],

@@ -126,16 +126,16 @@ def _dispatch_row(calls: Record) -> list[str]:
     ]
 
 
+def _levels() -> str | None:
+    """The README's own table, and a sentence on programs beside it."""
+    table, programs = gemm.levels_part(), apps.numpy_sentence()
+    return table if table is None or programs is None else f"{table}\n{programs}"
+
+
 def _calls() -> str | None:
     """The tables of what calls cost the host, of each machine that they are kept of."""
     found = [saved(name) for name in ("dispatch", "dispatch-gpu")]
     return "\n".join(dispatch.table(it) for it in found if it is not None) or None
-
-
-def _loops() -> str | None:
-    """The table of products one after another by wall clock, on the GPU that it is kept of."""
-    found = saved("dispatch-gpu")
-    return None if found is None else dispatch.loops_table(found)
 
 
 def _reference_row(emulated: Record) -> list[str]:
@@ -180,12 +180,12 @@ def gates_markdown(verdicts: Mapping[str, Record]) -> str:
 # The name of a mark → its Markdown, given the link to DOCS; None where no result is kept.
 PARTS: Mapping[str, Callable[[str], str | None]] = {
     "staircase": gemm.staircase_part,
+    "levels": lambda docs: _levels(),
     "gemm": gemm.sizes_part,
     "apps": apps.kept_part,
     "host": lambda docs: without_gpu(),
     "targets": lambda docs: gemm.targets_part(),
     "calls": lambda docs: _calls(),
-    "loops": lambda docs: _loops(),
     "families": lambda docs: gemm.families_part(),
     "model": lambda docs: written_table("model"),
     "soak": lambda docs: gates(),

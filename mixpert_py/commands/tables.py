@@ -20,9 +20,9 @@ from mixpert_py.tuner.report.summary import (
     MEANING,
     Program,
     allowed,
+    gained,
     reached,
     size,
-    speedup,
     time_unit,
     verdict,
     why,
@@ -105,7 +105,7 @@ def _verdict(tuned: "TuningResult") -> str:
     if outcome.interrupted:
         return "Interrupted: the plan was not verified."
     if not outcome.lowered:
-        return "Every product stays native."
+        return UNCLEAR if tuned.unclear else "Every product stays native."
     error = f"error {error_text(found.error)}"
     if tuned.limits.only is None:
         error = f"errors at most {share_text(found.error)} of their budgets"
@@ -118,7 +118,15 @@ def _verdict(tuned: "TuningResult") -> str:
     times = f"{unit.number(found.native_lowered)} → {unit.quantity(found.lowered)}"
     if tuned.reverted:
         return f"Verified in fresh processes: no faster ({times}); every product stays native."
-    return f"{verified}, time in the lowered products {times}.{whole_program(found)}"
+    verified = f"{verified}, time in the lowered products {times}."
+    return f"{verified} {UNCLEAR}" if tuned.unclear else f"{verified}{whole_program(found)}"
+
+
+UNCLEAR = (
+    "Cannot tell on this machine now whether a lower level is faster: times differ by less than "
+    "they vary. Tune while it is idle, with data for which the program takes longer, or for a GPU "
+    "whose times are predicted (--device NAME)."
+)
 
 
 def whole_program(found: "Verification") -> str:
@@ -332,11 +340,9 @@ def print_report(record: "Record", program: "Program") -> None:
     found = rows_of(record, program)
     unit = time_unit(record)
     before, after = report_times(record)
-    ratio = speedup(record)
     console = _Console()
     console.print(Text(verdict(record, found)))
-    gain = f" ({ratio:.2f}× as fast)" if ratio else ""
-    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gain}"))
+    console.print(Text(f"Time: {unit.quantity(before)} → {unit.quantity(after)}{gained(record)}"))
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))

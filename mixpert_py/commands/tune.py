@@ -300,7 +300,7 @@ def _tune(
     finally:
         if unsaved is not None:  # raised where the output cannot be written, either
             raise unsaved
-    return _interrupted(trials) if result.outcome.interrupted else 0
+    return _interrupted(trials) if result.outcome.interrupted else int(result.unclear)
 
 
 def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:

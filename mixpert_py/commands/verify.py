@@ -14,11 +14,21 @@ from mixpert_py.commands.program import (
     require_seconds,
     with_progress,
 )
+from mixpert_py.tuner.ratio import Pace
 
 if TYPE_CHECKING:
     from mixpert_py.plan import Plan
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.verify import PlanVerdict
+
+
+PACE = {
+    Pace.FASTER: "",
+    Pace.NOT_FASTER: ": no longer faster",
+    Pace.UNCLEAR: ": cannot tell on this machine now whether that is faster",
+    None: "",
+}
+FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +179,7 @@ def _times(found: "PlanVerdict") -> list[str]:
         return ["  the schemes were emulated: their times say nothing"]
     products = clock_unit((measured.native_lowered,))
     whole = clock_unit((measured.native_seconds,))
-    still = "" if found.faster else ": no longer faster"
+    still = PACE[found.pace]
     return [
         f"  lowered products {products.number(measured.native_lowered)} → "
         f"{products.quantity(measured.lowered)}{still}",
@@ -188,6 +198,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
 
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)
+    ratio = measured.pop("ratio", None)
     limits = found.options.limits
     return {
         "holds": found.holds,
@@ -196,7 +207,8 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "budget": finite(limits.budget),
         **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
         "values": msgspec.to_builtins(value_entries(found.values)),
-        "faster": found.faster,
+        "ratio": ratio and {end: finite(x) for end, x in ratio.items()},
+        "faster": FASTER[found.pace],
         "stale": list(found.stale),
         "never_ran": list(found.silent),
         "fallbacks": {site: dict(reasons) for site, reasons in found.fallbacks.items()},

@@ -17,18 +17,18 @@ from mixpert_py.runtime.request import Call, Settings, matmul_shape
 from mixpert_py.runtime.tracing.captures import CapturedCall, shared_out
 from mixpert_py.runtime.tracing.local_errors import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
+from mixpert_py.tuner.ratio import Pace, Ratio
 
-ROUNDS = 5  # of native, scheme, scheme, native
+LEAST_ROUNDS, MOST_ROUNDS = 3, 60  # of native, scheme, scheme, native
 LONGEST = 0.5  # seconds of one product; of a longer one only some rows of A are multiplied
-SLICE = 0.4  # seconds after which no other round is begun for one product under one scheme
 LEAST_ROWS = 64
 
 
 class ProductTimes(msgspec.Struct, frozen=True):
-    """A captured product's time under one scheme, and natively, in turn with it."""
+    """A captured product's time natively, and the ratio of that under a scheme, in turn with it."""
 
     native: float
-    scheme: float
+    ratio: Ratio
 
 
 class MeasuredProduct(msgspec.Struct, frozen=True):
@@ -50,11 +50,13 @@ def measure(
     timed: Sequence[str],
     levels: Sequence[str],
     seconds: float,
+    patience: float,
 ) -> list[MeasuredProduct]:
     """Make each product under each scheme, those that take most of the program's time first.
 
     sites: the traces of the run. timed: schemes whose times are measured; levels: those whose
-    errors are. What is not begun within the seconds is missing. No trace may be in force.
+    errors are. What is not begun within the seconds is missing. patience: seconds after which no
+    other round is begun for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
 
@@ -72,7 +74,7 @@ def measure(
         times: dict[str, ProductTimes | None] = {}
         for scheme in timed:
             if perf_counter() < end:
-                times[scheme] = _times(replace(call, a=a), scheme, end)
+                times[scheme] = _times(replace(call, a=a), scheme, patience, end)
         errors = local_errors(call.a, call.b, levels) if perf_counter() < end else {}
         found.append(MeasuredProduct(call.site, call.shape, _finite(errors), times))
     return found
@@ -88,10 +90,11 @@ def _part(a: Any, b: Any, seconds: float) -> Any:
     return a[..., : max(LEAST_ROWS, int(a.shape[-2] * part)), :]
 
 
-def _times(call: CapturedCall, scheme: str, end: float) -> ProductTimes | None:
-    """Medians over rounds of native, scheme, scheme, native; None where the scheme is not taken.
+def _times(call: CapturedCall, scheme: str, patience: float, end: float) -> ProductTimes | None:
+    """Rounds of native, scheme, scheme, native; None where the scheme is not taken.
 
-    The first calls, which are not counted, show that, and allocate memory.
+    There are rounds until they tell which of the two is faster, or time is over. The first calls,
+    which are not counted, show what is taken, and allocate memory.
     """
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
@@ -99,16 +102,15 @@ def _times(call: CapturedCall, scheme: str, end: float) -> ProductTimes | None:
     native()
     if not ours():
         return None
-    start = perf_counter()
+    end = min(perf_counter() + patience, end)
     rounds: list[tuple[float, float]] = []
-    while len(rounds) < ROUNDS:
+    while len(rounds) < MOST_ROUNDS:
         first, second, third, fourth = map(_seconds, (native, ours, ours, native))
         rounds.append(((first + fourth) / 2, (second + third) / 2))
-        if perf_counter() > min(start + SLICE, end):
+        is_clear = len(rounds) >= LEAST_ROUNDS and Ratio.of(rounds).pace is not Pace.UNCLEAR
+        if is_clear or perf_counter() > end:
             break
-    # Each round's ratio, not that of two medians: the machine may be busy for a while.
-    natively = median(before for before, _ in rounds)
-    return ProductTimes(natively, natively * median(after / before for before, after in rounds))
+    return ProductTimes(median(before for before, _ in rounds), Ratio.of(rounds))
 
 
 def _product(captured: CapturedCall, scheme: str) -> Callable[[], bool]:

@@ -53,14 +53,18 @@ FIRST_PRODUCTS: tuple[Product, ...] = tuple(
 class Alone(msgspec.Struct, frozen=True):
     """What is made of a program's products by themselves, on captured operands, after it has ended.
 
-    timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it.
-    limit: the seconds of the whole process, of which a part is left for it.
+    timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it;
+    patience: for one product under one scheme. limit: the seconds of the whole process, of which a
+    part is left for it. imports: whether products of imported modules of the project are among
+    them.
     """
 
     timed: tuple[str, ...]
     levels: tuple[str, ...]
     seconds: float
+    patience: float
     limit: float
+    imports: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -73,8 +77,8 @@ class Job(msgspec.Struct, frozen=True):
     compared, where there is nothing else or `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
     program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
-    the products by themselves; then modules of the program's project are rewritten as well, and no
-    values are reported. as_module: whether it runs as by `python -m`.
+    the products by themselves; then no values are reported. as_module: whether it runs as by
+    `python -m`.
     """
 
     folder: str
@@ -158,7 +162,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     if job.products:
         warm_up_gpu(job.products, moved=job.moved)
     captured = outputs.capture_stdout() if job.stdout else None
-    hook = running.project_hook(None if job.as_module else job.filename) if job.alone else None
+    imports = job.alone is not None and job.alone.imports
+    hook = running.project_hook(None if job.as_module else job.filename) if imports else None
     start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
@@ -175,7 +180,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     seconds = perf_counter() - start
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:
-        if job.alone is not None and captures is not None and hook is not None:
+        if job.alone is not None and captures is not None:
             result = _alone(job.alone, trace, captures, hook, seconds)
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
@@ -192,15 +197,15 @@ def main(job_file: str, imported: float = 0.0) -> None:
 
 
 def _alone(
-    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float
+    job: Alone, trace: Trace, captures: Captures, hook: ImportHook | None, seconds: float
 ) -> Result:
     """The result of a run whose products are made by themselves now."""
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
     with contexts.use(replace(contexts.current(), trace=None)):
-        found = measure(captures.calls, trace.sites, job.timed, job.levels, left)
+        found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
-    own = seconds - captures.seconds - hook.seconds
-    rewritten = tuple((path, module) for path, module in hook.rewritten.values())
+    own = seconds - captures.seconds - (hook.seconds if hook else 0.0)
+    rewritten = tuple((path, module) for path, module in hook.rewritten.values()) if hook else ()
     return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten)
 
 

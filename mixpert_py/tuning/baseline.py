@@ -10,18 +10,22 @@ import numpy as np
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun, Values
+from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.runtime.dtypes import is_wide, real_products
 from mixpert_py.runtime.schemes import emulation_on_gpu, get
-from mixpert_py.tuner.records import Measurement, Operator, median_of, time_noise
+from mixpert_py.tuner.ratio import SMALLEST_GAIN
+from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import FLOAT64, NATIVE
+from mixpert_py.tuning.paired import PairedTimes
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
 
 NATIVE_RUNS = 3
+PAIRED_RUNS = 2  # where gains are not told from the times of runs
 
 Cost = Callable[[str, SiteResult, str], float]
 """(site id, its native trace, scheme) → the cost of its calls under the scheme, in any unit."""
@@ -31,20 +35,27 @@ Cost = Callable[[str, SiteResult, str], float]
 class Baseline:
     """The native runs, judged; the values that errors are measured against; the profile by site.
 
-    reference: the values with every product in float64, or those of the first native run.
+    reference: the values with every product in float64, or those of the first native run. alone:
+    the products that the profile made by themselves.
     """
 
     natives: tuple[ProgramRun, ...]
     reference: Values
     profile: dict[str, SiteResult]
+    alone: tuple[MeasuredProduct, ...] = ()
 
 
 def establish(
-    experiment: Experiment, levels: Callable[[], Sequence[str]], reference: str = FLOAT64
+    experiment: Experiment,
+    levels: Callable[[], Sequence[str]],
+    reference: str = FLOAT64,
+    *,
+    timed: bool = False,
 ) -> Baseline | None:
     """Run the program natively, then once more to profile each level, if any.
 
     levels: returns those of the ladder; called after the native runs. reference: FLOAT64 or NATIVE.
+    timed: whether times are measured: then the profile times products of the host by themselves.
     None if the program calls no product. Raises ProgramError if it fails or has nothing to compare,
     BudgetError if its own spread is more than half of a budget.
     """
@@ -53,13 +64,14 @@ def establish(
     if not first.result.sites:
         return None
     _require_numbers(name, first)
-    others = [experiment.native() for _ in range(NATIVE_RUNS - 1)]
+    alone = timed and not experiment.on_gpu
+    others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
     for run in others:
         _require_steady(experiment, first, run)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
-    profile = experiment.profile(names) if (names := levels()) else first
-    return Baseline(natives, values, profile.result.sites)
+    profile = experiment.profile(names, timed=alone) if (names := levels()) else first
+    return Baseline(natives, values, profile.result.sites, profile.result.alone)
 
 
 def _require_numbers(name: str, run: ProgramRun) -> None:
@@ -122,9 +134,10 @@ class Clock:
     """Puts the times that a search goes by into measurements: measured or predicted ones.
 
     On a machine without tensor cores the time of an emulated product means nothing. It is replaced
-    by the number of slice products that a tensor core would make, or by the time on a device.
+    by the number of slice products that a tensor core would make, or by the time on a device. And
+    where products were timed in pairs, their times are known better than from single runs.
 
-    natives: the native runs. sites: their traces. cost: predicts a site's time; None: times are as
+    natives: the native runs. sites: their traces. cost: gives a site's time; None: times are as
     measured. native: the native runs as one. noise: site → the smallest gain that counts.
     """
 
@@ -136,8 +149,15 @@ class Clock:
     ) -> None:
         self._sites = sites
         self._cost = cost
-        self.native = self(median_of(natives), {})
-        self.noise = dict.fromkeys(sites, 0.0) if cost else time_noise(natives)
+        measured = median_of(natives)
+        # The program's time beside its products; of another machine that is not known.
+        inside = sum(measured.site_seconds.values())
+        self._outside = 0.0 if self.predicts else max(measured.seconds - inside, 0.0)
+        self.native = self(measured, {})
+        self.noise = time_noise(natives) if cost is None else dict.fromkeys(sites, 0.0)
+        if isinstance(cost, PairedTimes):
+            times = self.native.site_seconds.items()
+            self.noise = {site: SMALLEST_GAIN * seconds for site, seconds in times}
 
     def __call__(self, measured: Measurement, plan: Mapping[str, str]) -> Measurement:
         """A measurement of a plan with the times to go by; a failed one is unchanged."""
@@ -147,12 +167,13 @@ class Clock:
             site: self._cost(site, trace, plan.get(site, "native"))
             for site, trace in self._sites.items()
         }
-        return replace(measured, seconds=sum(costs.values()), site_seconds=costs)
+        seconds = self._outside + sum(costs.values())
+        return replace(measured, seconds=seconds, site_seconds=costs)
 
     @property
     def predicts(self) -> bool:
-        """Whether times are predicted."""
-        return self._cost is not None
+        """Whether times are predicted, and not measured here."""
+        return self._cost is not None and not isinstance(self._cost, PairedTimes)
 
     @property
     def device(self) -> str:
@@ -164,6 +185,10 @@ class Clock:
         if self._cost is None:
             return {}
         return {scheme: self._cost(site, self._sites[site], scheme) for scheme in schemes}
+
+    def excluded(self, site: str) -> dict[str, Reason]:
+        """Scheme → why it is not tried at a site, as far as pairs of times say so."""
+        return self._cost.excluded(site) if isinstance(self._cost, PairedTimes) else {}
 
 
 def profiled_operator(
@@ -187,6 +212,7 @@ def profiled_operator(
             scheme: nan if error is None else error for scheme, error in trace.errors.items()
         },
         predicted=clock.predicted(site.id, levels),
+        excluded=clock.excluded(site.id),
         locked=locked,
         sensitivity=sensitivity,
         sampled=trace.sampled,

@@ -3,31 +3,32 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan, prod
-from statistics import fmean
+from math import isfinite, nan
 from typing import Any
 
 from mixpert_py.errors import DeviceError, named
 from mixpert_py.execution import gpus
 from mixpert_py.execution.products import MeasuredProduct
-from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
 from mixpert_py.launch.running import Places, places_of
 from mixpert_py.passes.pipeline import require_syntax
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.runtime.tracing.captures import shared_out
 from mixpert_py.sources.notebook_file import follow_notebook
 from mixpert_py.sources.source_files import NOTEBOOK
 from mixpert_py.tuner import estimate as gains
 from mixpert_py.tuner.estimate import Place
+from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuner.records import Operator, largest
 from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.paired import by_site, site_ratio
 
 SECONDS = 10.0  # for the products by themselves
+PATIENCE = 0.4  # for one of them under one level
 MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 
 
@@ -116,10 +117,13 @@ def estimate(
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
     experiment = Experiment(program, options, on_run=on_run)
-    result = experiment.products_alone(timed, (*emulations, *casts), SECONDS).result
+    alone = Alone(
+        timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, imports=True
+    )
+    result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None
-    measured = _by_site(result.alone)
+    measured = by_site(result.alone)
     errors = {site: _errors(measured[site]) for site in result.sites}
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
@@ -162,13 +166,6 @@ def _lower(name: str) -> tuple[str, ...]:
 def _can_be_tuned(program: Program) -> bool:
     """Whether `mixpert tune` takes the program: a script, and no module or notebook."""
     return program.spec is None and not program.filename.endswith(NOTEBOOK)
-
-
-def _by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
-    by_site: dict[str, list[MeasuredProduct]] = defaultdict(list)
-    for product in found:
-        by_site[product.site].append(product)
-    return by_site
 
 
 def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
@@ -219,26 +216,12 @@ def _times(
 def _times_here(
     trace: SiteResult, found: Sequence[MeasuredProduct], schemes: Sequence[str]
 ) -> dict[str, float]:
-    """Scheme → seconds of a site's calls: those of the run, times the ratio measured by shape.
-
-    Shapes that were not measured are taken to have the mean ratio of the others.
-    """
+    """Scheme → seconds of a site's calls: those of the run, times the ratio that was measured."""
     times = {"native": trace.seconds}
-    by_shape = shared_out(trace.seconds, trace.shapes)
     for scheme in schemes:
-        ratios: dict[tuple[int, int, int], list[float]] = defaultdict(list)
-        for product in found:
-            if scheme in product.times:
-                pair = product.times[scheme]
-                ratios[product.shape].append(pair.scheme / pair.native if pair else 1.0)
-        if not ratios or not any(product.times.get(scheme) for product in found):
-            continue
-        works = [max(prod(shape), 1) for shape in ratios]
-        usual = fmean((fmean(its) for its in ratios.values()), works)
-        times[scheme] = sum(
-            seconds * (fmean(ratios[shape]) if shape in ratios else usual)
-            for shape, seconds in by_shape.items()
-        )
+        ratio = site_ratio(trace, found, scheme)
+        if isinstance(ratio, Ratio):
+            times[scheme] = trace.seconds * ratio.mean
     return times
 
 

@@ -28,6 +28,8 @@ NO_FLOW = Dependencies(frozenset(), (), ())
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
+SECONDS = 20.0  # for the products of a profile by themselves
+PATIENCE = 6.0  # for one of them under one level, where the machine is busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +105,26 @@ class Experiment:
         self._slowest = max(self._slowest, run.seconds)
         return run
 
-    def profile(self, levels: Sequence[str]) -> ProgramRun:
-        """A native run that also measures the local error of each level at every call site."""
-        return self._run(_Request("profile", scheme="native", levels=tuple(levels), warm=True))
+    def profile(self, levels: Sequence[str], *, timed: bool = False) -> ProgramRun:
+        """A native run that also measures the local error of each level at every call site.
 
-    def products_alone(
-        self, timed: Sequence[str], levels: Sequence[str], seconds: float
-    ) -> ProgramRun:
-        """A native run, after which each product is made by itself, on its captured operands.
-
-        timed: schemes whose times are measured. levels: those whose errors are. seconds: for it.
+        timed: whether each product is made by itself then, under each level in turn with the native
+        product, on operands that were captured.
         """
-        limit = self._limit(is_profile=False)
-        alone = Alone(tuple(timed), tuple(levels), seconds, limit)
+        limit = self._limit(is_profile=True)
+        alone = Alone(tuple(levels), (), SECONDS, PATIENCE, limit) if timed else None
+        return self._run(
+            _Request("profile", scheme="native", levels=tuple(levels), warm=True, alone=alone)
+        )
+
+    def products_alone(self, alone: Alone) -> ProgramRun:
+        """A native run, after which each product is made by itself, on its captured operands."""
         return self._run(_Request("the program and its products", scheme="native", alone=alone))
+
+    @property
+    def run_limit(self) -> float:
+        """Seconds that an ordinary run may take."""
+        return self._limit(is_profile=False)
 
     def everywhere(self, scheme: str) -> ProgramRun:
         """A run with every product under one scheme."""
@@ -233,7 +241,7 @@ class Experiment:
 
     def _warm_up_products(self, request: _Request) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""
-        if request.alone is not None:  # there is no other run that would show the kinds
+        if request.alone is not None and not self._slowest:  # no run has shown the kinds
             return FIRST_PRODUCTS if gpus.usable(self.backend) is not None else ()
         sites = self._first.sites if self._first is not None else {}
         return tuple(

@@ -18,7 +18,7 @@ from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuner.records import Ladder, Measurement, Problem, Rung
+from mixpert_py.tuner.records import Ladder, Measurement, Problem, Rung, median_of
 from mixpert_py.tuning.baseline import (
     Baseline,
     Clock,
@@ -31,6 +31,7 @@ from mixpert_py.tuning.baseline import (
 )
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import AUTO, TuningOptions
+from mixpert_py.tuning.paired import PairedTimes
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
 from mixpert_py.tuning.verify import HoldOut
@@ -111,11 +112,15 @@ def prepare(
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
         return _lower_schemes(rungs_for(options, experiment.on_gpu))
 
-    baseline = establish(experiment, levels, options.reference)
+    baseline = establish(experiment, levels, options.reference, timed=cost is None)
     if baseline is None:
         return None
-    clock = Clock([run.measurement for run in baseline.natives], baseline.profile, cost)
     rungs = rungs_for(options, experiment.on_gpu)
+    natives = [run.measurement for run in baseline.natives]
+    if cost is None and not experiment.on_gpu:
+        native = median_of(natives).site_seconds
+        cost = PairedTimes.of(native, baseline.profile, baseline.alone, _lower_schemes(rungs))
+    clock = Clock(natives, baseline.profile, cost)
     problem = _problem(options, baseline, clock, rungs, sites, locked, flow)
     if problem is None:
         return None

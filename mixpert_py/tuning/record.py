@@ -103,9 +103,9 @@ def _site(verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], predi
 
 
 def provenance(
-    program: Program, backend: str | None, command: str, blas_threads: int
+    program: Program, backend: str | None, command: str, blas_threads: int, gain: str = ""
 ) -> Provenance:
-    """The origin of a plan that is made today. blas_threads: of its runs."""
+    """The origin of a plan that is made today. blas_threads: of its runs. gain: see Provenance."""
     return Provenance(
         source=Path(program.filename).name,
         sha256=hashlib.sha256(program.source).hexdigest(),
@@ -119,6 +119,7 @@ def provenance(
         blas_threads=blas_threads,
         command=command,
         date=datetime.now(UTC).date().isoformat(),
+        gain=gain,
     )
 
 
@@ -163,6 +164,7 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
             values=value_entries(result.plan.criterion),
             verification=_verification(result.verification),
             reverted=result.reverted,
+            unclear=result.unclear,
             hold_out=finite(result.hold_out),
             provenance=result.plan.provenance,
         )

@@ -12,12 +12,13 @@ from types import TracebackType
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Plan
+from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import (
-    SMALLEST_GAIN,
     Measure,
     Measurement,
     Outcome,
     PlanKey,
+    Reason,
     Schemes,
     plan_key,
 )
@@ -25,7 +26,9 @@ from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
-from mixpert_py.tuning.verify import PAIRS, Verification, summary, verify
+from mixpert_py.tuning.verify import Verification, summary, verify
+
+COUNTS = 0.05  # of the time: products that take less do not leave a tuning undecided
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,9 @@ class TuningResult:
 
     limits: of the errors. predicted: whether the search went by predicted times; device: the GPU
     that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
-    so `plan` is the start of the search. hold_out: the plan's error under the hold-out's arguments;
-    None where there were none.
+    so `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
+    faster, or if any would be. hold_out: the plan's error under the hold-out's arguments; None
+    where there were none.
     """
 
     outcome: Outcome
@@ -44,6 +48,7 @@ class TuningResult:
     verification: Verification
     predicted: bool
     reverted: bool = False
+    unclear: bool = False
     hold_out: float | None = None
     device: str = ""
 
@@ -61,10 +66,9 @@ def tune_program(prepared: Prepared) -> TuningResult:
     outcome = search(prepared, options.limits.budget, options.search)
     outcome, verification = _verified(prepared, outcome)
     complete = outcome.lowered and not outcome.interrupted
-    reverted = (
-        complete
-        and not clock.predicts
-        and verification.lowered > (1 - SMALLEST_GAIN) * verification.native_lowered
+    reverted = complete and not clock.predicts and verification.ratio.pace is Pace.NOT_FASTER
+    unclear = not (reverted or clock.predicts or outcome.interrupted) and _is_unclear(
+        outcome, verification
     )
     # An interrupted search has asked the hold-out about another plan, or about none.
     hold_out = prepared.hold_out if complete and not reverted else None
@@ -79,6 +83,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
             options.backend,
             options.command,
             prepared.resources.threads,
+            gain=Pace.UNCLEAR if unclear else "",
         ),
         criterion=record.criteria(
             options.limits, options.reference, errors, hold_out.errors if hold_out else None
@@ -95,6 +100,7 @@ def tune_program(prepared: Prepared) -> TuningResult:
         verification,
         predicted=clock.predicts,
         reverted=reverted,
+        unclear=unclear,
         hold_out=hold_out.error if hold_out else None,
         device=clock.device,
     )
@@ -119,11 +125,21 @@ def _verified(prepared: Prepared, outcome: Outcome) -> tuple[Outcome, Verificati
     experiment, baseline = prepared.experiment, prepared.baseline
     if outcome.lowered and not outcome.interrupted:
         try:
-            pairs = 1 if prepared.clock.predicts else PAIRS
-            return outcome, verify(experiment, baseline.reference, outcome.plan, pairs)
+            timed = not prepared.clock.predicts
+            return outcome, verify(experiment, baseline.reference, outcome.plan, timed=timed)
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     return outcome, summary(baseline.natives, baseline.natives)
+
+
+def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
+    """Whether measured times do not tell if the plan, or any other, is faster than the program."""
+    if outcome.lowered:
+        return verification.ratio.pace is Pace.UNCLEAR
+    return any(
+        verdict.reason is Reason.UNCLEAR and outcome.share(verdict) >= COUNTS
+        for verdict in outcome.verdicts
+    )
 
 
 class Speculation:

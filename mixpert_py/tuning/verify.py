@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import isnan, nan
 from statistics import median
+from time import perf_counter
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
 from mixpert_py.execution.executor import ProgramRun, Values
@@ -17,13 +18,15 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.context import emulates
-from mixpert_py.tuner.records import SMALLEST_GAIN, largest_of_each
+from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuning.baseline import establish, reference_of
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.record import criteria
 
-PAIRS = 3
+LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
+SECONDS = 60.0  # after which no other pair is begun, once there are two
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Verification:
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
     native_seconds, seconds: wall-clock time of the program; spread: between the slowest and the
     fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
-    that the plan lowers.
+    that the plan lowers; ratio: of these, by pairs of runs.
     """
 
     error: float
@@ -44,20 +47,19 @@ class Verification:
     spread: float
     native_lowered: float
     lowered: float
+    ratio: Ratio
     errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def verify(
-    experiment: Experiment,
-    reference: Values,
-    plan: Mapping[str, str],
-    pairs: int = PAIRS,
+    experiment: Experiment, reference: Values, plan: Mapping[str, str], *, timed: bool
 ) -> Verification:
     """Run a plan as often as the program without it, in turn.
 
-    Raises BudgetError if it is over a budget, ProgramError if it fails.
+    timed: whether the times of runs mean something; then there are pairs until they tell which is
+    faster. Raises BudgetError if it is over a budget, ProgramError if it fails.
     """
-    natives, planned = _run_in_turn(experiment, reference, plan, pairs)
+    natives, planned = _run_in_turn(experiment, reference, plan, timed=timed)
     found = summary(natives, planned, _lowered_by(plan))
     limits = experiment.comparison.judge.limits
     if not found.error <= limits.budget:
@@ -70,14 +72,27 @@ def verify(
 
 
 def _run_in_turn(
-    experiment: Experiment, reference: Values, plan: Mapping[str, str], pairs: int
+    experiment: Experiment, reference: Values, plan: Mapping[str, str], *, timed: bool
 ) -> tuple[list[ProgramRun], list[ProgramRun]]:
-    """Native and planned runs, judged. Raises ProgramError or ShapeError if one fails."""
-    natives, planned = [], []
-    for _ in range(pairs):
-        natives.append(experiment.native("verification, native", reference))
-        planned.append(experiment.planned(plan, reference, "verification, planned"))
-    return natives, planned
+    """Native and planned runs, judged; in every other pair the planned one is the first.
+
+    Raises ProgramError or ShapeError if one fails.
+    """
+    natives: list[ProgramRun] = []
+    planned: list[ProgramRun] = []
+    lowered, end = _lowered_by(plan), perf_counter() + SECONDS
+    while True:
+        is_odd = len(natives) % 2
+        for is_planned in (True, False) if is_odd else (False, True):
+            if is_planned:
+                planned.append(experiment.planned(plan, reference, "verification, planned"))
+            else:
+                natives.append(experiment.native("verification, native", reference))
+        if not (timed and lowered) or len(natives) >= MOST_PAIRS:
+            return natives, planned
+        is_clear = _ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
+        if len(natives) >= LEAST_PAIRS and (is_clear or perf_counter() > end):
+            return natives, planned
 
 
 def _lowered_by(plan: Mapping[str, str]) -> list[str]:
@@ -91,7 +106,7 @@ def summary(
     """The verification of runs that were made; the planned ones are judged."""
 
     def time_in(runs: Sequence[ProgramRun]) -> float:
-        return median(sum(run.site_seconds.get(site, 0.0) for site in lowered) for run in runs)
+        return median(_seconds_in(run, lowered) for run in runs)
 
     def spread(runs: Sequence[ProgramRun]) -> float:
         seconds = [run.seconds for run in runs]
@@ -107,8 +122,21 @@ def summary(
         spread=max(spread(natives), spread(planned)),
         native_lowered=time_in(natives),
         lowered=time_in(planned),
+        ratio=_ratio(natives, planned, lowered),
         errors=largest_of_each(run.errors for run in planned),
     )
+
+
+def _ratio(
+    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str]
+) -> Ratio:
+    """The time in the lowered products under a plan over their native time, by pairs of runs."""
+    pairs = zip(natives, planned, strict=True)
+    return Ratio.of([(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs])
+
+
+def _seconds_in(run: ProgramRun, sites: Sequence[str]) -> float:
+    return sum(run.site_seconds.get(site, 0.0) for site in sites)
 
 
 class HoldOut:
@@ -174,12 +202,10 @@ class PlanVerdict:
         return criteria(self.options.limits, self.options.reference, errors)
 
     @property
-    def faster(self) -> bool | None:
+    def pace(self) -> Pace | None:
         """Whether the products that the plan lowers gain by it; None where that was not timed."""
         found = self.verification
-        if found is None or self.emulated or not self.lowers:
-            return None
-        return found.lowered <= (1 - SMALLEST_GAIN) * found.native_lowered
+        return None if found is None or self.emulated or not self.lowers else found.ratio.pace
 
 
 def check_plan(
@@ -220,9 +246,8 @@ def check_plan(
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
     schemes = {site: entry.scheme for site, entry in entries.items()}
     emulated = emulates(options.backend)
-    pairs = 1 if emulated else PAIRS
     try:
-        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, pairs)
+        natives, planned = _run_in_turn(experiment, baseline.reference, schemes, timed=not emulated)
     except (ProgramError, ShapeError) as failure:
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites

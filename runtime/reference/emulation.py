@@ -53,7 +53,7 @@ def _float32(a: Array, b: Array, native: Native) -> Any:
     with np.errstate(all="ignore"):
         left = _narrowed(a)
         # BLAS makes X·Xᵀ in half the time, and symmetric, if it is told that both are one array.
-        right = left.T if _is_transpose(a, b) else _narrowed(b)
+        right = left if b is a else left.T if is_transpose(a, b) else _narrowed(b)
         if not _holds(a, left, b, right):
             return None
         product = native(left, right)
@@ -67,7 +67,8 @@ def _narrowed(x: Array) -> Array:
     return x.astype(np.complex64 if is_complex(x) else np.float32, copy=False)
 
 
-def _is_transpose(a: Array, b: Array) -> bool:
+def is_transpose(a: Array, b: Array) -> bool:
+    """Whether B is a view of all of A, transposed."""
     if a.ndim != 2 or a.dtype != b.dtype or a.shape != b.shape[::-1]:
         return False
     same_start = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
@@ -76,7 +77,8 @@ def _is_transpose(a: Array, b: Array) -> bool:
 
 def _holds(a: Array, left: Array, b: Array, right: Array) -> bool:
     """Whether float32 has room below for these operands, cast to `left` and `right`."""
-    one, other = _largest(left), _largest(right)
+    one = _largest(left)
+    other = one if right is left else _largest(right)
     if one >= HELD and other >= HELD and one * other >= HELD:
         return True
     return not a.any() or not b.any()

@@ -8,8 +8,11 @@ from math import prod
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.reference.emulation import is_transpose
 from mixpert_py.runtime.request import Call, Native
 
 MAX_BYTES = 1 << 30  # of all captured operands
@@ -61,7 +64,8 @@ class Captures:
             a, b = _first(call.a, -2), _first(call.b, -1)
             found = CapturedCall(key[0], shape, _function(call.native), a, b)
             if self._make_room(found):
-                self._calls[key] = replace(found, a=_copy(a), b=_copy(b))
+                left, right = _copies(a, b)
+                self._calls[key] = replace(found, a=left, b=right)
         self.seconds += perf_counter() - start
 
     def _make_room(self, call: CapturedCall) -> bool:
@@ -98,6 +102,16 @@ def _first(x: AnyArray, axis: int) -> Any:
         return x
     count = max(LEAST_ROWS, x.shape[axis] * MAX_ELEMENTS // x.size)
     return x[..., :count, :] if axis == -2 else x[..., :count]
+
+
+def _copies(a: Any, b: Any) -> tuple[Any, Any]:
+    """Copies of two operands; where they share all memory, these do too: X·Xᵀ is made quicker."""
+    left = _copy(a)
+    if b is a:
+        return left, left
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and is_transpose(a, b):
+        return left, left.T
+    return left, _copy(b)
 
 
 def _copy(x: Any) -> Any:

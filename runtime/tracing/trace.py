@@ -118,7 +118,7 @@ class Trace:
     levels: None if no operands are read. Otherwise those of sampled calls are read, the local
     errors of these schemes are measured on them, and operands are recognised as results of other
     sites. keep: the sites whose last non-empty result is stored, in `results`. captures: takes the
-    operands of sampled calls, instead of their being examined at once.
+    operands of sampled calls as well.
     """
 
     def __init__(

@@ -113,10 +113,25 @@ def test_every_module_that_is_run_exists(page: Path) -> None:
 
 def test_the_diff_is_what_rewrite_makes() -> None:
     (shown,) = re.findall(r"```diff\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    source = (ROOT / "samples" / "mlp.py").read_bytes()
-    made = rewrite_source(source, SourceFile("samples/mlp.py", "samples"), "mlp").diff()
+    source = (ROOT / "samples" / "diffusion.py").read_bytes()
+    file = SourceFile("samples/diffusion.py", "samples")
+    made = rewrite_source(source, file, "diffusion").diff()
     # Blank lines of context are empty here, and a single blank in a diff.
     assert shown == "".join(f"{line.rstrip()}\n" for line in made.splitlines())
+
+
+@pytest.mark.parametrize(("library", "products"), [("torch", 3), ("cupy", 2)])
+def test_the_products_of_the_programs_shown_are_found(library: str, products: int) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    (source,) = (text for text in blocks if text.startswith(f"import {library}"))
+    made = rewrite_source(source.encode(), SourceFile("program.py", "."), "program")
+    assert made.after.decode().count(" site=") == products
+
+
+def test_the_readme_is_a_page() -> None:
+    """At most 900 words beside code and tables."""
+    text = re.sub(r"```.*?```|<!--.*?-->|^\|.*?$", "", README.read_text("utf-8"), flags=re.S | re.M)
+    assert len(text.split()) <= 900
 
 
 def test_every_command_is_explained() -> None:
@@ -128,12 +143,14 @@ def test_every_command_is_explained() -> None:
 
 
 def test_every_scheme_is_listed() -> None:
-    table = PAGES["gpu.md"].read_text("utf-8").partition("\n## Schemes\n")[2].partition("\n## ")[0]
+    text = PAGES["accuracy.md"].read_text("utf-8")
+    table = text.partition("\n## Schemes\n")[2].partition("\n\nThe INT8 ")[0]
     assert set(re.findall(r"`([\w-]+)`", table)) == set(mixpert_py.schemes())
 
 
 def test_certificates_lie_as_far_above_the_error_as_the_page_says() -> None:
-    table = PAGES["gpu.md"].read_text("utf-8").partition("| operands | K |")[2].partition("\n\n")[0]
+    text = PAGES["accuracy.md"].read_text("utf-8")
+    table = text.partition("| operands | K |")[2].partition("\n\n")[0]
     head, _, *rows = table.splitlines()
     schemes = re.findall(r"`(.+?)`", head)
     assert len(rows) == 6

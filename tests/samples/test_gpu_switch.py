@@ -7,7 +7,7 @@ import pytest
 from tests.samples.test_samples import CASES, SAMPLES, figure, printed
 
 STRICT = Path(__file__).with_name("strict")  # in which `cupy` is NumPy that mixes nothing
-WITHOUT = {"knn_digits.py"}
+WITHOUT = {"diffusion.py", "knn_digits.py"}
 
 
 @pytest.mark.parametrize(

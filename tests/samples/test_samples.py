@@ -68,6 +68,14 @@ CASES = [
         marks=needs_digits,
     ),
     pytest.param(
+        "diffusion.py",
+        ["--size", "600", "--doublings", "6"],
+        "accuracy,  8 near",
+        (0.7, 1.0),
+        id="diffusion",
+        marks=needs_digits,
+    ),
+    pytest.param(
         "kmeans_digits.py",
         ["--size", "400", "--clusters", "64", "--iterations", "4"],
         "purity",
@@ -209,6 +217,14 @@ def is_product(node: ast.AST) -> bool:
 def test_the_learnt_metric_beats_the_euclidean_one() -> None:
     output = printed("knn_digits.py", "--size", "600")
     assert figure(output, "accuracy, learnt") > figure(output, "accuracy, Euclidean") + 0.1
+
+
+@needs_digits
+def test_walks_say_more_of_few_labels_than_distances() -> None:
+    output = printed("diffusion.py", "--size", "900")
+    for near in (" 5", " 8", "12"):
+        walked = figure(output, f"accuracy, {near} near")
+        assert walked > figure(output, "accuracy, Euclidean") + 0.05
 
 
 @pytest.mark.parametrize("block", ["64", "100", "1000"])

@@ -18,7 +18,7 @@ LARGEST_OF_PAIRS = 512
 NEAREST = 5  # pairs of families that are named
 
 Chosen = click.Choice(["cuda", "reference"])
-SAVE = click.option("--save", is_flag=True, help="Store the verdict for the README.")
+SAVE = click.option("--save", is_flag=True, help="Store the verdict for docs/measured.md.")
 STATE = click.option("--state", "state_path", metavar="FILE", help="Continue the sweep in FILE.")
 KINDS = click.option(
     "--kinds",

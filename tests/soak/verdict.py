@@ -1,6 +1,6 @@
 """The verdict of a gate: whether it is passed, and what was done and found.
 
-Saved verdicts are a table of the README: see `mixpert_py/bench/readme.py`.
+Saved verdicts are a table of docs/measured.md: see `mixpert_py/bench/readme.py`.
 """
 
 import json

@@ -314,3 +314,15 @@ def test_shares_of_a_budget_are_searched_as_errors_are(seed: int) -> None:
 )
 def test_groups(times: dict[str, float], expected: list[tuple[str, ...]]) -> None:
     assert list(probe_groups(times, 100.0)) == expected
+
+
+def test_excluded_schemes_are_not_run_and_their_reason_stands() -> None:
+    program = program_of(a=1e-9, b=1e-9)
+    operators = [
+        replace(x, excluded={"half": Reason.UNCLEAR}) if x.id == "a" else x
+        for x in program.operators()
+    ]
+    outcome = tune(program, operators, [], CPU, 1e-6, noise=0.0)
+    assert outcome.plan == {"a": "native", "b": "half"}
+    assert reasons(outcome)["a"] is Reason.UNCLEAR
+    assert all(plan["a"] == "native" for plan in program.plans)

@@ -151,7 +151,7 @@ def test_brackets_of_an_expression_are_not_markup(outcome: Outcome) -> None:
 
 def test_predicted_times_are_products(outcome: Outcome) -> None:
     text = printed(Report(outcome, criterion="mred", predicted=True), 100)
-    assert text.startswith("Predicted: 2.50 → 2 products (1.25× as fast), mred error ")
+    assert text.startswith("Predicted: 2.50 → 2 products (1.25× fewer), mred error ")
     assert "error" in text
     assert "products" in text.splitlines()[3]
     assert "time," not in text

@@ -12,10 +12,10 @@ from mixpert_py.tuner.report.summary import (
     brief,
     chosen,
     error_name,
+    gained,
     reached,
     rows,
     size,
-    speedup,
     time_unit,
     times,
     trial_error,
@@ -38,13 +38,11 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
     found = rows(record, program)
     unit = time_unit(record)
     before, after = times(record)
-    ratio = speedup(record)
-    speed = f" ({ratio:.2f}× as fast)" if ratio else ""
     yield f"# {_plain(program.name or 'A tuning')}"
     yield ""
     yield verdict(record, found)
     yield ""
-    yield f"- Time: {unit.quantity(before)} → {unit.quantity(after)}{speed}"
+    yield f"- Time: {unit.quantity(before)} → {unit.quantity(after)}{gained(record)}"
     yield f"- Error: {size(record, reached(record))} {allowed(record)}"
     yield from (f"- {name}: {_code(value)}" for name, value in tuning_facts(record))
     yield from (f"\n> {_plain(note)}" for note in program.notes)

@@ -88,8 +88,8 @@ class Record(Entry, frozen=True, kw_only=True):
     criterion: None where the values have limits of their own: all errors that are not one value's
     are shares of a budget then, the largest of those that the values take.
     plan: what the search found; schemes: what the plan file says, which differs where the plan was
-    reverted. time_before, time_after, error: of the search's own runs. hold_out: the plan's error
-    on other data.
+    reverted. unclear: whether the machine did not tell if the plan is faster. time_before,
+    time_after, error: of the search's own runs. hold_out: the plan's error on other data.
     """
 
     plan_file: str = ""
@@ -107,6 +107,7 @@ class Record(Entry, frozen=True, kw_only=True):
     values: list[ValueEntry] = []
     verification: VerificationEntry | None = None
     reverted: bool = False
+    unclear: bool = False
     hold_out: float | None = None
     provenance: Provenance = Provenance()
     device: str = ""

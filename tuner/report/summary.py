@@ -25,6 +25,8 @@ MEANING: Mapping[str, str] = {
     Reason.LOCKED: "Locked in the plan, or by a comment in the source.",
     Reason.NEVER_RAN: "The program did not call it.",
     Reason.TOO_SHORT: "Its time is below the clock's noise: lowering it could not be seen.",
+    Reason.UNCLEAR: "Made by itself, in turn with the native product, it differed by less than the "
+    "clock's noise, or there was no time to measure it: nothing is known on this machine now.",
     Reason.PREDICTED: "Its measured error on these operands, carried through the program, is over "
     "the budget; so it was not run.",
     Reason.SEARCHED: "Every plan, or a sample of them, was run, and the best one has it so.",
@@ -125,6 +127,13 @@ def speedup(record: Record) -> float | None:
     return before / after if before and after else None
 
 
+def gained(record: Record) -> str:
+    """The gain in words, in parentheses: slice products are no time, and fewer of them no speed."""
+    ratio = speedup(record)
+    word = "fewer" if record.unit == "products" else "as fast"
+    return f" ({ratio:.2f}× {word})" if ratio else ""
+
+
 def reached(record: Record) -> float | None:
     """The error of the plan that was written, from a fresh process where it was verified."""
     if record.reverted:
@@ -151,6 +160,8 @@ def verdict(record: Record, found: Sequence[Row]) -> str:
         sentences.append("Every product stays as it was.")
     else:
         sentences.append(f"{lowered} of {counted(len(found), 'product')} lowered.")
+    if record.unclear:
+        sentences.append("This machine did not tell whether a lower level is faster.")
     if record.unit == "products":
         sentences.append("Times are predicted: multiply-adds that INT8 tensor cores would make.")
     elif record.device:

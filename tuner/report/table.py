@@ -59,7 +59,9 @@ class Report:
         if outcome.lowered:
             text.append(f"{unit.number(before)} → {unit.quantity(after)}", style="bold")
             if before < inf and after > 0:
-                text.append(f" ({before / after:.2f}× as fast)")
+                # Slice products are no time: fewer of them are not told as speed.
+                gain = "fewer" if unit is PRODUCTS else "as fast"
+                text.append(f" ({before / after:.2f}× {gain})")
         else:
             text.append(unit.quantity(before), style="bold")
         if self.criterion is None:

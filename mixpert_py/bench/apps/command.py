@@ -45,7 +45,7 @@ class Options:
     help="After so many nothing runs any more. Default: 450; with --host 900.",
 )
 @click.option("--json", "json_path", metavar="FILE", help="Brought up to date by each of them.")
-@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
+@click.option("--save", is_flag=True, help="FILE is beside the code, for the pages.")
 @as_record(Options)
 def bench_apps(asked: Options) -> int:
     """Whole programs: native, in TF32, faithful, and tuned."""

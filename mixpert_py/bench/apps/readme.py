@@ -1,4 +1,4 @@
-"""The part of the README that is made from the results of `mixpert bench apps`."""
+"""The parts of the pages that are made from the results of `mixpert bench apps`."""
 
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,31 @@ from mixpert_py.bench.pictures import embedded
 
 Record = dict[str, Any]
 
-MADE = (
-    "Measured by `mixpert bench apps --save` and `mixpert bench apps --host --save`, put here by "
-    "`mixpert bench readme --into README.md`."
-)
+MADE = "Measured by `mixpert bench apps --save` and `mixpert bench apps --host --save`."
 
 
 def kept_part(docs: str) -> str | None:
-    """The README's part from the saved result; None without one. docs: the pictures' folder."""
+    """The part on programs, from the saved result; None without one. docs: the pictures' folder."""
     found = run.read(machine.RESULTS / run.NAME)
     return None if found is None else part(found, docs)
+
+
+def numpy_sentence() -> str | None:
+    """How many times as fast the NumPy programs of the saved result are; None without them."""
+    found = run.read(machine.RESULTS / run.NAME)
+    if found is None or not found["host"]:
+        return None
+    facts = found["machine"]
+    gains = ", ".join(
+        f"{record['name']} {record['speedup']:.1f}×"
+        for record in found["host"]
+        if "failed" not in record
+    )
+    return (
+        f"NumPy programs in float64 on {facts['cores']} cores of {facts['cpu']}, rewritten, with "
+        f"the products on one {facts['device']}, transfers included, under plans tuned for "
+        f"{found['host'][0]['budget']:g}, {facts['date']}: {gains} as fast.\n"
+    )
 
 
 def draw(folder: Path) -> None:

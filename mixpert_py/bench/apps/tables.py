@@ -1,4 +1,4 @@
-"""Results of `mixpert bench apps` as tables, for a terminal and for the README."""
+"""Results of `mixpert bench apps` as tables, for a terminal and for the pages."""
 
 import math
 from collections.abc import Mapping, Sequence

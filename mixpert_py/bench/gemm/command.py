@@ -42,7 +42,7 @@ class Shape(click.ParamType[tuple[int, int, int]]):
 )
 @click.option("--resume", is_flag=True, help="Keep the sections that FILE has already.")
 @click.option("--json", "json_path", metavar="FILE", help="Written after every section.")
-@click.option("--save", is_flag=True, help="FILE is beside the code, for the README.")
+@click.option("--save", is_flag=True, help="FILE is beside the code, for the pages.")
 def bench_gemm(
     only: tuple[str, ...], resume: bool, json_path: str | None, save: bool, **suite: Any
 ) -> int:

@@ -43,7 +43,7 @@ def check(options: Options) -> None:
 
 
 def saved_path(suite: str) -> Path:
-    """The file of the results that the README is made of."""
+    """The file of the results that the pages are made of."""
     return machine.RESULTS / ("gemm.json" if suite == "sizes" else "gemm-targets.json")
 
 

@@ -1,4 +1,4 @@
-"""Results of `mixpert bench gemm` as tables, for a terminal and for the README."""
+"""Results of `mixpert bench gemm` as tables, for a terminal and for the pages."""
 
 import math
 import sys

@@ -184,11 +184,16 @@ def test_what_is_kept_has_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(machine, "RESULTS", tmp_path)
     assert readme.kept_part("docs") is None
+    assert readme.numpy_sentence() is None
     readme.draw(tmp_path / "docs")
     assert not (tmp_path / "docs").exists()
     run.write(result(), tmp_path / run.NAME)
     kept = readme.kept_part("docs")
     assert kept == readme.part(result(), "docs")
+    sentence = readme.numpy_sentence()
+    assert sentence is not None
+    assert "on 16 cores of a processor" in sentence
+    assert sentence.endswith("tuned for 1e-05, 2026-11-21: knn 10.0×, gp 20.0× as fast.\n")
     readme.draw(tmp_path / "docs")
     for picture in re.findall(r'(?:src|srcset)="(.*?)"', kept):
         assert (tmp_path / picture).is_file(), picture

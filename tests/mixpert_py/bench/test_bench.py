@@ -27,20 +27,6 @@ def test_dispatch() -> None:
     assert all(line.count("|") == 5 for line in lines[: len(kinds) + 2])
 
 
-def test_loops_are_a_table_with_a_size_a_column() -> None:
-    row = {"native": {"median": 26.4}, "ours": {"median": 13.2}, "ratio": 2.0}
-    facts = {"device": "NVIDIA Z1", "cpu": "some CPU", "cores": 4, "date": "2026-01-02"}
-    loops = [{"n": n, **row} for n in (64, 4096)]
-    lines = dispatch.loops_table({"loops": loops, "machine": facts}).splitlines()
-    assert lines[0] == "| `x = a @ x` | 64² | 4096² |"
-    assert lines[2:5] == [
-        "| CuPy | 26 µs | 26 µs |",
-        "| rewritten, no plan | 13 µs | 13 µs |",
-        "| times as fast | 2.00 | 2.00 |",
-    ]
-    assert "One NVIDIA Z1 (some CPU, 4 cores), 2026-01-02" in lines[-1]
-
-
 def test_program(tmp_path: Path) -> None:
     path = tmp_path / "p.py"
     path.write_text("import numpy as np\na = np.ones((600, 600))\nb = a @ a\nprint(b.dtype)\n")

@@ -119,6 +119,33 @@ def test_tables() -> None:
     )
 
 
+def test_levels() -> None:
+    """Speeds up to the size of the errors, and the worst of all draws of all families."""
+    found = sections()
+    found["speed 16384³"] = [row("int8x6", 16384, tflops=1.0)]
+    found["accuracy spread 4096³"] = [
+        row("int8x6", 4096, family="spread", frobenius=0.25),
+        row("cuBLAS TF32", 4096, family="spread", frobenius="nan"),
+        row("cuBLAS FP64", 4096, family="spread", frobenius=0.0),
+    ]
+    judged = {"draws": 3, "frobenius_over": 1.0}
+    found["families spikes 4096³"] = [
+        row("int8x6", 4096, family="spikes", frobenius=0.5, **judged),
+        row("faithful", 4096, family="spikes", frobenius=2e-6, **judged),
+        row("bf16x6", 4096, family="spikes", failed="boom", draws=3),
+    ]
+    lines = gemm_readme.levels_markdown({"machine": MACHINE, "sections": found}).splitlines()
+    assert lines[0] == "|  | 4096³ | 8192³ | error at 8192³ | worst family at 4096³ |"
+    assert [line.split(" | ")[0].strip("| ") for line in lines[2:10]] == list(gemm_readme.LEVELS)
+    assert "| cuBLAS FP64 | 55 (1.1×) | 55 (1.1×) | – | – |" in lines
+    assert "| cuBLAS TF32 | 402 (7.9×) | 381 (7.5×) | 2.9e-04 | inf (spread) |" in lines
+    assert "| faithful | 240 (4.7×) | 260 (5.1×) | 9.0e-07 | 2.0e-06 (spikes) |" in lines
+    assert "| int8x6 | 260 (5.1×) | 280 (5.5×) | 1.0e-06 | 5.0e-01 (spikes) |" in lines
+    assert "| int8x1 | – | – | – | – |" in lines
+    assert "the largest on 3 families" in lines[-1]
+    assert lines[-1].endswith("CuPy 14.2.0, 2026-11-21.")
+
+
 def test_speeds_alone(tmp_path: Path) -> None:
     """As a run that was cut short leaves them."""
     found = suites()

@@ -3,6 +3,7 @@
 import pytest
 
 from mixpert_py.commands.tables import whole_program
+from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuning.verify import Verification
 
 
@@ -16,5 +17,5 @@ from mixpert_py.tuning.verify import Verification
     ],
 )
 def test_a_program_may_not_gain_what_its_products_do(seconds: float, said: str) -> None:
-    found = Verification(0.0, "c", 2.0, seconds, 0.2, native_lowered=1.0, lowered=0.5)
+    found = Verification(0.0, "c", 2.0, seconds, 0.2, 1.0, 0.5, Ratio(0.5))
     assert whole_program(found) == said

@@ -8,6 +8,7 @@ import pytest
 
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Provenance, Site, save
+from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.verify import PlanVerdict, Verification
 from tests.mixpert_py.command import Mixpert
@@ -228,11 +229,12 @@ def test_a_program_that_fails_natively(tmp_path: Path, mixpert: Mixpert) -> None
 
 
 def test_no_longer_faster_holds_and_says_so() -> None:
-    found = Verification(1e-6, "c", 2.0, 2.0, 0.1, native_lowered=1.0, lowered=0.99)
+    found = Verification(1e-6, "c", 2.0, 2.0, 0.1, 1.0, 0.99, Ratio(0.99, 0.98, 1.0))
     judged = PlanVerdict(TuningOptions(Limits(Limit(1e-5))), found, lowers=True)
     assert judged.holds
-    assert judged.faster is False
-    assert replace(judged, verification=replace(found, lowered=0.5)).faster is True
-    assert replace(judged, lowers=False).faster is None
+    assert judged.pace is Pace.NOT_FASTER
+    for ratio, pace in ((Ratio(0.5, 0.4, 0.6), "faster"), (Ratio(0.5, 0.2, 1.1), "cannot tell")):
+        assert replace(judged, verification=replace(found, ratio=ratio)).pace == pace
+    assert replace(judged, lowers=False).pace is None
     assert not replace(judged, verification=replace(found, error=float("nan"))).holds
     assert not replace(judged, stale=("m:f/matmul~ab#0",)).holds

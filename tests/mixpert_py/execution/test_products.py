@@ -1,17 +1,19 @@
 """Products by themselves: their errors and times by scheme, within the seconds there are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import count, cycle, repeat
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mixpert_py.execution import products
-from mixpert_py.execution.products import MeasuredProduct, measure
+from mixpert_py.execution.products import MeasuredProduct, ProductTimes, measure
 from mixpert_py.runtime.tracing.captures import CapturedCall
 from mixpert_py.runtime.tracing.local_errors import local_errors
 from mixpert_py.runtime.tracing.trace import SiteTrace
+from mixpert_py.tuner.ratio import Ratio
 
 Matrix = np.ndarray[Any, Any]
 LEVELS = ("int8x6", "int8x3", "float32")
@@ -28,7 +30,7 @@ def measured(
     *pairs: tuple[CapturedCall, SiteTrace], seconds: float = 60.0
 ) -> list[MeasuredProduct]:
     sites = {call.site: record for call, record in pairs}
-    return measure([call for call, _ in pairs], sites, ["float32"], LEVELS, seconds)
+    return measure([call for call, _ in pairs], sites, ["float32"], LEVELS, seconds, 0.4)
 
 
 def test_the_longest_come_first_with_the_errors_of_the_profile() -> None:
@@ -41,7 +43,7 @@ def test_the_longest_come_first_with_the_errors_of_the_profile() -> None:
         times = product.times["float32"]
         assert times is not None
         assert times.native > 0
-        assert times.scheme > 0
+        assert 0 < times.ratio.least <= times.ratio.mean <= times.ratio.most
 
 
 def test_a_scheme_that_does_not_take_the_operands_has_no_time() -> None:
@@ -91,8 +93,40 @@ def test_each_round_has_the_native_product_first_and_last(monkeypatch: pytest.Mo
         return lambda: order.append(scheme) is None
 
     monkeypatch.setattr(products, "_product", recorded)
-    found = products._times(called("s:1", 8, "float64", 1.0)[0], "x", 1e300)
-    assert found is not None
+    ticks = count()
+    monkeypatch.setattr(products, "perf_counter", lambda: next(ticks))
+    found = products._times(called("s:1", 8, "float64", 1.0)[0], "x", 1e300, 1e300)
+    assert found == ProductTimes(1.0, Ratio(1.0, 1.0, 1.0))
     assert order[:2] == ["native", "x"]
-    assert len(order) == 2 + 4 * products.ROUNDS
+    assert len(order) == 2 + 4 * products.LEAST_ROUNDS
     assert order[2:6] == ["native", "x", "x", "native"]
+
+
+def test_there_are_rounds_until_they_tell_which_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounds(ratios: Iterator[float], patience: float = 1e300) -> int:
+        """The rounds that were made. ratios: of the scheme's time, round by round."""
+        spent = [0.0]
+        calls: list[str] = []
+
+        def recorded(call: CapturedCall, scheme: str) -> Callable[[], bool]:
+            def make() -> bool:
+                calls.append(scheme)
+                first_of_round = len(calls) % 4 == 3  # after two that are not counted
+                if first_of_round:
+                    now[0] = next(ratios)
+                spent[0] += now[0] if scheme == "x" else 1.0
+                return True
+
+            return make
+
+        now = [1.0]
+        monkeypatch.setattr(products, "_product", recorded)
+        monkeypatch.setattr(products, "perf_counter", lambda: spent[0])
+        products._times(called("s:1", 8, "float64", 1.0)[0], "x", patience, 1e300)
+        return (len(calls) - 2) // 4
+
+    assert rounds(repeat(0.5)) == products.LEAST_ROUNDS
+    assert rounds(repeat(1.5)) == products.LEAST_ROUNDS
+    assert products.LEAST_ROUNDS < rounds(cycle([0.5, 1.1])) < products.MOST_ROUNDS
+    assert rounds(cycle([0.5, 2.0])) == products.MOST_ROUNDS
+    assert rounds(cycle([0.5, 2.0]), patience=4.5) == 2  # begun before, the third is not

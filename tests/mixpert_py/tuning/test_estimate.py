@@ -8,6 +8,7 @@ from mixpert_py.execution.products import MeasuredProduct, ProductTimes
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.model import known_devices
+from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuning import estimate as module
 from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.estimate import estimate, short_name
@@ -28,7 +29,7 @@ def site(seconds: float, *shapes: tuple[int, int, int, int]) -> SiteResult:
 
 
 def product(shape: tuple[int, int, int], ratio: float | None) -> MeasuredProduct:
-    times = None if ratio is None else ProductTimes(1.0, ratio)
+    times = None if ratio is None else ProductTimes(1.0, Ratio(ratio))
     return MeasuredProduct("s", shape, {}, {"float32": times})
 
 

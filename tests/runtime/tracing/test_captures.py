@@ -98,3 +98,28 @@ def test_the_time_of_a_site_is_shared_out_by_multiplications() -> None:
     shapes = [(2, 2, 2, 1), (4, 2, 2, 2), (0, 2, 2, 9)]
     assert shared_out(10.0, shapes) == {(2, 2, 2): 2.0, (4, 2, 2): 8.0, (0, 2, 2): 0.0}
     assert shared_out(10.0, [(0, 2, 2, 9)]) == {(0, 2, 2): 0.0}
+
+
+def test_operands_that_share_all_memory_still_do() -> None:
+    found = Captures()
+    a = np.arange(12.0).reshape(3, 4)
+    found.add("s:1", (3, 4, 3), DTYPES, call(a, a.T))
+    found.add("s:2", (3, 3, 3), DTYPES, call(a[:, :3], a[:, :3]))
+    square = a[:, :3]
+    found.add("s:3", (3, 3, 3), DTYPES, call(square, square))
+    transposed, views, same = found.calls
+    assert transposed.b.base is transposed.a
+    np.testing.assert_array_equal(transposed.b, a.T)
+    assert not np.may_share_memory(views.a, views.b)
+    assert same.b is same.a
+    assert not np.may_share_memory(same.a, a)
+
+
+def test_a_profile_may_capture_as_well() -> None:
+    found = Captures()
+    trace = Trace(["float32"], captures=found)
+    a, b = np.random.default_rng(0).standard_normal((2, 64, 64))
+    with contexts.use(replace(contexts.current(), trace=trace)):
+        matmul(a, b, site="s:1")
+    assert len(found.calls) == 1
+    assert 0 < trace.sites["s:1"].errors["float32"] < 1e-6

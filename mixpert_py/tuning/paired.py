@@ -1,0 +1,104 @@
+"""Times of products that were made by themselves, under each scheme in turn with the native one.
+
+Such pairs say which is faster also on a busy machine, where times of whole runs do not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from statistics import fmean
+
+from mixpert_py.execution.products import MeasuredProduct
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.tracing.captures import shared_out
+from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.records import Reason
+
+EXCLUDED = {Pace.NOT_FASTER: Reason.NOT_FASTER, Pace.UNCLEAR: Reason.UNCLEAR}
+AS_NATIVE = Ratio(1.0, 1.0, 1.0)  # of a product that does not take the scheme
+
+
+def by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
+    """The measured products of each call site; of a site without any, an empty list."""
+    products: dict[str, list[MeasuredProduct]] = defaultdict(list)
+    for product in found:
+        products[product.site].append(product)
+    return products
+
+
+def site_ratio(trace: SiteResult, found: Sequence[MeasuredProduct], scheme: str) -> Ratio | Reason:
+    """The time of a site's calls under a scheme over their native time; why there is none.
+
+    found: the site's products, one for each shape that was measured. The ratio is that of the
+    shapes, weighted with their parts of the site's time; shapes that were not measured are taken to
+    have the mean of the others.
+    """
+    measured = [(one.shape, one.times[scheme]) for one in found if scheme in one.times]
+    if not measured:
+        return Reason.UNCLEAR
+    if all(times is None for _, times in measured):
+        return Reason.NOT_TAKEN
+    by_shape: dict[Shape, list[Ratio]] = defaultdict(list)
+    for shape, times in measured:
+        by_shape[shape].append(times.ratio if times else AS_NATIVE)
+    ratios = {shape: _mean(its) for shape, its in by_shape.items()}
+    usual = _mean(ratios.values(), [max(prod(shape), 1) for shape in ratios])
+    parts = shared_out(1.0, trace.shapes)
+    return _mean([ratios.get(shape, usual) for shape in parts], list(parts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTimes:
+    """A `Cost` in seconds on this machine: native times of runs, and ratios of pairs.
+
+    native: site → seconds of its calls in the native runs. ratios: site → scheme → ratio, or why
+    there is none.
+    """
+
+    native: Mapping[str, float]
+    ratios: Mapping[str, Mapping[str, Ratio | Reason]]
+
+    @classmethod
+    def of(
+        cls,
+        native: Mapping[str, float],
+        sites: Mapping[str, SiteResult],
+        alone: Sequence[MeasuredProduct],
+        schemes: Sequence[str],
+    ) -> "PairedTimes":
+        """Of the products that a profile has made by themselves. sites: its traces."""
+        measured = by_site(alone)
+        return cls(
+            native,
+            {
+                site: {scheme: site_ratio(trace, measured[site], scheme) for scheme in schemes}
+                for site, trace in sites.items()
+            },
+        )
+
+    def __call__(self, site: str, trace: SiteResult, scheme: str) -> float:
+        """Seconds of a site's calls under a scheme; those of an unknown ratio are native."""
+        ratio = self.ratios[site].get(scheme)
+        seconds = self.native.get(site, 0.0)
+        return seconds * ratio.mean if isinstance(ratio, Ratio) else seconds
+
+    def excluded(self, site: str) -> dict[str, Reason]:
+        """Scheme → why it is not tried at a site: it is not faster, or not known to be."""
+        found = {}
+        for scheme, ratio in self.ratios[site].items():
+            reason = EXCLUDED.get(ratio.pace) if isinstance(ratio, Ratio) else ratio
+            if reason is not None:
+                found[scheme] = reason
+        return found
+
+
+def _mean(ratios: Iterable[Ratio], weights: Sequence[float] | None = None) -> Ratio:
+    """The weighted mean of ratios, and of the ends of their intervals."""
+    known = list(ratios)
+    return Ratio(
+        fmean((ratio.mean for ratio in known), weights),
+        fmean((ratio.least for ratio in known), weights),
+        fmean((ratio.most for ratio in known), weights),
+    )

@@ -1,0 +1,155 @@
+"""What a tuning says where its times tell which is faster, and where they do not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mixpert_py.commands.tables import UNCLEAR, _verdict
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.tuner.ratio import Pace, Ratio
+from mixpert_py.tuner.records import Reason
+from mixpert_py.tuning import verify as module
+from mixpert_py.tuning.options import Limit, Limits
+from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.search import TuningResult
+from mixpert_py.tuning.verify import LEAST_PAIRS, MOST_PAIRS, verify
+from tests.mixpert_py.tuning.chain import CHAIN, tuned
+from tests.mixpert_py.tuning.chain import chain as chain
+
+FASTER, SLOWER = Ratio(0.5, 0.4, 0.6), Ratio(1.5, 1.4, 1.6)
+WIDE = Ratio(0.9, 0.5, 1.5)
+SITES = [site.id for site in analyze(CHAIN.encode(), "chain")]
+
+
+def paired(path: Path, *ratios: Ratio | Reason, budget: float = 1e-4) -> TuningResult:
+    """The chain tuned by these ratios of its two products, each of which takes 10 s."""
+    times = PairedTimes(
+        dict.fromkeys(SITES, 10.0),
+        {site: {"float32": ratio} for site, ratio in zip(SITES, ratios, strict=True)},
+    )
+    return tuned(path, budget, times)
+
+
+def reasons(found: TuningResult) -> dict[str, Reason]:
+    return {verdict.operator.id: verdict.reason for verdict in found.outcome.verdicts}
+
+
+def says(monkeypatch: pytest.MonkeyPatch, ratio: Ratio) -> None:
+    """Let pairs of runs have this ratio."""
+
+    def of(*runs: object) -> Ratio:
+        return ratio
+
+    monkeypatch.setattr(module, "_ratio", of)
+
+
+def test_only_what_is_faster_for_certain_is_lowered(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, FASTER)
+    found = paired(chain, FASTER, WIDE)
+    assert list(found.plan.schemes().values()) == ["float32", "native"]
+    assert reasons(found) == {SITES[0]: Reason.BOTTOM, SITES[1]: Reason.UNCLEAR}
+    assert not found.unclear
+    assert not found.predicted
+    assert found.plan.provenance.gain == ""
+    assert [site.ms for site in found.plan.site] == [5e3, 1e4]
+
+
+def test_what_is_not_faster_stays_native_and_that_is_certain(chain: Path) -> None:
+    found = paired(chain, SLOWER, Reason.NOT_TAKEN)
+    assert set(found.plan.schemes().values()) == {"native"}
+    assert reasons(found) == {SITES[0]: Reason.NOT_FASTER, SITES[1]: Reason.NOT_TAKEN}
+    assert not found.unclear
+    assert _verdict(found) == "Every product stays native."
+
+
+def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
+    found = paired(chain, WIDE, SLOWER)
+    assert set(found.plan.schemes().values()) == {"native"}
+    assert found.unclear
+    assert found.plan.provenance.gain == "cannot tell"
+    assert _verdict(found) == UNCLEAR
+
+
+def test_what_is_over_the_budget_anyway_needs_no_clock(chain: Path) -> None:
+    found = paired(chain, WIDE, WIDE, budget=1e-15)
+    assert set(reasons(found).values()) == {Reason.PREDICTED}
+    assert not found.unclear
+
+
+def test_a_plan_whose_gain_is_not_certain_says_so(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, WIDE)
+    found = paired(chain, FASTER, FASTER)
+    assert set(found.plan.schemes().values()) == {"float32"}
+    assert found.unclear
+    assert found.plan.provenance.gain == "cannot tell"
+    assert _verdict(found).endswith(UNCLEAR)
+
+
+def test_a_plan_that_is_not_faster_in_fresh_processes_is_taken_back(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says(monkeypatch, SLOWER)
+    found = paired(chain, FASTER, FASTER)
+    assert found.reverted
+    assert not found.unclear
+    assert set(found.plan.schemes().values()) == {"native"}
+
+
+class Runs:
+    """An experiment whose runs take given times, pair by pair; `order` is what was run."""
+
+    def __init__(self, native: Sequence[float], planned: Sequence[float]) -> None:
+        self._native, self._planned = iter(native), iter(planned)
+        self.order = ""
+        self.comparison = type("Comparison", (), {"judge": type("Judge", (), {})})
+        self.comparison.judge.limits = Limits(Limit(1.0))
+
+    def native(self, purpose: str, reference: object) -> ProgramRun:
+        self.order += "n"
+        return run(next(self._native))
+
+    def planned(self, plan: object, reference: object, purpose: str) -> ProgramRun:
+        self.order += "p"
+        return run(next(self._planned))
+
+
+def run(seconds: float) -> ProgramRun:
+    site = SiteResult(1, seconds, [], {}, {}, {}, {})
+    return ProgramRun(Result(seconds, {"s": site}, {}, []), {}, 0.0, "c", {"c": 0.0})
+
+
+def pairs(
+    native: Sequence[float], planned: Sequence[float], *, timed: bool = True
+) -> tuple[str, Pace]:
+    runs = Runs(native, planned)
+    found = verify(runs, {}, {"s": "float32"}, timed=timed)  # type: ignore[arg-type]
+    return runs.order, found.ratio.pace
+
+
+def test_pairs_are_run_until_they_tell_and_each_kind_is_first_in_turn() -> None:
+    assert pairs([2.0] * 9, [1.0] * 9) == ("nppn", Pace.FASTER)
+    assert pairs([1.0] * 9, [2.0] * 9) == ("nppn", Pace.NOT_FASTER)
+    order, pace = pairs([2.0] * 9, [1.0, 1.3, 0.9, 1.2, 1.0, 1.1, 1.0, 1.0, 1.0])
+    assert order == "nppnnp"
+    assert pace is Pace.FASTER
+
+
+def test_there_is_an_end_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    order, pace = pairs(draw.uniform(1, 2, 20).tolist(), draw.uniform(1, 2, 20).tolist())
+    assert (len(order), pace) == (2 * MOST_PAIRS, Pace.UNCLEAR)
+    monkeypatch.setattr(module, "SECONDS", -1.0)
+    order, pace = pairs([1.0, 2.0, 1.0], [2.0, 1.0, 1.0])
+    assert (len(order), pace) == (2 * LEAST_PAIRS, Pace.UNCLEAR)
+
+
+def test_where_times_mean_nothing_there_is_one_pair() -> None:
+    assert pairs([2.0], [1.0], timed=False)[0] == "np"

@@ -1,0 +1,89 @@
+"""Times of sites from pairs, and what is not tried for them."""
+
+import pytest
+
+from mixpert_py.execution.products import MeasuredProduct, ProductTimes
+from mixpert_py.execution.worker import SiteResult
+from mixpert_py.tuner.ratio import Ratio
+from mixpert_py.tuner.records import Reason
+from mixpert_py.tuning.paired import PairedTimes, by_site, site_ratio
+
+FAST, SLOW = Ratio(0.5, 0.4, 0.6), Ratio(1.5, 1.4, 1.6)
+SMALL, LARGE = (10, 10, 10), (20, 10, 10)
+
+
+def trace(**shapes: int) -> SiteResult:
+    """A site's trace: calls of the small and the large shape."""
+    known = {"small": SMALL, "large": LARGE}
+    rows = [(*known[name], calls) for name, calls in shapes.items()]
+    return SiteResult(sum(shapes.values()), 1.0, rows, {}, {}, {}, {})
+
+
+def product(shape: tuple[int, int, int], ratio: Ratio | None, site: str = "s") -> MeasuredProduct:
+    times = None if ratio is None else ProductTimes(1.0, ratio)
+    return MeasuredProduct(site, shape, {}, {"float32": times})
+
+
+def test_a_sites_ratio_is_that_of_its_shapes_by_their_parts_of_its_time() -> None:
+    found = site_ratio(
+        trace(small=2, large=3), [product(SMALL, FAST), product(LARGE, SLOW)], "float32"
+    )
+    assert isinstance(found, Ratio)
+    # Of eight parts, the large calls make six.
+    assert found.mean == pytest.approx((2 * 0.5 + 6 * 1.5) / 8)
+    assert found.least == pytest.approx((2 * 0.4 + 6 * 1.4) / 8)
+    assert found.most == pytest.approx((2 * 0.6 + 6 * 1.6) / 8)
+
+
+def test_two_products_of_a_shape_count_alike() -> None:
+    found = site_ratio(trace(small=1), [product(SMALL, FAST), product(SMALL, SLOW)], "float32")
+    assert found == Ratio(1.0, pytest.approx(0.9), pytest.approx(1.1))
+
+
+def test_shapes_that_were_not_measured_are_like_the_others() -> None:
+    assert site_ratio(trace(small=2, large=3), [product(SMALL, FAST)], "float32") == FAST
+
+
+def test_a_shape_that_does_not_take_the_scheme_stays_native() -> None:
+    found = site_ratio(
+        trace(small=2, large=1), [product(SMALL, FAST), product(LARGE, None)], "float32"
+    )
+    assert isinstance(found, Ratio)
+    assert found.mean == pytest.approx(0.75)
+
+
+def test_why_a_site_has_no_ratio() -> None:
+    assert site_ratio(trace(small=1), [], "float32") is Reason.UNCLEAR
+    assert site_ratio(trace(small=1), [product(SMALL, FAST)], "int8x6") is Reason.UNCLEAR
+    assert site_ratio(trace(small=1), [product(SMALL, None)], "float32") is Reason.NOT_TAKEN
+
+
+def test_products_by_site() -> None:
+    one, other = product(SMALL, FAST, "a"), product(SMALL, FAST, "b")
+    assert by_site([one, other, one]) == {"a": [one, one], "b": [other]}
+    assert by_site([])["c"] == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "seconds", "reason"),
+    [
+        (FAST, 1.0, None),
+        (SLOW, 3.0, Reason.NOT_FASTER),
+        (Ratio(0.9, 0.5, 1.5), 1.8, Reason.UNCLEAR),
+        (None, 2.0, Reason.NOT_TAKEN),
+    ],
+)
+def test_times_and_what_is_not_tried(
+    ratio: Ratio | None, seconds: float, reason: Reason | None
+) -> None:
+    site = trace(small=1)
+    cost = PairedTimes.of({"s": 2.0}, {"s": site}, [product(SMALL, ratio)], ["float32"])
+    assert cost("s", site, "native") == 2.0
+    assert cost("s", site, "float32") == seconds
+    assert cost.excluded("s") == ({} if reason is None else {"float32": reason})
+
+
+def test_a_site_that_the_native_runs_did_not_call_takes_no_time() -> None:
+    site = trace(small=1)
+    cost = PairedTimes.of({}, {"s": site}, [product(SMALL, FAST)], ["float32"])
+    assert cost("s", site, "float32") == 0.0

@@ -1,0 +1,87 @@
+"""Ratios of times measured in turn: their intervals, and what these tell."""
+
+import random
+from math import exp, inf, sqrt
+
+import pytest
+
+from mixpert_py.tuner.ratio import Pace, Ratio
+
+
+def test_without_a_pair_nothing_is_known() -> None:
+    assert Ratio.of([]) == Ratio(1.0, 0.0, inf)
+    assert Ratio.of([(0.0, 1.0), (1.0, 0.0)]).pace is Pace.UNCLEAR
+
+
+def test_one_pair_has_a_mean_and_no_interval() -> None:
+    assert Ratio.of([(2.0, 1.0)]) == Ratio(0.5, 0.0, inf)
+    assert Ratio.of([(2.0, 1.0)]).pace is Pace.UNCLEAR
+
+
+def test_the_interval_is_students() -> None:
+    found = Ratio.of([(1.0, exp(-1.0)), (1.0, exp(-2.0)), (1.0, exp(-3.0))])
+    half = 4.303 / sqrt(3)  # two degrees of freedom, a deviation of 1
+    expected = (exp(-2), exp(-2 - half), exp(-2 + half))
+    assert (found.mean, found.least, found.most) == pytest.approx(expected)
+
+
+def test_many_pairs_take_the_last_quantile() -> None:
+    pairs = [(1.0, 0.5), (1.0, 0.6)] * 20
+    found = Ratio.of(pairs)
+    assert found.least < found.mean < found.most
+    assert Ratio.of(pairs * 10).most < found.most
+
+
+def test_it_depends_on_ratios_alone() -> None:
+    pairs = [(1.0, 0.5), (2.0, 1.1), (4.0, 1.9)]
+    scaled = Ratio.of([(1e-6 * old, 1e-6 * new) for old, new in pairs])
+    found = Ratio.of(pairs)
+    assert (scaled.least, scaled.most) == pytest.approx((found.least, found.most))
+    inverse = Ratio.of([(new, old) for old, new in pairs])
+    assert inverse.most == pytest.approx(1 / found.least)
+
+
+def test_a_few_disturbed_pairs_hardly_count() -> None:
+    quiet = [(1.0, 0.8), (1.0, 0.82)] * 6
+    found = Ratio.of([*quiet, (1.0, 50.0), (30.0, 0.8)])
+    assert found.pace is Pace.FASTER
+    assert found.mean == pytest.approx(Ratio.of(quiet).mean, rel=0.02)
+
+
+def test_huge_intervals_stay_numbers() -> None:
+    found = Ratio.of([(1.0, 1e-300), (1e-300, 1.0)])
+    assert found.most < inf
+    assert found.pace is Pace.UNCLEAR
+
+
+@pytest.mark.parametrize("disturbed", [0.0, 0.15])
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 10, 25, 60])
+def test_nine_of_ten_intervals_hold_the_ratio(count: int, disturbed: float) -> None:
+    """95 % by construction for normal logarithms; less where few are left of what was trimmed."""
+    draw = random.Random(count)
+
+    def time(seconds: float) -> float:
+        late = abs(draw.gauss(0, 1)) if draw.random() < disturbed else 0.0
+        return seconds * exp(draw.gauss(0, 0.1) + late)
+
+    held = 0
+    for _ in range(1000):
+        found = Ratio.of([(time(1.0), time(0.8)) for _ in range(count)])
+        held += found.least <= 0.8 <= found.most
+    assert held >= 890
+
+
+@pytest.mark.parametrize(
+    ("ratio", "pace"),
+    [
+        (Ratio(0.5, 0.4, 0.6), Pace.FASTER),
+        (Ratio(0.98, 0.97, 0.99), Pace.FASTER),
+        (Ratio(0.985, 0.98, 0.99), Pace.NOT_FASTER),  # for certain, and by too little
+        (Ratio(1.2, 1.1, 1.3), Pace.NOT_FASTER),
+        (Ratio(1.0, 0.99, 1.01), Pace.NOT_FASTER),
+        (Ratio(0.9, 0.7, 1.1), Pace.UNCLEAR),
+        (Ratio(1.2, 0.7, 1.9), Pace.UNCLEAR),
+    ],
+)
+def test_what_an_interval_tells(ratio: Ratio, pace: Pace) -> None:
+    assert ratio.pace is pace

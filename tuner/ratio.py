@@ -1,0 +1,67 @@
+"""The ratio of two times that were measured in turn, and whether it shows which one is shorter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp, inf, log, sqrt
+from statistics import fmean, stdev
+
+# A gain below this part of a time does not count, however steady the clock.
+SMALLEST_GAIN = 0.02
+
+# Student's t for a two-sided interval of 95 %, by degrees of freedom from 1; more than nine are
+# taken for nine, which makes the interval a little wider.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+TRIMMED_FROM = 8  # pairs: of fewer, too few would be left
+LARGEST = 700.0  # the logarithm of a number that a float can hold
+
+
+class Pace(StrEnum):
+    """What a ratio says: the new time is shorter, it is not, or these measurements do not tell."""
+
+    FASTER = "faster"
+    NOT_FASTER = "not faster"
+    UNCLEAR = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The new time over the old one: the trimmed geometric mean of pairs, and its 95 % interval.
+
+    Both times of a pair are measured one right after the other, so that a machine that is busy for
+    a while disturbs both. Of the logarithms, a quarter at either end is left out, from eight pairs
+    on, and the interval is that of Tukey and McLaughlin (1963): Student's, with the winsorised
+    variance. So a few pairs in which only one time was disturbed hardly count.
+    """
+
+    mean: float = 1.0
+    least: float = 0.0
+    most: float = inf
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> "Ratio":
+        """The ratio of pairs (old, new) of positive times; without one, nothing is known."""
+        logarithms = sorted(log(new / old) for old, new in pairs if old > 0 and new > 0)
+        count = len(logarithms)
+        if not count:
+            return cls()
+        cut = count // 4 if count >= TRIMMED_FROM else 0
+        inner = logarithms[cut : count - cut]
+        mean = fmean(inner)
+        if len(inner) == 1:
+            return cls(exp(mean))
+        winsorised = [inner[0]] * cut + inner + [inner[-1]] * cut
+        t = STUDENT[min(len(inner) - 1, len(STUDENT)) - 1]
+        half = t * stdev(winsorised) * sqrt(count) / len(inner)
+        return cls(exp(mean), exp(mean - half), exp(min(mean + half, LARGEST)))
+
+    @property
+    def pace(self) -> Pace:
+        """Whether the new time is shorter by at least SMALLEST_GAIN."""
+        if self.most < 1 and self.mean <= 1 - SMALLEST_GAIN:
+            return Pace.FASTER
+        if self.least > 1 - SMALLEST_GAIN or self.most < 1:
+            return Pace.NOT_FASTER
+        return Pace.UNCLEAR
