@@ -27,6 +27,7 @@ SETTINGS: Any = {
     "figure.constrained_layout.h_pad": 0.06,
 }
 WIDTH = 525.0  # points, which browsers show as 700 pixels
+LEFT = 0.015  # where titles begin, as a part of the width
 SMALL = 11.0  # points: the smallest text; 8 pixels where the picture is shown 400 pixels wide
 GAP = 8.0  # points between a point and its name
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -107,6 +108,7 @@ def axes(theme: Theme, height: float, title: str, subtitle: str) -> "Axes":
     """Empty axes under a title and a subtitle, in a figure of its own. height: in points."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.transforms import blended_transform_factory
 
     figure = Figure(figsize=(WIDTH / 72, height / 72), dpi=72, layout="constrained")
     FigureCanvasAgg(figure)  # measures texts
@@ -114,8 +116,11 @@ def axes(theme: Theme, height: float, title: str, subtitle: str) -> "Axes":
     found.spines[["top", "right"]].set_visible(False)
     found.grid(color=theme.grid, linewidth=0.8)
     found.set_axisbelow(True)
-    figure.suptitle(title, x=0.015, ha="left", fontsize=15.0, weight="bold")
-    found.set_title(subtitle, x=0.0, ha="left", fontsize=SMALL, color=theme.quiet, pad=10.0)
+    figure.suptitle(title, x=LEFT, ha="left", fontsize=15.0, weight="bold")
+    line = found.set_title(subtitle, x=LEFT, ha="left", fontsize=SMALL, color=theme.quiet, pad=9.0)
+    # Below the title, at the edge of the picture and not of its axes.
+    across = blended_transform_factory(figure.transFigure, line.get_transform())
+    line.set_transform(across)
     return found
 
 
@@ -138,10 +143,10 @@ def name_points(
     at_right: bool = False,
 ) -> None:
     """Write the name of each point beside it, inside the axes, where it covers no other name, no
-    point and no part of the path.
+    point and no part of the path; where there is no such place, where it covers the fewest.
 
     path: the corners of a line along the axes. at_right: names stand on the right of their points.
-    What has the least room is named first. Raises MixPertError where there is none.
+    What has the least room is named first.
     """
     from matplotlib.transforms import Bbox
 
@@ -167,12 +172,11 @@ def name_points(
             Bbox.from_bounds(x + right, y + up, width, height)
             for right, up in _offsets(width, height, at_right)
         ]
-        inside = [place for place in places if _is_inside(place, axes.bbox)]
-        rooms.append((text, [place for place in inside if not place.count_overlaps(taken)]))
-    for text, room in sorted(rooms, key=lambda it: len(it[1])):
-        place = next((place for place in room if not place.count_overlaps(taken)), None)
-        if place is None:
-            raise MixPertError(f"the picture has no room for the name {text.get_text()!r}")
+        inside = [place for place in places if _is_inside(place, axes.bbox)] or places
+        free = sum(not place.count_overlaps(taken) for place in inside)
+        rooms.append((free, text, inside))
+    for _, text, room in sorted(rooms, key=lambda it: it[0]):
+        place = min(room, key=lambda it: it.count_overlaps(taken))
         x, y = axes.transData.inverted().transform(place.min)
         text.set_position((x, y))
         taken.append(place)

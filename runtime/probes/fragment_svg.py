@@ -7,6 +7,13 @@ from typing import Protocol
 CELL_WIDTH, CELL_HEIGHT = 34, 18
 MARGIN, HEADING = 16, 26
 HUES = 8  # groups of four threads each
+STYLE = """
+.page { fill: #fff } text { font: 11px monospace; fill: #1f1f1f } .title { font-size: 13px }
+.cell { stroke: #888; stroke-width: 0.5 }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #14171b } text { fill: #f2f5f8 } .cell { fill-opacity: 0.3 }
+}
+"""
 
 
 class Held(Protocol):
@@ -22,7 +29,9 @@ class Held(Protocol):
 
 
 def drawing(name: str, parts: Sequence[Held]) -> str:
-    """An SVG of A, B and C. Hovering over an element shows all threads that hold it."""
+    """An SVG of A, B and C. Hovering over an element shows all threads that hold it. The picture
+    follows the light or dark setting.
+    """
     a, b, c = parts
     left = 2 * MARGIN + a.columns * CELL_WIDTH
     top = 2 * HEADING + b.rows * CELL_HEIGHT + MARGIN
@@ -37,9 +46,8 @@ def drawing(name: str, parts: Sequence[Held]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}">',
-            "<style>text { font: 11px monospace; } .title { font-size: 13px; } "
-            "rect { stroke: #888; stroke-width: 0.5; }</style>",
-            f'<rect x="0" y="0" width="{width}" height="{height}" fill="#fff"/>',
+            f"<style>{STYLE}</style>",
+            f'<rect class="page" x="0" y="0" width="{width}" height="{height}"/>',
             _text(MARGIN, HEADING - 8, f"{name}, thread:element", "title"),
             *body,
             "</svg>",
@@ -57,7 +65,8 @@ def _matrix(part: Held, x: int, y: int) -> Iterator[str]:
             known = ", ".join(f"thread {lane} element {element}" for lane, element in held)
             yield (
                 f"<g><title>{part.operand}[{i}, {j}]: {known}</title>"
-                f'<rect x="{at[0]}" y="{at[1]}" width="{CELL_WIDTH}" height="{CELL_HEIGHT}" '
+                f'<rect class="cell" x="{at[0]}" y="{at[1]}" width="{CELL_WIDTH}" '
+                f'height="{CELL_HEIGHT}" '
                 f'fill="hsl({lane // 4 * 360 // HUES}, 70%, {88 - 5 * (lane % 4)}%)"/>'
                 f"{_text(at[0] + 3, at[1] + 13, f'{lane}:{element}')}</g>"
             )

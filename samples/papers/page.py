@@ -39,7 +39,7 @@ h3 small { display: inline; margin-left: .6rem; font-weight: 400 }
 .scroll + .scroll, .scroll + details { margin-top: .75rem }
 .where { margin: .4rem 0; color: var(--soft); font-size: .85rem }
 .contents { columns: 3 14rem; padding-left: 1.2rem }
-.fragment { display: block; max-width: 100%; height: auto; padding: .5rem; background: #fff }
+.fragment { display: block; max-width: 100%; height: auto; padding: .5rem }
 """
 OPEN_ROWS = 12  # tables that are longer, beside a picture, are folded
 

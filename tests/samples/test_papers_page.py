@@ -16,6 +16,8 @@ from tests import browser
 from tests.samples.test_papers import on_fake_gpu
 
 X, Y = Column("x", "X"), Column("y", "Y", ".1f", 10.0)
+LINES = """Math.max(...[...document.querySelectorAll('.plane')]
+    .map(one => one.querySelectorAll('polyline').length))"""  # of the picture with most of them
 FRAGMENT = "mma.sync m16n8k16 float16"
 
 
@@ -182,6 +184,38 @@ def test_lines_are_where_their_numbers_are() -> None:
     assert chart.lines([], Lines(X, Y)) == ""
 
 
+def test_a_panel_has_at_most_eight_lines() -> None:
+    names = [f"line {i}" for i in range(chart.MOST_LINES + 1)]
+    rows = [
+        {"name": name, "range": where, "x": x, "y": 10.0**at}
+        for where in ("here", "there")
+        for at, name in enumerate(names)
+        for x in (1, 2)
+    ]
+    svg = chart.lines(rows, Lines(X, Y, ("name", "range")))
+    panels = svg.split("<figure>")[1:]
+    assert [panel.count("<polyline") for panel in panels] == [5, 4, 5, 4]
+    assert [re.findall("<figcaption>(.*?)</figcaption>", panel) for panel in panels] == [
+        ["here"], ["here"], ["there"], ["there"],
+    ]  # fmt: skip
+    # What stands in both has one colour in both, and all panels have the same axes.
+    assert panels[0].replace("here", "there") == panels[2]
+    points = chart.lines(rows, Lines(X, Y, ("name", "range"), joined=False))
+    assert points.count("<figure>") == 2
+
+
+def test_names_stand_at_the_ends_of_their_lines() -> None:
+    rows = [
+        {"name": name, "x": x, "y": y if x == 2 else 1}
+        for name, y in (("low", 1), ("high", 100), ("as high", 100))
+        for x in (1, 2)
+    ]
+    svg = chart.lines(rows, Lines(X, Y))
+    at = {name: float(y) for y, name in re.findall(r'y="([\d.]+)">((?:as )?\w+)</text>\n</g>', svg)}
+    assert at["high"] < at["as high"] < at["low"]
+    assert at["as high"] - at["high"] == chart.LINE
+
+
 def test_bars_are_shares() -> None:
     svg = chart.bars([{"name": "a", "x": 1.0, "y": 3.0}], Bars((X, Y), ("name",)))
     widths = [float(w) for w in re.findall(r'width="([\d.]+)" height="18"', svg)]
@@ -203,9 +237,13 @@ def test_a_browser_shows_it(
     dark = chromium.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark != "rgb(255, 255, 255)") == (scheme == "dark")
     assert chromium.evaluate("document.images[0].naturalWidth") > 100
-    # No name in a legend leaves its picture.
-    assert chromium.evaluate(
-        "[...document.querySelectorAll('.plane')].every(p => [...p.querySelectorAll('text')]"
-        ".every(t => t.getBBox().x + t.getBBox().width <= p.viewBox.baseVal.width"
-        " && t.getBBox().y + t.getBBox().height <= p.viewBox.baseVal.height + 4))"
-    )
+    assert chromium.colliding_texts() == []
+    assert chromium.evaluate(LINES) in range(4, chart.MOST_LINES + 1)
+
+
+def test_the_committed_page_shows_its_pictures(chromium: browser.Page) -> None:
+    chromium.window(390)
+    chromium.open(run.PAGE)
+    assert chromium.evaluate("document.querySelectorAll('.plane').length") > 20
+    assert chromium.colliding_texts() == []
+    assert chromium.evaluate(LINES) in range(4, chart.MOST_LINES + 1)

@@ -102,6 +102,15 @@
     };
   }
 
+  // Where the page is narrow, a cell shows the name of its column: see page.css.
+  for (const table of document.querySelectorAll("table")) {
+    const columns = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    for (const row of table.tBodies[0].rows) {
+      for (const cell of row.cells) cell.dataset.column = columns[cell.cellIndex];
+    }
+    table.classList.add("named");
+  }
+
   const named = /^#op-(\d+)$/.exec(location.hash);
   if (named && rows.has(named[1])) choose(named[1]);
 }

@@ -34,7 +34,6 @@ SHARED = (
 )
 TRIALS_SHOWN = 60
 CHANGES_SHOWN = 3
-NUMBERED_PART = 0.03  # of the longest bar: a shorter piece has no room for its number
 
 
 def page(record: Record, program: Program) -> str:
@@ -98,7 +97,6 @@ def _template() -> "Template":
         "CHANGES_SHOWN": CHANGES_SHOWN,
         "KEPT": Reason.KEPT,
         "MEANING": summary.MEANING,
-        "NUMBERED_PART": NUMBERED_PART,
         "TRIALS_SHOWN": TRIALS_SHOWN,
         "calls_text": calls_text,
         "error_text": error_text,

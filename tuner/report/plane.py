@@ -1,12 +1,13 @@
 """The accuracy-speed plane: every plan that ran at its time and its error, on logarithmic axes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Record, TrialEntry
-from mixpert_py.tuner.report.scale import LogScale, tick_text
+from mixpert_py.tuner.report.scale import LogScale, apart, tick_text
 from mixpert_py.tuner.report.summary import (
     chosen,
     error_name,
@@ -29,11 +30,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The name of the start, or of the chosen plan, beside its point."""
+    """The name of the start, or of the chosen plan, near its point."""
 
     x: float
     y: float
-    anchor: Literal["start", "end"]
+    anchor: Literal["start", "middle", "end"]
     text: str
 
 
@@ -46,14 +47,16 @@ class Plane:
     those that matter most come last, on top of the others.
     """
 
-    WIDTH: ClassVar[int] = 760
-    HEIGHT: ClassVar[int] = 396
-    LEFT: ClassVar[int] = 64
-    RIGHT: ClassVar[int] = 736
+    WIDTH: ClassVar[int] = 640
+    HEIGHT: ClassVar[int] = 384
+    LEFT: ClassVar[int] = 68
+    RIGHT: ClassVar[int] = 624
     TOP: ClassVar[int] = 44
-    BOTTOM: ClassVar[int] = 346
+    BOTTOM: ClassVar[int] = 326
     GUTTER: ClassVar[float] = 24.0  # beyond an axis, for 0 and for what is not finite
-    LETTER: ClassVar[float] = 7.0  # width of a character of a text, about
+    # Of a character of a text, about, at the larger size that texts have on a narrow page.
+    LETTER: ClassVar[float] = 10.5
+    LINE: ClassVar[float] = 20.0
 
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]
@@ -85,13 +88,16 @@ def plane(record: Record) -> Plane:
     if record.budget is not None:
         text = f"budget {tick_text(record.budget)}" if record.budget else "budget 0"
         budget = _height(record.budget, up), text
+    points = tuple(_point(record, at, places[at], trials[at] is best) for at in order)
+    path = [(x, y) for at, (x, y) in places.items() if _is_kept(trials[at])]
+    lowest = Plane.BOTTOM - Plane.GUTTER / 2 - Plane.LINE  # below, "exact" is in a tick's way
     return Plane(
-        tuple((across(tick), tick_text(tick)) for tick in across.ticks()),
-        tuple((up(tick), tick_text(tick)) for tick in up.ticks()),
+        tuple(apart([(across(tick), tick_text(tick)) for tick in across.ticks()], Plane.LETTER)),
+        tuple((up(tick), tick_text(tick)) for tick in up.ticks() if up(tick) < lowest),
         budget,
-        " ".join(f"{x:.1f},{y:.1f}" for at, (x, y) in places.items() if _is_kept(trials[at])),
-        tuple(_point(record, at, places[at], trials[at] is best) for at in order),
-        tuple(_labels(places, record, best)),
+        " ".join(f"{x:.1f},{y:.1f}" for x, y in path),
+        points,
+        tuple(_labels(points, path, budget)),
     )
 
 
@@ -114,16 +120,49 @@ def _point(record: Record, at: int, place: tuple[float, float], is_best: bool) -
 
 
 def _labels(
-    places: Mapping[int, tuple[float, float]], record: Record, best: TrialEntry | None
+    points: Sequence[Point],
+    path: Sequence[tuple[float, float]],
+    budget: tuple[float, str] | None,
 ) -> Iterator[Label]:
-    """Names of the start and of the chosen plan; one where they are the same."""
-    at_best = next((at for at in places if record.trials[at] is best), None)
-    named = {} if at_best is None else {at_best: "chosen"}
-    if 0 in places:
-        named[0] = "start, and chosen" if at_best == 0 else "start"
-    for at, name in named.items():
-        x, y = places[at]
-        if x + 14 + Plane.LETTER * len(name) > Plane.RIGHT:
-            yield Label(x - 14, y + 4, "end", name)
-        else:
-            yield Label(x + 14, y + 4, "start", name)
+    """Names of the chosen plan and of the start, one where they are the same: each where it covers
+    least of the points, of the path, and of the names of the budget and of each other.
+    """
+    taken = [(point.x, point.y) for point in points]
+    for (x, y), (to_x, to_y) in pairwise(path):
+        taken += [(x + (to_x - x) * i / 20, y + (to_y - y) * i / 20) for i in range(21)]
+    if budget:
+        width = int(Plane.LETTER * len(budget[1]))
+        taken += [(Plane.RIGHT - right, budget[0] - 10) for right in range(0, width + 6, 6)]
+    for point in points[::-1]:
+        if not point.chosen and point.kind != "start":
+            continue
+        both = point.chosen and point.kind == "start"
+        text = "start, and chosen" if both else "chosen" if point.chosen else "start"
+        yield _label(point, text, taken)
+
+
+def _label(point: Point, text: str, taken: list[tuple[float, float]]) -> Label:
+    """The name of a point; the places that it covers are added to what is taken."""
+    width, half = Plane.LETTER * len(text), Plane.LINE / 2
+    right, left, middle = point.x + 14, point.x - 14 - width, point.x - width / 2
+    below, above = point.y + 14 + half, point.y - 14 - half
+    beside = [(right, point.y), (left, point.y), (middle, below), (middle, above)]
+    askew = [(x, y) for y in (below, above) for x in (right, left)]
+    places = [
+        (x, y)
+        for x, y in beside + askew
+        if Plane.LEFT < x < Plane.RIGHT - width and Plane.TOP + half < y < Plane.BOTTOM - half
+    ]
+    x, y = min(places or beside, key=lambda place: _covered(place, width, taken))
+    taken += [(x + width * i / 8, y) for i in range(9)]
+    if x == right:
+        return Label(x, y + 5, "start", text)
+    if x == left:
+        return Label(x + width, y + 5, "end", text)
+    return Label(x + width / 2, y + 5, "middle", text)
+
+
+def _covered(place: tuple[float, float], width: float, taken: Sequence[tuple[float, float]]) -> int:
+    """How many of the places that are taken a name would cover, or touch. place: its left end."""
+    x, y = place
+    return sum(x - 8 < at < x + width + 8 and abs(y - up) < Plane.LINE / 2 + 8 for at, up in taken)

@@ -1,8 +1,8 @@
 """A logarithmic axis: the places of values on it, and its ticks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log10
+from math import ceil, floor, inf, isfinite, log10
 from typing import Self
 
 MARGIN = 0.06  # part of the axis that is free at each end
@@ -45,6 +45,23 @@ class LogScale:
             if len(seen) >= 3:
                 break
         return seen
+
+
+def apart(ticks: Sequence[tuple[float, str]], letter: float) -> list[tuple[float, str]]:
+    """The ticks of an axis across; those whose text would touch the one before it have none.
+
+    letter: the width of a character, about.
+    """
+    found: list[tuple[float, str]] = []
+    end = -inf
+    for x, text in ticks:
+        half = letter * len(text) / 2
+        if x - half > end:
+            found.append((x, text))
+            end = x + half + letter
+        else:
+            found.append((x, ""))
+    return found
 
 
 def tick_text(value: float) -> str:

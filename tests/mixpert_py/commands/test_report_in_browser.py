@@ -108,6 +108,19 @@ def test_it_fits_the_window_and_can_be_read(shown: browser.Page, width: int, sch
     dark = shown.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
     assert len(shown.picture()) > 10_000
+    assert shown.colliding_texts() == []
+    # Nothing but the source and the graph is wider than the page, and cells name their columns.
+    beyond = (
+        "one => one.scrollWidth > one.clientWidth && !one.querySelector('.listing, .graph svg')"
+    )
+    assert shown.evaluate(f"[...document.querySelectorAll('.scroll')].filter({beyond}).length") == 0
+    name = shown.evaluate("getComputedStyle(document.querySelector('td'), '::before').content")
+    assert name == ('"no."' if width < 640 else "none")
+    size = shown.evaluate(
+        "(e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a)"
+        "(document.querySelector('.plane text'))"
+    )
+    assert size >= 9.5
 
 
 def test_it_prints(shown: browser.Page) -> None:

@@ -71,3 +71,38 @@ def test_odd_searches_have_a_plane(record: Record, budget: str | None, labels: l
     assert (picture.budget and picture.budget[1]) == budget
     assert [label.text for label in picture.labels] == labels
     assert "nan" not in str(picture)
+
+
+def covers(record: Record) -> list[tuple[str, int]]:
+    """The names in the picture, each with a point that it covers."""
+    picture = plane(record)
+    found = []
+    for label in picture.labels:
+        width = Plane.LETTER * len(label.text)
+        left = label.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[label.anchor] * width
+        assert left > Plane.LEFT
+        assert left + width < Plane.RIGHT
+        found += [
+            (label.text, point.number)
+            for point in picture.points
+            if left - 5 < point.x < left + width + 5 and abs(label.y - 5 - point.y) < 14
+        ]
+    return found
+
+
+@pytest.mark.parametrize("beside", [(1.0, 1e-6), (1.02, 1e-6), (0.98, 1e-6), (1.0, 1.2e-6)])
+@pytest.mark.parametrize("time", [1.0, 9.0, 0.1], ids=["inside", "right", "left"])
+def test_names_cover_no_point(time: float, beside: tuple[float, float]) -> None:
+    """The chosen plan has others right beside it, and the start may be anywhere."""
+    record = small()
+    start, *others = record.trials
+    best = next(trial for trial in reversed(others) if trial.plan == record.plan)
+    near = [
+        msgspec.structs.replace(best, time=best.time * times, error=beside[1], plan={})
+        for times in (beside[0] * 1.05, beside[0] * 1.1, beside[0] * 1.15)
+    ]
+    moved = msgspec.structs.replace(start, time=best.time * time, error=beside[1] * 2)
+    best = msgspec.structs.replace(best, error=1e-6)
+    crowded = msgspec.structs.replace(record, trials=[moved, *near, best])
+    assert [label.text for label in plane(crowded).labels] == ["chosen", "start"]
+    assert covers(crowded) == []

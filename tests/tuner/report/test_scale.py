@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixpert_py.tuner.report.scale import MAX_TICKS, LogScale, tick_text
+from mixpert_py.tuner.report.scale import MAX_TICKS, LogScale, apart, tick_text
 
 VALUES = st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=5)
 
@@ -57,3 +57,9 @@ def test_ticks(values: list[float], ticks: list[float]) -> None:
 )
 def test_tick_text(value: float, text: str) -> None:
     assert tick_text(value) == text
+
+
+def test_ticks_without_room_have_no_text() -> None:
+    ticks = [(0.0, "1,024"), (20.0, "2,048"), (48.0, "4,096"), (70.0, "8")]
+    assert [text for _, text in apart(ticks, 7.0)] == ["1,024", "", "4,096", ""]
+    assert apart(ticks, 1.0) == ticks
