@@ -145,6 +145,7 @@ def _headline(found: "PlanVerdict") -> str:
 
 def _details(found: "PlanVerdict") -> list[str]:
     from mixpert_py.commands.tables import value_line
+    from mixpert_py.runtime.reasons import MEANING
 
     lines: list[str] = []
     if not found.options.limits.only:  # they have limits of their own
@@ -154,6 +155,8 @@ def _details(found: "PlanVerdict") -> list[str]:
     for site, reasons in found.fallbacks.items():
         why = ", ".join(f"{reason} ({calls}×)" for reason, calls in reasons.items())
         lines.append(f"  {site}: not as planned: {why}")
+    for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
+        lines.append(f"  {reason}: {MEANING[reason]}")
     return [*lines, *_times(found)]
 
 
