@@ -19,6 +19,7 @@ from mixpert_py.commands.estimate import estimate
 from mixpert_py.commands.graph import graph
 from mixpert_py.commands.plan import plan
 from mixpert_py.commands.probe import probe
+from mixpert_py.commands.program import interrupted
 from mixpert_py.commands.report import report
 from mixpert_py.commands.rewrite import rewrite, unrewrite
 from mixpert_py.commands.run import run
@@ -54,8 +55,7 @@ def main(command: click.Command | None = None, name: str = "mixpert") -> None:
         click.echo(f"mixpert: {error}", err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("mixpert: interrupted", err=True)
-        code = 130
+        code = interrupted()
     except BrokenPipeError:
         code = 0  # the reader has seen enough
         _drop_output()

@@ -36,7 +36,7 @@ class Reason(StrEnum):
 
 
 # One line for each, which a table of calls has below it.
-MEANING: Mapping[Reason, str] = {
+MEANING: Mapping[str, str] = {
     Reason.TOO_SMALL: "The native product is faster at this size.",
     Reason.NOT_AN_ARRAY: "An operand is an object that only the program's own product takes.",
     Reason.SUBCLASS: "An operand's class may multiply in its own way, as np.matrix does.",

@@ -1,6 +1,7 @@
 """The common parts of commands: options as one record, and where a program's words begin."""
 
 import functools
+import sys
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TypeVar
@@ -140,3 +141,13 @@ def require_seconds(limit: float | None) -> None:
     """Raise UsageError for a --time-limit that is no positive number of seconds."""
     if limit is not None and not limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {limit}")
+
+
+def interrupted(advice: str = "") -> int:
+    """Say on stderr that Ctrl-C ended the command; returns the exit code for that.
+
+    A terminal has echoed `^C` at the beginning of the line: the message takes its place.
+    """
+    over = "\r" if sys.stderr is not None and sys.stderr.isatty() else ""
+    click.echo(f"{over}mixpert: interrupted{advice}", err=True)
+    return 130

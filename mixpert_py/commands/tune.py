@@ -14,6 +14,7 @@ from mixpert_py.commands.program import (
     ScriptCommand,
     as_record,
     complete_files,
+    interrupted,
     require_script,
     require_seconds,
     with_progress,
@@ -266,7 +267,7 @@ def _tune(
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
-        interrupted = False
+        stopped = False
         quiet = options.as_json or options.quiet or options.no_progress
         with tables.progress(quiet, options.verbose) as show:
 
@@ -278,8 +279,8 @@ def _tune(
                 prepared = prepare(program, settings, existing, on_run, trials=trials)
                 result = None if prepared is None else tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
-                interrupted = True
-        if interrupted:  # said when the progress bar is gone, which would share its line
+                stopped = True
+        if stopped:  # said when the progress bar is gone, which would share its line
             return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
@@ -325,5 +326,4 @@ def _say(line: str) -> None:
 
 
 def _interrupted(trials: "Trials") -> int:
-    _say(f"interrupted{'; --resume goes on from here' if trials.has_runs else ''}")
-    return 130
+    return interrupted("; --resume goes on from here" if trials.has_runs else "")
