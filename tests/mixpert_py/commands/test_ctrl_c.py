@@ -28,7 +28,16 @@ b = a @ a
 print("slept", flush=True)
 time.sleep(60)
 """
-PLAN = '[[criterion]]\nname = "b"\nmetric = "max"\nbudget = 1.0\n[[site]]\nid = "{site}"\nscheme = "float32"\n'
+PLAN = """\
+[[criterion]]
+name = "b"
+metric = "max"
+budget = 1.0
+
+[[site]]
+id = "{site}"
+scheme = "float32"
+"""
 PATIENCE = 30.0  # seconds
 SIGN = re.compile(r"\x1b\[(\d*)([A-Za-z])|\x1b\[\?25[hl]|(\r)|(\n)|([^\x1b\r\n])")
 
