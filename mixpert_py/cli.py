@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import click
-from click.shell_completion import shell_complete
+from click.shell_completion import CompletionItem, shell_complete
 
 from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
@@ -125,7 +125,16 @@ COMMANDS = [
 ]
 
 
-@click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands; a script may stand in the place of one."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+@click.group(
+    cls=Commands, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="mixpert")
 def cli() -> None:
     """Matrix products of a Python program, at the accuracy you choose and no more.

@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -17,6 +17,44 @@ def complete_files(
 ) -> list[CompletionItem]:
     """Let the shell complete an argument with the names of files."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def complete_schemes(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a scheme."""
+    from mixpert_py.runtime.schemes import schemes
+
+    return _beginning(schemes(), incomplete)
+
+
+def complete_devices(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a device that has a model."""
+    from mixpert_py.runtime.model import known_devices
+
+    return _beginning(known_devices.names(), incomplete)
+
+
+def complete_criteria(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a criterion."""
+    from mixpert_py.tuner.criterion import CRITERIA
+
+    return _beginning(CRITERIA, incomplete)
+
+
+def complete_backends(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a backend."""
+    return _beginning(("reference", "cuda"), incomplete)
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 Record = TypeVar("Record")

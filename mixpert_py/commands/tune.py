@@ -13,6 +13,9 @@ import click
 from mixpert_py.commands.program import (
     ScriptCommand,
     as_record,
+    complete_backends,
+    complete_criteria,
+    complete_devices,
     complete_files,
     interrupted,
     require_script,
@@ -109,6 +112,7 @@ class Options:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
+    shell_complete=complete_criteria,
     help="frobenius (the default), max, max-relative, mred, or module:function(reference, value).",
 )
 @click.option(
@@ -129,6 +133,7 @@ class Options:
 @click.option(
     "--backend",
     metavar="NAME",
+    shell_complete=complete_backends,
     help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU does.",
 )
 @click.option(
@@ -142,6 +147,7 @@ class Options:
 @click.option(
     "--device",
     metavar="NAME",
+    shell_complete=complete_devices,
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")

@@ -9,6 +9,8 @@ import click
 from mixpert_py.commands.program import (
     PlanCommand,
     as_record,
+    complete_backends,
+    complete_criteria,
     complete_files,
     require_script,
     require_seconds,
@@ -53,6 +55,7 @@ class Options:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
+    shell_complete=complete_criteria,
     help="frobenius, max, max-relative, mred, or module:function; default: the plan's.",
 )
 @click.option(
@@ -67,7 +70,12 @@ class Options:
     type=click.Choice(["float64", "native"]),
     help="What errors are measured against; default: the plan's.",
 )
-@click.option("--backend", metavar="NAME", help="Default: that of the plan, or automatic.")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    shell_complete=complete_backends,
+    help="Default: that of the plan, or automatic.",
+)
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @with_progress
