@@ -45,11 +45,21 @@ OPERANDS = {
     "cancels": "Times as large as the result would be if nothing cancelled in it.",
 }
 
+NARROWEST = 20  # characters
+
 Records = Sequence[dict[str, Any]]
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what a closed pipe means."""
+    """A console that leaves it to its caller what a closed pipe means.
+
+    Where the environment says COLUMNS=0, or another width that no terminal has, it has 80.
+    """
+
+    def __init__(self, stderr: bool = False, file: TextIO | None = None) -> None:
+        super().__init__(stderr=stderr, file=file)
+        if self.width < NARROWEST:
+            self.width = 80
 
     def on_broken_pipe(self) -> None:
         raise  # the BrokenPipeError that is being handled
@@ -345,7 +355,7 @@ def print_plan(plan: Plan) -> None:
         )
         for site in plan.site
     ]
-    console.print(fitted(columns, rows, console.width))
+    console.print(fitted(columns, rows, console.width) if rows else "no call site")
 
 
 def print_report(record: "Record", program: "Program") -> None:

@@ -118,10 +118,13 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
     from mixpert_py.budget import limits_of
     from mixpert_py.errors import PlanError
     from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.tuning.judge import resolve
     from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
 
     budgets = parse_budgets("--error", options.budgets)
     metrics = parse_named("--criterion", options.criteria)
+    for name in metrics.values():
+        resolve(name, "")  # an unknown one is not in the plan, either: that it is unknown says more
     try:
         limits = limits_of(plan, budgets, metrics, named=not options.compare)
     except PlanError as error:
