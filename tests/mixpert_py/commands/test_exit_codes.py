@@ -41,7 +41,7 @@ COMMANDS: dict[tuple[str, int], tuple[str, ...]] = {
     ("run", 0): ("s.py",),
     ("run", 1): ("--strict", "--scheme", "float32", "integers.py"),
     ("run", 2): ("nowhere.py",),
-    ("estimate", 0): ("--time-limit", "5", "s.py"),
+    ("estimate", 0): ("--time-limit", "30", "s.py"),
     ("estimate", 2): ("fails.py",),
     ("tune", 0): ("--error", "1", "--backend", "reference", "s.py"),
     ("tune", 1): ("--error", "1e-9", "noisy.py"),

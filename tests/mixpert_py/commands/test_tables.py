@@ -55,7 +55,7 @@ def test_tables_fit_narrow_terminals_and_keep_places(
         "verify": printed("verify", PLAN, PATH),
         "report": printed("report", PLAN),
         "plan show": printed("plan", "show", PLAN),
-        "estimate": printed("estimate", "--time-limit", "2", PATH),
+        "estimate": printed("estimate", "--time-limit", "30", PATH),
         "tiles": printed("tiles", "4096", "4096", "4096", "--device", "h200"),
         "doctor": printed("doctor"),
     }
