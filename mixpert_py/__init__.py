@@ -12,6 +12,8 @@
     mixpert_py.load_plan(path)        a plan file
     mixpert_py.schemes()              names of the schemes, most accurate first
 
+The other names are what rewritten programs call in the place of `x.dot(y)`, `@=`, sums, and
+functions of SciPy, PyTorch and modules called xp.
 Importing this package is quick: everything is loaded where it is first used.
 """
 

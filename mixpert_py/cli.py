@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import click
-from click.shell_completion import shell_complete
+from click.shell_completion import CompletionItem, shell_complete
 
 from mixpert_py import __version__
 from mixpert_py.bench.commands import bench
@@ -19,6 +19,7 @@ from mixpert_py.commands.estimate import estimate
 from mixpert_py.commands.graph import graph
 from mixpert_py.commands.plan import plan
 from mixpert_py.commands.probe import probe
+from mixpert_py.commands.program import interrupted
 from mixpert_py.commands.report import report
 from mixpert_py.commands.rewrite import rewrite, unrewrite
 from mixpert_py.commands.run import run
@@ -54,8 +55,7 @@ def main(command: click.Command | None = None, name: str = "mixpert") -> None:
         click.echo(f"mixpert: {error}", err=True)
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("mixpert: interrupted", err=True)
-        code = 130
+        code = interrupted()
     except BrokenPipeError:
         code = 0  # the reader has seen enough
         _drop_output()
@@ -125,7 +125,16 @@ COMMANDS = [
 ]
 
 
-@click.group(commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The commands; a script may stand in the place of one."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+@click.group(
+    cls=Commands, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="mixpert")
 def cli() -> None:
     """Matrix products of a Python program, at the accuracy you choose and no more.

@@ -33,6 +33,11 @@ class Interrupt:
         finally:
             self._lets_through = False
 
+    def take_over(self, outer: object) -> None:
+        """Let a signal that came to the outer one be this one's."""
+        if isinstance(outer, Interrupt) and outer._came:
+            self._came, outer._came = True, False
+
     def note(self, number: int, frame: FrameType | None) -> None:
         """The signals' handler."""
         self._came = True
@@ -46,6 +51,7 @@ def deferred_signals() -> Iterator[Interrupt]:
     """Defer the signals until the caller checks for them.
 
     Those that are ignored stay ignored. Only the main thread gets signals, and may defer them.
+    One that a caller further out has deferred, and not checked for, is this caller's to check for.
     """
     interrupt = Interrupt()
     before = {}
@@ -56,6 +62,7 @@ def deferred_signals() -> Iterator[Interrupt]:
                 if handler not in (signal.SIG_IGN, None):
                     before[number] = handler
                     signal.signal(number, interrupt.note)
+                    interrupt.take_over(getattr(handler, "__self__", None))
         yield interrupt
     finally:
         for number, handler in before.items():

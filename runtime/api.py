@@ -60,7 +60,7 @@ def matmul(
     """The product a @ b, under the scheme that is in force for this call.
 
     a, b: anything `native` takes, or an operand that `pack` has packed; float32 and float64 arrays
-    of one dimension or more can take a scheme, and complex ones (see `complex_product`), NumPy's
+    of one dimension or more can take a scheme, and complex ones, each part of which does; NumPy's
     and those on a GPU; stacks of matrices broadcast as in np.matmul. rest: `out` given by position.
     site: id of the call site. native: the function that the program called, None for `@`; without
     a site, operands that have no `@` are np.matmul's.
@@ -72,9 +72,9 @@ def matmul(
             does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
             automatic.
         out: as in np.matmul.
-        guarantee: "componentwise", see `certificates.guarantee`: float32 and complex64 products of
-            K ≥ 512 then run `faithful`, unless an int8 scheme that keeps the guarantee is asked
-            for; others the first of int8x6, x8, x10 that keeps it, else native.
+        guarantee: "componentwise": |C − Ĉ|ij ≤ K · 2^-24 · (|A||B|)ij but for underflow. Then
+            float32 and complex64 products of K ≥ 512 run `faithful`, unless an int8 scheme that
+            keeps the guarantee is asked for; others the first of int8x6, x8, x10 that keeps it.
         return_certificate: whether to return a pair, of the product and a Certificate, which is
             None where the native product or a cast ran.
         Whatever else np.matmul takes, such as axes and dtype: with that it makes the product.

@@ -206,7 +206,7 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def on_gpu(*, devices: str | None = None, workspace_limit: int | None = None) -> Iterator[None]:
-    """How products inside use the GPUs of this machine; None: as around it.
+    """Say how products inside use the GPUs of this machine; None: as around it.
 
     devices: "all": a large product of arrays of one GPU is divided among all. workspace_limit:
     bytes that a product may take of a GPU besides operands and result; it is made in parts that

@@ -51,7 +51,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     elsewhere are kept as they are. scheme: None for the one in force, else `faithful`. It needs
     0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, and for
     complex ones as much as the array again. Large `faithful` products take 1.5 times both operands'
-    memory besides, while they are made: see `gpu.guard`. Raises PlanError for an unknown scheme or
+    memory besides, while they are made. Raises PlanError for an unknown scheme or
     side, ShapeError for fewer than two dimensions, TypeError for other types.
     """
     if side not in ("left", "right"):

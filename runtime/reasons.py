@@ -1,5 +1,6 @@
 """Why a call ran natively although a scheme was meant for it."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 Shape = tuple[int, int, int]  # m, k, n of a product
@@ -32,3 +33,32 @@ class Reason(StrEnum):
     KERNEL = "kernel did not compile"
     MEMORY = "out of memory"
     WORKSPACE = "beyond the workspace limit"
+
+
+# One line for each, which a table of calls has below it.
+MEANING: Mapping[str, str] = {
+    Reason.TOO_SMALL: "The native product is faster at this size.",
+    Reason.NOT_AN_ARRAY: "An operand is an object that only the program's own product takes.",
+    Reason.SUBCLASS: "An operand's class may multiply in its own way, as np.matrix does.",
+    Reason.SPARSE: "Sparse matrices are multiplied by their own library.",
+    Reason.SCALAR: "An operand is a number: nothing is summed.",
+    Reason.INTEGER: "Products of integers are exact as they are.",
+    Reason.DTYPE: "Schemes are for float32, float64, complex64 and complex128.",
+    Reason.SHAPE: "The program's own product decides about such shapes, or raises.",
+    Reason.DIMENSIONS: "It is no product of two matrices, or of stacks of them.",
+    Reason.OUT: "The array given as out= has another type or lies elsewhere.",
+    Reason.ARGUMENT: "The call has an argument that the runtime does not know.",
+    Reason.RANGE: "A result of float64 operands overflowed in float32.",
+    Reason.SPREAD: "The entries of the operands differ too much for the bound that is asked for.",
+    Reason.GRADIENT: "PyTorch needs its own product to differentiate it.",
+    Reason.REDUCED: "The program lets its own product use TF32 or the like here.",
+    Reason.AUTOCAST: "PyTorch chooses the precision here.",
+    Reason.OTHER_DEVICE: "The operands lie on a GPU that is not the current one.",
+    Reason.NO_TENSOR_CORE: "No GPU can be used here; `mixpert doctor` says why.",
+    Reason.OLD_GPU: "Kernels need compute capability 8.0 or later.",
+    Reason.OLD_DRIVER: "The driver is too old for CuPy; `mixpert doctor` says more.",
+    Reason.FORKED: "A process that was forked after CUDA was started cannot use the GPU.",
+    Reason.KERNEL: "The kernel could not be compiled or started on this GPU.",
+    Reason.MEMORY: "The GPU has too little memory left for the slices.",
+    Reason.WORKSPACE: "The slices need more memory than workspace_limit allows.",
+}

@@ -41,7 +41,7 @@ def bench_dispatch(save: bool) -> None:
     shell_complete=complete_files,
     help="Default: SCRIPT.mixpert.toml.",
 )
-@click.option("--rounds", default=7, show_default=True)
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
 @click.option("--save", is_flag=True, help="Keep the result beside the code.")
 @click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
 @click.argument(

@@ -5,11 +5,13 @@ from dataclasses import asdict
 
 import click
 
+from mixpert_py.commands.program import complete_files
+
 
 @click.command()
 @click.option("--warm", is_flag=True, help="Compile what the default, or each PLAN, will need.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as a JSON list.")
-@click.argument("plans", nargs=-1, metavar="[PLAN]...")
+@click.argument("plans", nargs=-1, metavar="[PLAN]...", shell_complete=complete_files)
 def doctor(warm: bool, as_json: bool, plans: tuple[str, ...]) -> int:
     """Say what is here, what would run, and what is missing.
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from mixpert_py.commands.fitted import Column, fitted
 from mixpert_py.commands.tables import console
 from mixpert_py.tuner.estimate import ceiling, times_text
+from mixpert_py.tuner.report.fitted import Column, fitted
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
@@ -15,6 +15,10 @@ MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
 WORTH_NAMING = 0.01  # share of the products' time without a measured error
 
+LEVELS = (
+    "level: how a product is made, most accurate first; below a machine's name, how many times as "
+    "fast that is there as the native product."
+)
 ERRORS = (
     "Errors are those of single products on this run's operands, relative to float64 in the "
     "Frobenius norm. Of the program's own error they are a guess, which `mixpert tune` checks."
@@ -41,7 +45,7 @@ def print_estimate(found: Estimate, budget: str) -> None:
     columns = (
         Column("line", right=True),
         Column("product", wraps=True),
-        Column("% of\ntime", right=True),
+        Column("% of\ntime", right=True, drop=len(names)),
         Column("level"),
         Column("error"),
         *(Column(name, right=True, drop=at) for at, name in enumerate(names)),
@@ -60,6 +64,8 @@ def print_estimate(found: Estimate, budget: str) -> None:
     out.print()
     _print_places(found, budget)
     out.print()
+    if rows:
+        out.print(Text(LEVELS))
     out.print(Text(ERRORS))
     if len(found.places) > 1:
         out.print(Text(PREDICTED))

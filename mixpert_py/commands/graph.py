@@ -18,6 +18,7 @@ from mixpert_py.commands.program import complete_files
 @click.option(
     "--profile",
     metavar="FILE",
+    shell_complete=complete_files,
     help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
 )
 @click.option("-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write here.")

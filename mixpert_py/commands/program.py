@@ -1,7 +1,8 @@
 """The common parts of commands: options as one record, and where a program's words begin."""
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -16,6 +17,44 @@ def complete_files(
 ) -> list[CompletionItem]:
     """Let the shell complete an argument with the names of files."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def complete_schemes(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a scheme."""
+    from mixpert_py.runtime.schemes import schemes
+
+    return _beginning(schemes(), incomplete)
+
+
+def complete_devices(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a device that has a model."""
+    from mixpert_py.runtime.model import known_devices
+
+    return _beginning(known_devices.names(), incomplete)
+
+
+def complete_criteria(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a criterion."""
+    from mixpert_py.tuner.criterion import CRITERIA
+
+    return _beginning(CRITERIA, incomplete)
+
+
+def complete_backends(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a backend."""
+    return _beginning(("reference", "cuda"), incomplete)
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 Record = TypeVar("Record")
@@ -140,3 +179,13 @@ def require_seconds(limit: float | None) -> None:
     """Raise UsageError for a --time-limit that is no positive number of seconds."""
     if limit is not None and not limit > 0:
         raise click.UsageError(f"--time-limit is a number of seconds, not {limit}")
+
+
+def interrupted(advice: str = "") -> int:
+    """Say on stderr that Ctrl-C ended the command; returns the exit code for that.
+
+    A terminal has echoed `^C` at the beginning of the line: the message takes its place.
+    """
+    over = "\r" if sys.stderr is not None and sys.stderr.isatty() else ""
+    click.echo(f"{over}mixpert: interrupted{advice}", err=True)
+    return 130

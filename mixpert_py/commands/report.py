@@ -14,10 +14,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--html", "folder", metavar="DIR", help="Write DIR/index.html, a page of its own.")
+@click.option(
+    "--html",
+    "folder",
+    metavar="DIR",
+    shell_complete=complete_files,
+    help="Write DIR/index.html, a page of its own.",
+)
 @click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record of the tuning.")
-@click.option("-o", "--output", metavar="FILE", help="Write the Markdown or JSON here.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Write the Markdown or JSON here.",
+)
 @click.argument("plan", metavar="PLAN", shell_complete=complete_files)
 @click.argument("script", required=False, shell_complete=complete_files)
 def report(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import as_record, complete_files, form_option, quiet_option
+from mixpert_py.commands.program import (
+    as_record,
+    complete_files,
+    complete_schemes,
+    form_option,
+    quiet_option,
+)
 
 if TYPE_CHECKING:
     from mixpert_py.sources.output import Outcome, Task
@@ -132,7 +138,12 @@ def _of_files(command: Callable[..., int]) -> Callable[..., int]:
     shell_complete=complete_files,
     help="Write the plan's schemes into the calls.",
 )
-@click.option("--scheme", metavar="NAME", help="Write this scheme into every call.")
+@click.option(
+    "--scheme",
+    metavar="NAME",
+    shell_complete=complete_schemes,
+    help="Write this scheme into every call.",
+)
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @as_record(Options)
 def rewrite(options: Options) -> int:

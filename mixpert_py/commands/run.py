@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.program import ProgramCommand, as_record, complete_files
+from mixpert_py.commands.program import (
+    ProgramCommand,
+    as_record,
+    complete_backends,
+    complete_files,
+    complete_schemes,
+)
 
 if TYPE_CHECKING:
     from mixpert_py.launch.launcher import Program
@@ -56,12 +62,28 @@ class Options:
     shell_complete=complete_files,
     help="Run under this plan.",
 )
-@click.option("--scheme", metavar="NAME", help="Run every product under this scheme.")
-@click.option("--backend", metavar="NAME", help="reference: emulate tensor cores in NumPy.")
+@click.option(
+    "--scheme",
+    metavar="NAME",
+    shell_complete=complete_schemes,
+    help="Run every product under this scheme.",
+)
+@click.option(
+    "--backend",
+    metavar="NAME",
+    shell_complete=complete_backends,
+    help="reference: emulate tensor cores in NumPy.",
+)
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
 @click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
-@click.option("--json", "json_path", metavar="FILE", help="Write the profile as JSON.")
+@click.option(
+    "--json",
+    "json_path",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Write the profile as JSON.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Do not say that a scheme cannot run here.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")

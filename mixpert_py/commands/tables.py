@@ -12,9 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from mixpert_py.commands.fitted import Column, fitted
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
+from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
+from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
 from mixpert_py.tuner.report.summary import (
     MEANING,
@@ -38,11 +39,28 @@ if TYPE_CHECKING:
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.verify import Verification
 
+# Columns of a profile about a product's operands, and the meanings that stand below it.
+OPERANDS = {
+    "spread,\nbits": "Bits by which entries lie below the largest of their row, in the mean.",
+    "int8\nloss": "Bits by which int8x6 is less accurate than FP32 on these operands.",
+    "cancels": "Times as large as the result would be if nothing cancelled in it.",
+}
+
+NARROWEST = 20  # characters
+
 Records = Sequence[dict[str, Any]]
 
 
 class _Console(Console):
-    """A console that leaves it to its caller what a closed pipe means."""
+    """A console that leaves it to its caller what a closed pipe means.
+
+    Where the environment says COLUMNS=0, or another width that no terminal has, it has 80.
+    """
+
+    def __init__(self, stderr: bool = False, file: TextIO | None = None) -> None:
+        super().__init__(stderr=stderr, file=file)
+        if self.width < NARROWEST:
+            self.width = 80
 
     def on_broken_pipe(self) -> None:
         raise  # the BrokenPipeError that is being handled
@@ -158,7 +176,7 @@ def print_sites(records: Records) -> None:
     """Print the list of `mixpert sites`."""
     columns = (
         Column("place"),
-        Column("expression", drop=1, wraps=True),
+        Column("expression", drop=1, wraps=True, least=EXPRESSION),
         Column("kind", drop=2),
         Column("", wraps=True),
     )
@@ -249,11 +267,11 @@ def print_profile(records: Records, file: TextIO | None = None, *, has_files: bo
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"
     moved = any(record["transfer_seconds"] for record in records)
     refused = any(record["reasons"] for record in records)
-    spread, loss, cancels = "spread,\nbits", "int8\nloss", "cancels"
+    spread, loss, cancels = OPERANDS
     several = has_files and len({record["path"] for record in records}) > 1
     columns = (
         Column("line", right=not several),
-        Column("expression", wraps=True),
+        Column("expression", wraps=True, least=EXPRESSION),
         Column("calls", right=True, drop=5),
         Column("m × k × n", drop=4),
         Column("ran", wraps=True),
@@ -282,9 +300,22 @@ def print_profile(records: Records, file: TextIO | None = None, *, has_files: bo
             *[_reasons(record["reasons"])] * refused,
         )
         rows.append(row)
-    console.print(fitted(columns, rows, console.width))
+    table = fitted(columns, rows, console.width)
+    console.print(table)
+    console.print()
+    for line in _meanings([column.header for column in table.columns], records):
+        console.print(Text(line))
     for hint in dict.fromkeys(_hints(records, several)):  # two products may stand in one line
         console.print(Text(hint), soft_wrap=True)
+
+
+def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
+    """A line for each word of a profile that does not explain itself."""
+    for name, meaning in OPERANDS.items():
+        if name in shown:
+            yield f"{' '.join(name.split())}: {meaning}"
+    for reason in dict.fromkeys(reason for record in records for reason in record["reasons"]):
+        yield f"{reason}: {MEANING_OF_REASONS[reason]}"
 
 
 def _line(record: Mapping[str, Any], several: bool) -> str:
@@ -321,7 +352,7 @@ def print_plan(plan: Plan) -> None:
         console.print(Text(f"{value_line(criterion)}, reference {criterion.reference}"))
     columns = (
         Column("site"),
-        Column("expression", drop=2, wraps=True),
+        Column("expression", drop=2, wraps=True, least=EXPRESSION),
         Column("scheme"),
         Column("error", drop=1),
         Column("native, ms", right=True, drop=4),
@@ -338,7 +369,7 @@ def print_plan(plan: Plan) -> None:
         )
         for site in plan.site
     ]
-    console.print(fitted(columns, rows, console.width))
+    console.print(fitted(columns, rows, console.width) if rows else "no call site")
 
 
 def print_report(record: "Record", program: "Program") -> None:
@@ -356,11 +387,11 @@ def print_report(record: "Record", program: "Program") -> None:
         return
     columns = (
         Column("line", right=True),
-        Column("product", wraps=True),
+        Column("product", wraps=True, least=EXPRESSION),
         Column("% of\ntime", right=True, drop=3),
         Column("level"),
-        Column("error", drop=2),
-        Column(f"time, {unit.name}", right=True, drop=1),
+        Column("error", drop=1),
+        Column(f"time, {unit.name}", right=True, drop=2),
         Column("why it stopped", wraps=True),
     )
     rows = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mixpert_py.commands.program import as_record
+from mixpert_py.commands.program import as_record, complete_devices, complete_schemes
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
@@ -29,8 +29,15 @@ class Options:
 
 
 @click.command()
-@click.option("--scheme", default="int8x6", show_default=True, metavar="NAME")
-@click.option("--device", metavar="NAME", help="Default: the GPU that is here, else an H200.")
+@click.option(
+    "--scheme", default="int8x6", show_default=True, metavar="NAME", shell_complete=complete_schemes
+)
+@click.option(
+    "--device",
+    metavar="NAME",
+    shell_complete=complete_devices,
+    help="Default: the GPU that is here, else an H200.",
+)
 @click.option(
     "--model",
     type=click.Choice(("ours", "egemm", "legemm")),

@@ -13,7 +13,11 @@ import click
 from mixpert_py.commands.program import (
     ScriptCommand,
     as_record,
+    complete_backends,
+    complete_criteria,
+    complete_devices,
     complete_files,
+    interrupted,
     require_script,
     require_seconds,
     with_progress,
@@ -144,6 +148,7 @@ def _seeds(text: str) -> range:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
+    shell_complete=complete_criteria,
     help="frobenius (the default), max, max-relative, mred, or module:function(reference, value).",
 )
 @click.option(
@@ -164,6 +169,7 @@ def _seeds(text: str) -> range:
 @click.option(
     "--backend",
     metavar="NAME",
+    shell_complete=complete_backends,
     help="reference: emulate tensor cores in NumPy. reference:h200: add up as that GPU does.",
 )
 @click.option(
@@ -177,6 +183,7 @@ def _seeds(text: str) -> range:
 @click.option(
     "--device",
     metavar="NAME",
+    shell_complete=complete_devices,
     help="A GPU that need not be here, such as h200: tensor cores are emulated, times predicted.",
 )
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
@@ -306,7 +313,7 @@ def _tune(
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
-        interrupted = False
+        stopped = False
         quiet = options.as_json or options.quiet or options.no_progress
         with tables.progress(quiet, options.verbose) as show:
 
@@ -318,8 +325,8 @@ def _tune(
                 prepared = prepare(program, settings, existing, on_run, trials=trials)
                 result = None if prepared is None else tune_program(prepared)
             except KeyboardInterrupt:  # before there was any plan
-                interrupted = True
-        if interrupted:  # said when the progress bar is gone, which would share its line
+                stopped = True
+        if stopped:  # said when the progress bar is gone, which would share its line
             return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
@@ -365,5 +372,4 @@ def _say(line: str) -> None:
 
 
 def _interrupted(trials: "Trials") -> int:
-    _say(f"interrupted{'; --resume goes on from here' if trials.has_runs else ''}")
-    return 130
+    return interrupted("; --resume goes on from here" if trials.has_runs else "")

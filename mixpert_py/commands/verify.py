@@ -9,6 +9,8 @@ import click
 from mixpert_py.commands.program import (
     PlanCommand,
     as_record,
+    complete_backends,
+    complete_criteria,
     complete_files,
     require_script,
     require_seconds,
@@ -63,6 +65,7 @@ class Options:
     "criteria",
     multiple=True,
     metavar="[VALUE=]NAME",
+    shell_complete=complete_criteria,
     help="frobenius, max, max-relative, mred, or module:function; default: the plan's.",
 )
 @click.option(
@@ -77,7 +80,12 @@ class Options:
     type=click.Choice(["float64", "native"]),
     help="What errors are measured against; default: the plan's.",
 )
-@click.option("--backend", metavar="NAME", help="Default: that of the plan, or automatic.")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    shell_complete=complete_backends,
+    help="Default: that of the plan, or automatic.",
+)
 @click.option("--time-limit", type=float, metavar="S", help="Seconds that one run may take.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @with_progress
@@ -120,10 +128,13 @@ def _settings(options: Options, plan: "Plan") -> "TuningOptions":
     from mixpert_py.budget import limits_of
     from mixpert_py.errors import PlanError
     from mixpert_py.runtime.context import emulates, require_backend
+    from mixpert_py.tuning.judge import resolve
     from mixpert_py.tuning.options import TuningOptions, parse_budgets, parse_named
 
     budgets = parse_budgets("--error", options.budgets)
     metrics = parse_named("--criterion", options.criteria)
+    for name in metrics.values():
+        resolve(name, "")  # an unknown one is not in the plan, either: that it is unknown says more
     try:
         limits = limits_of(plan, budgets, metrics, named=not options.compare)
     except PlanError as error:
@@ -155,6 +166,7 @@ def _headline(found: "PlanVerdict") -> str:
 
 def _details(found: "PlanVerdict") -> list[str]:
     from mixpert_py.commands.tables import value_line
+    from mixpert_py.runtime.reasons import MEANING
 
     lines: list[str] = []
     if not found.options.limits.only:  # they have limits of their own
@@ -164,6 +176,8 @@ def _details(found: "PlanVerdict") -> list[str]:
     for site, reasons in found.fallbacks.items():
         why = ", ".join(f"{reason} ({calls}×)" for reason, calls in reasons.items())
         lines.append(f"  {site}: not as planned: {why}")
+    for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
+        lines.append(f"  {reason}: {MEANING[reason]}")
     return [*lines, *_times(found)]
 
 

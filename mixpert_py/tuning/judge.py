@@ -24,6 +24,7 @@ from mixpert_py.tuner.criterion import Criterion
 from mixpert_py.tuning.options import Limits, TuningOptions
 
 LIMIT = 300.0  # seconds for one evaluation
+NOT_FOUND = 3  # exit code of a process that finds no such function
 
 
 class Judge:
@@ -122,6 +123,8 @@ class UserCriterion:
                 raise ProgramError(
                     f"criterion {self.module}:{self.function} returned {error:g}; an error is ≥ 0"
                 )
+        if ended.code == NOT_FOUND:
+            raise ProgramError(f"criterion {self.module}:{self.function}: {ended.last_lines(1)}")
         raise ProgramError(
             f"criterion {self.module}:{self.function} failed; its last lines:\n{ended.last_lines()}"
         )
@@ -131,7 +134,24 @@ def main(module: str, function: str, path: str, folder: str) -> None:
     """The process: evaluate the function on two saved arrays, and save the error."""
     files.hold(folder)
     sys.path.insert(0, path)
-    error = getattr(import_module(module), function)(
+    error = _criterion(module, function)(
         np.load(Path(folder) / "reference.npy"), np.load(Path(folder) / "value.npy")
     )
     (Path(folder) / "error.json").write_text(json.dumps(float(error)))
+
+
+def _criterion(module: str, function: str) -> Criterion:
+    """The function. Where there is none, one line says so, and the process ends."""
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as missing:
+        if not f"{module}.".startswith(f"{missing.name}."):
+            raise  # the module is there, and imports one that is not
+        problem = str(missing)
+    else:
+        if hasattr(found, function):
+            made: Criterion = getattr(found, function)
+            return made
+        problem = f"the module has no {function!r}"
+    print(problem)
+    sys.exit(NOT_FOUND)

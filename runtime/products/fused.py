@@ -66,7 +66,7 @@ def fused(
     and errors as in `matmul`.
 
     CuPy arrays of one type, and numbers, are multiplied and added in one pass where a scheme makes
-    the product; `gpu.slices.multiply` documents its rounding. Sums without factors of NumPy arrays
+    the product. Sums without factors of NumPy arrays
     are computed as the product of a GPU is copied back. Shape and type are those of the operators,
     and so are the places of NaN and Inf where no intermediate result overflows.
     """

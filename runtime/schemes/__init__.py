@@ -78,7 +78,7 @@ def emulation_on_gpu(name: str, multiplications: int) -> Scheme:
 
 
 def schemes() -> tuple[str, ...]:
-    """All names, the most accurate first."""
+    """The names of all schemes, the most accurate on normal data first."""
     return tuple(SCHEMES)
 
 

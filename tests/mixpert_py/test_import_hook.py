@@ -52,7 +52,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         return tmp_path
 
     yield call
-    for name, module in list(sys.modules.items()):
+    for name, module in reversed(list(sys.modules.items())):  # submodules first
         if str(tmp_path) in f"{module} {getattr(module, '__path__', '')}":
             del sys.modules[name]
 

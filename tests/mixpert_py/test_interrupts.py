@@ -80,6 +80,15 @@ def test_an_inner_hold_hears_it_first() -> None:
             outer.check()
 
 
+def test_an_inner_hold_hears_what_came_just_before_it() -> None:
+    with deferred_signals() as outer:
+        interrupt_me()
+        with deferred_signals() as inner, pytest.raises(KeyboardInterrupt):  # noqa: SIM117
+            with inner.let_through():
+                pytest.fail("not reached")
+        outer.check()
+
+
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -4,25 +4,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
+from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.summary import MEANING, brief
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
-
-# Columns by number.
-RIGHT = (1, 3, 5, 6)
-WRAPPED = (4, 7)
-LEVEL = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Headline and table, for `rich`'s print; readable from 80 columns up and without colour.
+    """Headline and table, for `rich`'s print; readable from 60 columns up and without colour.
 
     criterion: None where errors are shares of several budgets. predicted: whether times are
     predicted, in seconds of `device` or, without one, in slice products.
@@ -81,7 +75,7 @@ class Report:
 
 
 def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
-    """One row per operator, longest first; sites and expressions are cut to fit `width`.
+    """One row per operator, longest first, in at most `width` characters.
 
     Where all operators start from the same level, the header names it, and a row only where its
     operator ended.
@@ -90,15 +84,15 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     lines = {verdict.operator.id: verdict.operator.line for verdict in verdicts}
     several = len({verdict.operator.id.partition(":")[0] for verdict in verdicts}) > 1
     starts = {verdict.before for verdict in verdicts}
-    header = (
-        "site",
-        "line",
-        "expression",
-        "% of\ntime",
-        f"level\n{starts.pop()} →" if len(starts) == 1 else "level",
-        "error",
-        unit.name if unit is PRODUCTS else f"time, {unit.name}",
-        "why it\nstopped",
+    columns = (
+        Column("site", drop=4),
+        Column("line", right=True),
+        Column("expression", wraps=True, least=EXPRESSION),
+        Column("% of\ntime", right=True, drop=3),
+        Column(f"level\n{starts.pop()} →" if len(starts) == 1 else "level"),
+        Column("error", right=True, drop=1),
+        Column(unit.name if unit is PRODUCTS else f"time, {unit.name}", right=True, drop=2),
+        Column("why it\nstopped", wraps=True),
     )
     rows = [
         (
@@ -113,36 +107,7 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
         )
         for verdict in verdicts
     ]
-    columns = zip(header, *rows, strict=True)
-    natural = [max(cell_len(line) for cell in c for line in cell.split("\n")) for c in columns]
-    gap = 1 if width < 100 else 2  # the first blank of a gap is the box's
-    result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
-    sizes = _widths(natural, width - gap * (len(header) - 1))
-    for number, (name, size) in enumerate(zip(header, sizes, strict=True)):
-        justify: JustifyMethod = "right" if number in RIGHT else "left"
-        result.add_column(name, justify=justify, no_wrap=number not in WRAPPED, width=size)
-    for verdict, row in zip(verdicts, rows, strict=True):
-        # Text, not str: brackets of an expression are not markup.
-        cells = [Text(cell) for cell in row]
-        cells[LEVEL].stylize("bold" if verdict.before != verdict.after else "")
-        result.add_row(*cells)
-    return result
-
-
-def _widths(natural: list[int], width: int) -> list[int]:
-    """Widths of the columns, at most `width` together; where there is room, their natural ones.
-
-    Site, expression and reason share what the others leave; an expression keeps 20 characters
-    unless a site would get less than 5, or a reason less than 12.
-    """
-    site, line, expression, share, level, error, time, reason = natural
-    level = min(level, width // 5)
-    room = width - (line + share + level + error + time)
-    least = min(expression, 20)
-    reason = min(reason, 24, max(12, room - least - min(site, 8)))
-    site = min(site, width // 8, max(5, room - least - reason))
-    expression = min(expression, max(8, room - site - reason))
-    return [site, line, expression, share, level, error, time, reason]
+    return fitted(columns, rows, width)
 
 
 def _place(site: str, several: bool) -> str:
@@ -167,5 +132,5 @@ def _times(verdict: Verdict, unit: Unit) -> str:
 
 def _reason(verdict: Verdict, lines: dict[str, int]) -> str:
     if verdict.reason is Reason.RAISED:
-        return f"for line {lines[verdict.detail]}"
+        return f"raised for line {lines[verdict.detail]}"
     return f"{verdict.reason}: {brief(verdict.detail)}" if verdict.detail else str(verdict.reason)

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from mixpert_py.commands.program import complete_schemes
+
 
 class Shape(click.ParamType[tuple[int, int, int]]):
     """m, k, n, written as one number or three with an x between them."""
@@ -32,7 +34,7 @@ class Shape(click.ParamType[tuple[int, int, int]]):
     help="sizes: schemes and cuBLAS over sizes and input families; targets: what is to be reached.",
 )
 @click.option("--size", "shapes", type=Shape(), multiple=True, metavar="N|MxKxN")
-@click.option("--scheme", "schemes", multiple=True, metavar="NAME")
+@click.option("--scheme", "schemes", multiple=True, metavar="NAME", shell_complete=complete_schemes)
 @click.option("--mode", "modes", multiple=True, metavar="NAME", help="A mode of cuBLAS.")
 @click.option("--family", "families", multiple=True, metavar="NAME", help="Of operands.")
 @click.option("--error-size", default=2048, show_default=True, help="Where families are judged.")

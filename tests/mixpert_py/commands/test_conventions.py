@@ -1,6 +1,10 @@
 """The conventions of a command line: completion, short forms, suggestions, exit codes."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,7 @@ from mixpert_py import config
 from mixpert_py.cli import cli
 from mixpert_py.errors import SourceError
 from mixpert_py.sources import project
-from tests.mixpert_py.command import ROOT, Mixpert, Said, called
+from tests.mixpert_py.command import ROOT, Mixpert, Said, called, child_environment
 
 PROGRAM = "import sys\nimport numpy as np\na = np.eye(3)\nprint((a @ a).sum(), sys.argv[1:])\n"
 
@@ -32,12 +36,50 @@ def test_the_shell_gets_a_completion_script(mixpert: Mixpert, shell: str) -> Non
         ("mixpert tune --ladder mix", "plain,mixpert"),
         ("mixpert verify a.toml s", "file,s"),
         ("mixpert rewrite s", "file,s"),
+        ("mixpert ./s", "file,./s"),
+        ("mixpert run --scheme int8x6", "plain,int8x6"),
+        ("mixpert tune --device nvidia-h", "plain,nvidia-h200"),
+        ("mixpert verify --criterion f", "plain,frobenius"),
+        ("mixpert run --backend r", "plain,reference"),
+        ("mixpert run --plan s", "file,s"),
     ],
 )
 def test_the_shell_completes(mixpert: Mixpert, words: str, wanted: str) -> None:
     at = str(len(words.split()) - 1)
     said = mixpert(_MIXPERT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=at)
     assert said.out.splitlines() == [wanted]
+
+
+COMPLETED_BY_BASH = """\
+compopt() { echo "files: $1 $2"; }
+eval "$(_MIXPERT_COMPLETE=bash_source mixpert)"
+for line in "mixpert unre" "mixpert run --scheme faith" "mixpert tune s.py --err" "mixpert report s"
+do
+    COMP_WORDS=($line)
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _mixpert_completion mixpert
+    echo "${COMPREPLY[@]}"
+done
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash")
+def test_bash_completes(tmp_path: Path) -> None:
+    command = tmp_path / "mixpert"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mixpert_py "$@"\n')
+    command.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", COMPLETED_BY_BASH],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=child_environment(PATH=path),
+    )
+    assert done.stderr == ""
+    words = ["unrewrite", "faithful", "--error", "files: -o default", ""]
+    assert done.stdout.splitlines() == words
 
 
 @pytest.mark.parametrize("word", ["s.py", "./s.py", "./sites"])

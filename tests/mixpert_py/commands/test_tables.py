@@ -1,10 +1,14 @@
-"""What a tuning says of the whole program's time, beside that of its lowered products."""
+"""The tables that commands print, and what a tuning says of the whole program's time."""
+
+from pathlib import Path
 
 import pytest
 
 from mixpert_py.commands.tables import whole_program
+from mixpert_py.runtime.reasons import MEANING, Reason
 from mixpert_py.tuner.ratio import Ratio
 from mixpert_py.tuning.verify import Verification
+from tests.mixpert_py.command import Mixpert
 
 
 @pytest.mark.parametrize(
@@ -19,3 +23,68 @@ from mixpert_py.tuning.verify import Verification
 def test_a_program_may_not_gain_what_its_products_do(seconds: float, said: str) -> None:
     found = Verification(0.0, "c", 2.0, seconds, 0.2, 1.0, 0.5, Ratio(0.5))
     assert whole_program(found) == said
+
+
+PROGRAM = """\
+import numpy as np
+rng = np.random.default_rng(0)
+matrix = rng.standard_normal((300, 300))
+result_of_the_first_of_the_products = matrix @ matrix
+last = np.dot(result_of_the_first_of_the_products, matrix[:, None, 0:300].reshape(300, 300))
+"""
+PATH = "folder_of_programs/program.py"
+PLAN = "folder_of_programs/program.mixpert.toml"
+OPTIONS = ["--error", "1e-4", "--backend", "reference"]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_tables_fit_narrow_terminals_and_keep_places(
+    tmp_path: Path, mixpert: Mixpert, width: int
+) -> None:
+    (tmp_path / PATH).parent.mkdir()
+    (tmp_path / PATH).write_text(PROGRAM)
+
+    def printed(*words: str) -> str:
+        said = mixpert(*words, COLUMNS=str(width))
+        assert said.code == 0, said
+        return said.err if "--profile" in words else said.out
+
+    texts = {
+        "sites": printed("sites", PATH),
+        "run": printed("run", "--profile", PATH),
+        "tune": printed("tune", *OPTIONS, PATH),
+        "verify": printed("verify", PLAN, PATH),
+        "report": printed("report", PLAN),
+        "plan show": printed("plan", "show", PLAN),
+        "estimate": printed("estimate", "--time-limit", "30", PATH),
+        "tiles": printed("tiles", "4096", "4096", "4096", "--device", "h200"),
+        "doctor": printed("doctor"),
+    }
+    assert f"{PATH}:4:39" in texts["sites"]
+    assert f"plan written to {PLAN}" in texts["tune"]
+    assert texts["verify"].startswith(f"{PLAN}: holds: ")
+    assert "program:<module>/matmul~" in texts["plan show"]
+    assert "← taken" in texts["tiles"]
+    for command, text in texts.items():
+        assert "…" not in text, command
+        if command in ("sites", "run", "tune", "report", "estimate"):
+            assert "matrix @ matrix" in text or (command, width) == ("sites", 60)
+        for line in text.splitlines():
+            # Sentences with a path, a command or figures to copy are left to the terminal to wrap.
+            is_sentence = line.startswith((PLAN, "  ", "packing", "plan written", "Next: "))
+            assert len(line.rstrip()) <= width or is_sentence, (command, line)
+
+
+def test_every_reason_of_a_profile_is_explained(tmp_path: Path, mixpert: Mixpert) -> None:
+    assert set(MEANING) == set(Reason)
+    (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(3)\nb = a @ a\n")
+    words = ["run", "--profile", "--scheme", "float32", "s.py"]
+    said = mixpert(*words, COLUMNS="200").err
+    table, _, below = said.partition("\n\n")
+    assert "too small (1)" in table
+    assert "cancels" in table
+    names = [line.partition(": ")[0] for line in below.splitlines()]
+    assert names == ["spread, bits", "int8 loss", "cancels", "too small"]
+    assert f"too small: {MEANING[Reason.TOO_SMALL]}" in below
+    narrow = mixpert(*words, COLUMNS="60").err
+    assert "cancels" not in narrow

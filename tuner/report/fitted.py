@@ -1,16 +1,19 @@
 """Tables that fit a terminal by leaving columns out, not by cutting what stands in them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
 GAP = 2  # blanks between columns
 LEAST = 12  # characters that a column of words keeps
+EXPRESSION = 20  # that a column of expressions keeps
+PIECE = re.compile(r"[^\s(,]*(?:[(,]+\s*|\s+|$)")  # cells are broken behind one
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +21,15 @@ class Column:
     """A column: its heading and how it gives way where a table is too wide.
 
     drop: 0 for a column that always stays; of the others the one with the largest number is left
-    out first. wraps: whether its cells are words, which may take several lines.
+    out first. wraps: whether its cells are words, which may take several lines of `least`
+    characters.
     """
 
     name: str
     right: bool = False
     drop: int = 0
     wraps: bool = False
+    least: int = LEAST
 
 
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Table:
@@ -33,7 +38,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
     A cell of a column that stays is never cut: what is wider than the table is folded.
     """
     natural = [_natural(column, [row[at] for row in rows]) for at, column in enumerate(columns)]
-    least = [min(LEAST, n) if c.wraps else n for c, n in zip(columns, natural, strict=True)]
+    least = [min(c.least, n) if c.wraps else n for c, n in zip(columns, natural, strict=True)]
     shown = list(range(len(columns)))
     while _total(least, shown) > width:
         droppable = [at for at in shown if columns[at].drop]
@@ -47,8 +52,24 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
         table.add_column(columns[at].name, justify=justify, overflow="fold", width=sizes[at])
     for row in rows:
         # Text, not str: brackets of an expression are not markup.
-        table.add_row(*(Text(row[at]) for at in shown))
+        table.add_row(*(Text("\n".join(_lines(row[at], sizes[at]))) for at in shown))
     return table
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    """The text in lines of at most `width`, broken behind blanks, commas and opening parentheses.
+
+    A piece without any of them that is wider than a line is broken anywhere.
+    """
+    line = ""
+    for piece in PIECE.findall(text):
+        if line and cell_len((line + piece).rstrip()) > width:
+            yield line.rstrip()
+            line = ""
+        *full, line = chop_cells(line + piece.rstrip(), width) or [""]
+        yield from full
+        line += piece[len(piece.rstrip()) :]
+    yield line.rstrip()
 
 
 def _natural(column: Column, cells: Sequence[str]) -> int:

@@ -1,13 +1,11 @@
 """Tables on narrow terminals: columns give way, places stay whole."""
 
 import io
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from mixpert_py.commands.fitted import Column, fitted
-from tests.mixpert_py.command import Mixpert
+from mixpert_py.tuner.report.fitted import Column, fitted
 
 PLACE = "packages/network/layers.py:12:8"
 COLUMNS = (
@@ -48,29 +46,19 @@ def test_what_is_wider_than_the_terminal_is_folded() -> None:
     assert "".join(lines) == PLACE
 
 
-PROGRAM = """\
-import numpy as np
-rng = np.random.default_rng(0)
-matrix = rng.standard_normal((64, 64))
-result_of_the_first_of_the_products = matrix @ matrix
-last = np.dot(result_of_the_first_of_the_products, matrix[:, None, 0:64].reshape(64, 64))
-"""
-
-
-@pytest.mark.parametrize("width", [60, 80])
-def test_tables_of_commands_fit_and_keep_places(
-    tmp_path: Path, mixpert: Mixpert, width: int
-) -> None:
-    folder = tmp_path / "folder_of_programs"
-    folder.mkdir()
-    (folder / "program.py").write_text(PROGRAM)
-    wide = {"COLUMNS": str(width)}
-    path = "folder_of_programs/program.py"
-    listed = mixpert("sites", path, **wide).out
-    assert f"{path}:4:39" in listed
-    profile = mixpert("run", "--profile", path, **wide).err
-    tiles = mixpert("tiles", "4096", "4096", "4096", "--device", "h200", **wide).out
-    assert "← taken" in tiles
-    for text in (listed, profile, tiles.partition("\n\npacking")[0]):
-        assert "…" not in text
-        assert all(len(line.rstrip()) <= width for line in text.splitlines()), text
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("np.dot(matrix, other[:, None])", ["np.dot(matrix,", "other[:,", "None])"]),
+        ("is not an array of", ["is not an", "array of"]),
+        ("f(averyverylongname)", ["f(", "averyverylongn", "ame)"]),
+        ("", [""]),
+    ],
+)
+def test_words_and_expressions_are_broken_where_they_may_be(text: str, lines: list[str]) -> None:
+    column = Column("-" * 14, wraps=True, least=14)
+    file = io.StringIO()
+    table = fitted([column, Column("")], [(text, "last")], 20)
+    Console(file=file, width=20, color_system=None).print(table)
+    found = [line[:14].rstrip() for line in file.getvalue().splitlines()[2:]]
+    assert found == lines

@@ -1,0 +1,123 @@
+"""What is wrong with an input is one clear line, whatever the command; never a traceback."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.mixpert_py.command import Mixpert
+
+PRODUCT = "import numpy as np\na = np.eye(3)\nb = a @ a\n"
+PLAN = '[[criterion]]\nname = "b"\nmetric = "max"\nbudget = 1.0\n'
+NOISE = bytes(range(256)) * 4
+FILES: dict[str, bytes] = {
+    "s.py": PRODUCT.encode(),
+    "binary.py": NOISE,
+    "latin.py": 'x = "\xff" @ b\n'.encode("latin-1"),
+    "null.py": b"\0import os\n",
+    "p.toml": PLAN.encode(),
+    "binary.toml": NOISE,
+    "syntax.toml": b"site = [\n",
+    "scheme.toml": b'[[site]]\nid = "s:f/matmul~1#0"\nscheme = "int8x7"\n',
+    "binary.ipynb": NOISE,
+    "object.ipynb": b"{}",
+    "damaged.toml": PLAN.encode(),
+    "damaged.trials.db": NOISE,
+}
+TUNE = ("tune", "--error", "1", "--backend", "reference")
+
+# Each with a part of the line that says what is wrong.
+INPUTS: list[tuple[tuple[str, ...], str]] = [
+    (("rewrite", "--check", "folder.py/x.py"), "folder.py/x.py: no such file"),
+    (("rewrite", "--check", "binary.py"), "binary.py: cannot be decoded"),
+    (("rewrite", "-o", "folder", "s.py"), "folder: cannot write: is a directory"),
+    (("rewrite", "-o", "nowhere/x.py", "s.py"), "nowhere/x.py: cannot write"),
+    (("rewrite", "--scheme", "int8x7", "s.py"), "did you mean 'int8x"),
+    (("rewrite", "--plan", "binary.toml", "s.py"), "binary.toml: not UTF-8"),
+    (("rewrite", "--check", "binary.ipynb"), "binary.ipynb: not a notebook"),
+    (("unrewrite", "--check", "null.py"), "null.py: line 1: "),
+    (("unrewrite", "s.py"), "give -w, -o OUT, --diff or --check"),
+    (("sites", "latin.py"), "latin.py: cannot be decoded"),
+    (("sites", "loop.py"), "loop.py: too many levels"),
+    (("sites", "object.ipynb"), "object.ipynb: a notebook of format"),
+    (("sites", "-j", "0", "s.py"), "0 is not in the range"),
+    (("sites",), "Missing argument"),
+    (("graph", "--profile", "s.py", "s.py"), "s.py: not a profile"),
+    (("graph", "-o", "s.py/x.svg", "s.py"), "s.py/x.svg: cannot write"),
+    (("graph", "--format", "png", "s.py"), "'png' is not one of"),
+    (("run", "folder"), "folder: is a directory"),
+    (("run", "--json", "nowhere/x.json", "s.py"), "nowhere/x.json: cannot write"),
+    (("run", "--backend", "abacus", "s.py"), "unknown backend 'abacus'"),
+    (("run", "-m", "no.such"), "-m no.such: No module named"),
+    (("run", "object.ipynb"), "object.ipynb: a notebook, not a program"),
+    (("run",), "give a SCRIPT"),
+    (("estimate", "--error", "x", "s.py"), "--error is a number of at least 0, not x"),
+    (("estimate", "nowhere.py"), "nowhere.py: no such file"),
+    (("tune", "s.py"), "give --error BUDGET"),
+    (("tune", "--error", "nan", "s.py"), "--error is a number of at least 0, not nan"),
+    (("tune", "--error", "b=", "s.py"), "--error b=: it takes VALUE"),
+    ((*TUNE, "--time-limit", "0", "s.py"), "--time-limit is a number of seconds, not 0"),
+    ((*TUNE, "--compare", "c", "s.py"), "s.py: has no numeric value for c"),
+    ((*TUNE, "--criterion", "no.mod:f", "s.py"), "criterion no.mod:f: No module named 'no'"),
+    ((*TUNE, "--criterion", "os:nofun", "s.py"), "criterion os:nofun: the module has no 'nofun'"),
+    ((*TUNE, "-o", "folder", "s.py"), "folder: cannot write a plan there"),
+    (("tune", "--error", "1", "--device", "abacus", "s.py"), "no device model is known"),
+    (("verify", "scheme.toml", "s.py"), "scheme.toml:3: "),
+    (("verify", "--criterion", "x", "p.toml", "s.py"), "unknown criterion 'x'"),
+    (("report", "p.toml"), "p.toml: no tuning is kept beside it"),
+    (("report", "damaged.toml"), "damaged.trials.db: not a file of trials"),
+    (("plan", "show", "folder"), "folder: cannot read the plan"),
+    (("plan", "validate", "syntax.toml"), "syntax.toml: not valid TOML"),
+    (("plan", "diff", "p.toml", "nowhere.toml"), "nowhere.toml: cannot read the plan"),
+    (("tiles", "x", "1", "1"), "'x' is not a valid integer"),
+    (("tiles", "64", "64", "64", "--scheme", "native"), "scheme 'native' is no emulation"),
+    (("doctor", "p.toml"), "a PLAN is for --warm"),
+    (("doctor", "--warm", "binary.toml"), "binary.toml: not UTF-8"),
+    (("cluster", "--port", "99999"), "99999 is not in the range"),
+    (("probe", "--only", "nothing"), "nothing"),
+    (("bench", "program", "--rounds", "0", "--plan", "p.toml", "s.py"), "0 is not in the range"),
+    (("bench", "apps", "--budget", "-1"), "-1.0 is not in the range"),
+    (("bench", "readme", "--into", "nowhere.md"), "nowhere.md"),
+    (("bogus",), "No such command 'bogus'"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    return tmp_path
+
+
+@pytest.mark.skipif(os.name == "nt", reason="words of this system's errors")
+@pytest.mark.parametrize(("words", "wanted"), INPUTS, ids=[" ".join(words) for words, _ in INPUTS])
+def test_one_clear_line(
+    folder: Path, mixpert: Mixpert, words: tuple[str, ...], wanted: str
+) -> None:
+    said = mixpert(*words)
+    assert said.code == 2, said
+    assert "Traceback" not in said.err
+    assert "internal error" not in said.err
+    lines = [line for line in said.err.splitlines() if line]
+    if lines[0].startswith("Usage: "):  # and a line that names --help
+        lines = lines[2:]
+    (line,) = lines
+    assert line.startswith(("mixpert: ", "Error: "))
+    assert wanted in line
+
+
+def test_a_plan_of_nothing_says_so(folder: Path, mixpert: Mixpert) -> None:
+    (folder / "empty.toml").write_text("")
+    assert mixpert("plan", "show", "empty.toml").out == "no call site\n"
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "40", "x"])
+def test_a_table_can_be_read_whatever_width_is_claimed(
+    folder: Path, mixpert: Mixpert, columns: str
+) -> None:
+    said = mixpert("sites", "s.py", COLUMNS=columns)
+    assert said.code == 0
+    assert "s.py:3:5" in said.out
+    assert "a @ a" in said.out
