@@ -21,7 +21,7 @@ class Place:
     device: None for the machine at hand, else the short name of a GPU, for which times are
     predicted. gain: of the program. seconds: of the products under the plan. plan: the schemes that
     make the gain. scheme: that of all products, where `mixpert run --scheme` is what makes the
-    gain; None: tuning is.
+    gain; None: tuning is. error: the program's, predicted.
     """
 
     device: str | None
@@ -29,6 +29,7 @@ class Place:
     seconds: float
     plan: Schemes
     scheme: str | None = None
+    error: float = 0.0
 
     @property
     def name(self) -> str:
@@ -147,7 +148,8 @@ def _place(
     before = sum(x.predicted["native"] for x in operators)
     after = sum(x.predicted[plan.get(x.id, "native")] for x in operators)
     gain = program_gain(share, before / after if after else inf) if before else 1.0
-    return Place(device, gain, after, plan, scheme)
+    lowered = [x for x in operators if x.id in plan]
+    return Place(device, gain, after, plan, scheme, ErrorModel(lowered, 0.0).error(plan))
 
 
 def _article(name: str) -> str:

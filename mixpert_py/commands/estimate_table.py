@@ -13,7 +13,7 @@ from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
-WORTH_NAMING = 0.01  # share of the products' time without a measured error
+WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
 
 ERRORS = (
     "Errors are those of single products on this run's operands, relative to float64 in the "
@@ -65,7 +65,9 @@ def print_estimate(found: Estimate, budget: str) -> None:
         out.print(Text(PREDICTED))
     if found.unmeasured >= WORTH_NAMING:
         part = 100 * found.unmeasured
-        out.print(Text(f"{part:.0f} % of the products' time could not be measured: no gain there."))
+        out.print(
+            Text(f"{part:.0f} % of the products' time was not measured, and is taken to be alike.")
+        )
     out.print()
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.execution import outputs
-from mixpert_py.execution.products import MeasuredProduct, measure
+from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, running, tracebacks
@@ -44,6 +44,7 @@ SINKS = "sinks"  # stands for the last results of products that feed no other pr
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
 EDGE = 384  # of the matrices that warm up
+LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where tracing took nearly all of it
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
 FIRST_PRODUCTS: tuple[Product, ...] = tuple(
     (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
@@ -194,12 +195,21 @@ def main(job_file: str, imported: float = 0.0) -> None:
 def _alone(
     job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float
 ) -> Result:
-    """The result of a run whose products are made by themselves now."""
+    """The result of a run whose products are made by themselves now.
+
+    What rewriting modules, copying operands and tracing calls took is none of the program's time.
+    """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
+    own = seconds - captures.seconds - hook.seconds
     with contexts.use(replace(contexts.current(), trace=None)):
+        cost = trace_cost()
+        for record in trace.sites.values():
+            own -= record.calls * (cost.within + cost.beside)
+            least = LEAST_OF_PRODUCT * record.seconds
+            record.seconds = max(record.seconds - record.calls * cost.within, least)
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
-    own = seconds - captures.seconds - hook.seconds
+    own = max(own, LEAST_OF_RUN * seconds)
     rewritten = tuple((path, module) for path, module in hook.rewritten.values())
     return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten)
 

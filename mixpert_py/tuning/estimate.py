@@ -52,8 +52,8 @@ class EstimatedProduct:
 class Estimate:
     """seconds: of the program. share: that of its products. products: longest first.
 
-    places: this machine, then GPUs by their models. unmeasured: the part of the products' time for
-    which no error is known.
+    places: this machine, then GPUs by their models. unmeasured: the part of the products' time in
+    those that were not measured, and are taken to be like others.
     """
 
     seconds: float
@@ -78,6 +78,7 @@ class Estimate:
                 {
                     "device": place.device,
                     "gain": _number(place.gain),
+                    "error": _number(place.error),
                     "plan": dict(place.plan),
                     "scheme": place.scheme,
                 }
@@ -119,8 +120,10 @@ def estimate(
     result = experiment.products_alone(timed, (*emulations, *casts), SECONDS).result
     if not any(site.seconds for site in result.sites.values()):
         return None
-    measured = _by_site(result.alone)
-    errors = {site: _errors(measured[site]) for site in result.sites}
+    own, alike = _by_site(result), _by_types(result)
+    errors = {site: _errors(alike[site]) | _errors(own[site]) for site in result.sites}
+    measured = {site: own[site] or alike[site] for site in result.sites}
+    missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
     tuned = {
@@ -137,7 +140,6 @@ def estimate(
         ]
         return gains.place(device, share, operators, budget, tuned)
 
-    missing = sum(trace.seconds for site, trace in result.sites.items() if not errors[site])
     return Estimate(
         result.seconds,
         share,
@@ -164,11 +166,27 @@ def _can_be_tuned(program: Program) -> bool:
     return program.spec is None and not program.filename.endswith(NOTEBOOK)
 
 
-def _by_site(found: Sequence[MeasuredProduct]) -> dict[str, list[MeasuredProduct]]:
-    by_site: dict[str, list[MeasuredProduct]] = defaultdict(list)
-    for product in found:
+def _by_site(result: Result) -> dict[str, list[MeasuredProduct]]:
+    by_site: dict[str, list[MeasuredProduct]] = {site: [] for site in result.sites}
+    for product in result.alone:
         by_site[product.site].append(product)
     return by_site
+
+
+def _by_types(result: Result) -> dict[str, list[MeasuredProduct]]:
+    """Site → what was measured of all sites with results of its types, itself included.
+
+    Nothing for operands that no scheme takes, which have no shape.
+    """
+    by_types: dict[frozenset[str], list[MeasuredProduct]] = defaultdict(list)
+    for product in result.alone:
+        by_types[frozenset(result.sites[product.site].dtypes)].append(product)
+    return {
+        site: by_types[frozenset(trace.dtypes)]
+        if any(prod(shape) for *shape, _ in trace.shapes)
+        else []
+        for site, trace in result.sites.items()
+    }
 
 
 def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
@@ -200,8 +218,7 @@ def _times(
     }
     schemes = emulations if taken.intersection(emulations) else casts
     here: Times = {
-        site: _times_here(trace, measured.get(site, ()), schemes)
-        for site, trace in result.sites.items()
+        site: _times_here(trace, measured[site], schemes) for site, trace in result.sites.items()
     }
     places: dict[str | None, Times] = {None: here}
     for name in known_devices.names():
