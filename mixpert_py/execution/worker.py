@@ -125,7 +125,8 @@ class Result(msgspec.Struct, frozen=True):
     that do not exist. modules: those that a later run may find imported. wrote: whether the run
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
-    rewritten: path and module of those that were rewritten when they were imported.
+    rewritten: path and module of those that were rewritten when they were imported. children:
+    seconds of processor time of the processes that the program started, and waited for.
     """
 
     seconds: float
@@ -137,6 +138,7 @@ class Result(msgspec.Struct, frozen=True):
     on_gpu: bool = False
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
+    children: float = 0.0
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -211,7 +213,9 @@ def _alone(
     sites = {site: site_result(record) for site, record in trace.sites.items()}
     own = max(own, LEAST_OF_RUN * seconds)
     rewritten = tuple((path, module) for path, module in hook.rewritten.values())
-    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten)
+    times = os.times()
+    children = times.children_user + times.children_system
+    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)
 
 
 def warm_up_host() -> None:

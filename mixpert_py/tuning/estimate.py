@@ -9,6 +9,7 @@ from typing import Any
 
 from mixpert_py.errors import DeviceError, named
 from mixpert_py.execution import gpus
+from mixpert_py.execution.executor import Executor
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.import_hook import SourceModule
@@ -52,8 +53,10 @@ class EstimatedProduct:
 class Estimate:
     """seconds: of the program. share: that of its products. products: longest first.
 
-    places: this machine, then GPUs by their models. unmeasured: the part of the products' time in
-    those that were not measured, and are taken to be like others.
+    places: this machine, then GPUs by their models, the fastest first. unmeasured: the part of the
+    products' time in those that were not measured, and are taken to be like others. children:
+    seconds of processor time of the processes that the program started, whose products are not
+    known.
     """
 
     seconds: float
@@ -61,6 +64,7 @@ class Estimate:
     products: tuple[EstimatedProduct, ...]
     places: tuple[Place, ...]
     unmeasured: float
+    children: float = 0.0
 
     @property
     def products_seconds(self) -> float:
@@ -74,6 +78,7 @@ class Estimate:
             "share": self.share,
             "ceiling": _number(gains.ceiling(self.share)),
             "unmeasured": self.unmeasured,
+            "children": self.children,
             "places": [
                 {
                     "device": place.device,
@@ -106,7 +111,7 @@ def estimate(
     time_limit: float | None = None,
     on_run: Callable[[str], None] = lambda purpose: None,
 ) -> Estimate | None:
-    """Run a program once, then each of its products by itself; None if it makes no product.
+    """Run a program once, then each of its products by itself; None if its process makes none.
 
     budget: the error that is allowed. time_limit: seconds for all of it. on_run: called before it
     starts. Raises SourceError if the program does not parse, ProgramError if it fails.
@@ -116,7 +121,7 @@ def estimate(
     emulations, casts = _lower("int8"), _lower("cpu")
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
-    experiment = Experiment(program, options, on_run=on_run)
+    experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
     result = experiment.products_alone(timed, (*emulations, *casts), SECONDS).result
     if not any(site.seconds for site in result.sites.values()):
         return None
@@ -144,8 +149,9 @@ def estimate(
         result.seconds,
         share,
         tuple(_products(result, known, errors, by_place)),
-        tuple(likely(device, times) for device, times in by_place.items()),
+        tuple(sorted(map(likely, by_place, by_place.values()), key=_here_then_fastest)),
         missing / whole,
+        result.children,
     )
 
 
@@ -154,6 +160,10 @@ def short_name(device: str) -> str:
     for word in MAKERS:
         device = device.removeprefix(word)
     return device.partition("-")[0]
+
+
+def _here_then_fastest(place: Place) -> tuple[bool, float]:
+    return place.device is not None, place.seconds
 
 
 def _lower(name: str) -> tuple[str, ...]:
