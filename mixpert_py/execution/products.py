@@ -147,7 +147,7 @@ def trace_cost() -> TraceCost:
         native = _seconds(lambda: [a @ a for _ in range(COST_CALLS)])
         recorded = trace.sites["s"].seconds
         costs.append((recorded - native, whole - recorded))
-    within, beside = (max(min(each), 0.0) / COST_CALLS for each in zip(*costs, strict=True))
+    within, beside = (max(median(each), 0.0) / COST_CALLS for each in zip(*costs, strict=True))
     return TraceCost(within, beside)
 
 
