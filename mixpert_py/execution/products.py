@@ -24,9 +24,9 @@ from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_o
 from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 
-NEGLIGIBLE = 0.001  # share of the products' time below which one is not made again
+NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
 FOR_TIMES = 0.6  # of all seconds
-ROUNDS = 5  # of native, scheme, scheme, native
+ROUNDS = 5  # of native, native, scheme, scheme
 LONGEST = 0.5  # seconds of one product; of a longer one only a part is multiplied
 SLICE = 0.4  # seconds after which no other round is begun for one product under one scheme
 LEAST_ROWS = 256  # of A, and columns of B, in a part
@@ -89,19 +89,24 @@ def measure(
 
 
 def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]) -> list[_Product]:
-    """The captured calls of kinds that take some of the time, the one that takes most first."""
-    whole = sum(record.seconds for record in sites.values())
+    """The captured calls, that of the kind that takes most of the time first, but the shortest."""
     by_time = []
     for call in calls:
         record = sites[call.site]
         shapes = ((*shape, count) for shape, count in record.shapes.items())
         taken = shared_out(record.seconds, shapes).get(call.shape, 0.0)
-        if taken >= NEGLIGIBLE * whole:
-            each = taken / max(record.shapes[call.shape], 1)
-            product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}))
-            by_time.append((taken, product))
+        each = taken / max(record.shapes[call.shape], 1)
+        product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}))
+        by_time.append((taken, product))
     by_time.sort(key=lambda pair: -pair[0])
-    return [product for _, product in by_time]
+    left = sum(taken for taken, _ in by_time)
+    least = NEGLIGIBLE * left
+    products = []
+    for taken, product in by_time:
+        if left > least or not products:
+            products.append(product)
+        left -= taken
+    return products
 
 
 def _measure_times(products: Sequence[_Product], timed: Sequence[str], end: float) -> None:
@@ -168,11 +173,12 @@ def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:
 
 
 def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
-    """Medians over rounds of native, scheme, scheme, native; None where the scheme is not taken.
+    """Medians over rounds of native, native, scheme, scheme; None where the scheme is not taken.
 
-    The first calls, which are not counted, show that, and allocate memory. No round is begun after
-    `stop`, on `perf_counter`'s clock, but the first. Where the native function is not known, the
-    native time is that of the run.
+    The first of two equal calls is not counted: it finds the memory as the other kind left it, and
+    in the program calls follow calls of their own kind. No round is begun after `stop`, on
+    `perf_counter`'s clock, but the first. Where the native function is not known, the native time
+    is that of the run.
     """
     call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
@@ -188,11 +194,10 @@ def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
         while len(seconds) < 2 * ROUNDS and perf_counter() < stop:
             seconds.append(_seconds(ours))
         return ProductTimes(product.each * part, median(seconds))
-    native()
     rounds: list[tuple[float, float]] = []
     while len(rounds) < ROUNDS and (not rounds or perf_counter() < stop):
-        first, second, third, fourth = map(_seconds, (native, ours, ours, native))
-        rounds.append(((first + fourth) / 2, (second + third) / 2))
+        _, before, _, after = map(_seconds, (native, native, ours, ours))
+        rounds.append((before, after))
     # Each round's ratio, not that of two medians: the machine may be busy for a while.
     natively = median(before for before, _ in rounds)
     return ProductTimes(natively, natively * median(after / before for before, after in rounds))

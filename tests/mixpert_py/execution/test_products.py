@@ -89,7 +89,7 @@ def test_the_native_product_is_the_programs_own() -> None:
     assert calls
 
 
-def test_each_round_has_the_native_product_first_and_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_call_that_counts_follows_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
 
     def recorded(call: CapturedCall, scheme: str) -> Callable[[], bool]:
@@ -100,12 +100,10 @@ def test_each_round_has_the_native_product_first_and_last(monkeypatch: pytest.Mo
     product = products._Product(call, 1.0, MeasuredProduct("s:1", call.shape, {}, {}))
     found = products._times(product, "x", 1e300)
     assert found is not None
-    assert order[:2] == ["x", "native"]
-    assert len(order) == 2 + 4 * products.ROUNDS
-    assert order[2:6] == ["native", "x", "x", "native"]
+    assert order == ["x", *["native", "native", "x", "x"] * products.ROUNDS]
     order.clear()
     products._times(product, "x", 0.0)
-    assert len(order) == 2 + 4  # a round at least
+    assert len(order) == 1 + 4  # a round at least
 
 
 def test_a_native_product_that_is_not_known_takes_as_long_as_in_the_run() -> None:
@@ -121,6 +119,15 @@ def test_a_native_product_that_is_not_known_takes_as_long_as_in_the_run() -> Non
 def test_products_that_take_no_time_to_speak_of_are_not_made_again() -> None:
     long, short = called("s:1", 20, "float64", 2.0), called("s:2", 30, "float64", 1e-3)
     assert [product.site for product in measured(long, short)] == ["s:1"]
+    equal = [called(f"s:{number}", 20, "float64", 1.0) for number in range(200)]
+    assert (
+        len(
+            products._longest_first(
+                [call for call, _ in equal], {call.site: record for call, record in equal}
+            )
+        )
+        == 198
+    )
 
 
 def test_every_product_has_its_time_before_any_has_its_errors(
