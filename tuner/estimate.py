@@ -21,7 +21,7 @@ class Place:
     device: None for the machine at hand, else the short name of a GPU, for which times are
     predicted. gain: of the program. seconds: of the products under the plan. plan: the schemes that
     make the gain. scheme: that of all products, where `mixpert run --scheme` is what makes the
-    gain; None: tuning is.
+    gain; None: tuning is. error: the program's, predicted.
     """
 
     device: str | None
@@ -29,6 +29,7 @@ class Place:
     seconds: float
     plan: Schemes
     scheme: str | None = None
+    error: float = 0.0
 
     @property
     def name(self) -> str:
@@ -91,34 +92,32 @@ def place(
     return best
 
 
-def fastest(places: Sequence[Place]) -> Place | None:
-    """The GPU on which the products would take least time; None where no GPU is known."""
-    gpus = (place for place in places if place.device is not None)
-    return min(gpus, key=lambda place: place.seconds, default=None)
-
-
 def worth(places: Sequence[Place]) -> Place | None:
-    """The place where an effort is worth it: this machine, else the fastest GPU; None for none."""
-    found = (place for place in (places[0], fastest(places)) if place and place.gain >= WORTH)
-    return next(found, None)
+    """The place where an effort is worth it: this machine, else the first GPU; None for none."""
+    return next((place for place in places[:2] if place.gain >= WORTH), None)
 
 
 def verdict(share: float, places: Sequence[Place], budget: str) -> str:
     """Whether an effort is worth it, in a sentence.
 
-    places: the machine at hand first. budget: as it was typed.
+    places: the machine at hand, then GPUs, of which the first is named. budget: as it was typed.
     """
-    here, gpu, best = places[0], fastest(places), worth(places)
+    here, *gpus = places
+    gpu, best = gpus[0] if gpus else None, worth(places)
     products = f"Products are {100 * share:.0f} % of the time"
     if ceiling(share) < WORTH:
-        most = times_text(ceiling(share))
-        there = f", {most} {gpu.name}" if gpu else ""
-        return f"{products}: at most {most} here{there}; not worth it."
-    first, second = (here, gpu) if best is None or best is here else (best, here)
-    gains = f"{times_text(first.gain)} is likely at {budget} {first.name}"
-    if second is not None:
-        gains += f", {times_text(second.gain)} {second.name}"
-    return f"{products}, but {gains}; not worth it." if best is None else f"Worth it: {gains}."
+        there = ", and on a GPU where their share is the same" if gpu else ""
+        return f"{products}: at most {times_text(ceiling(share))} here{there}; not worth it."
+    on_gpu = f", {times_text(gpu.gain)} {gpu.name}" if gpu else ""
+    gains = f"{times_text(here.gain)} is likely at {budget} here{on_gpu}"
+    if best is None:
+        return f"{products}, but {gains}; not worth it."
+    if best is here:
+        return f"Worth it: {gains}."
+    return (
+        f"Worth it {best.name}: {times_text(best.gain)} is likely at {budget} if products have the "
+        f"same share of the time there; {times_text(here.gain)} here."
+    )
 
 
 def times_text(gain: float) -> str:
@@ -147,7 +146,8 @@ def _place(
     before = sum(x.predicted["native"] for x in operators)
     after = sum(x.predicted[plan.get(x.id, "native")] for x in operators)
     gain = program_gain(share, before / after if after else inf) if before else 1.0
-    return Place(device, gain, after, plan, scheme)
+    lowered = [x for x in operators if x.id in plan]
+    return Place(device, gain, after, plan, scheme, ErrorModel(lowered, 0.0).error(plan))
 
 
 def _article(name: str) -> str:

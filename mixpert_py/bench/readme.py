@@ -191,6 +191,8 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "soak": lambda docs: gates(),
     "scaling": lambda docs: written_table("scaling"),
     "programs": lambda docs: programs(),
+    "estimates": lambda docs: written_table("estimates"),
+    "first": lambda docs: written_table("first-example"),
 }
 # What draws the pictures of those parts into DOCS.
 PICTURES: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw)

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from mixpert_py.tuner.estimate import Place
 
 
+BUDGET = "1e-5"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of `mixpert estimate`, and the words that follow them."""
 
-    error: str
+    error: str | None
     time_limit: float | None
     as_json: bool
     quiet: bool
@@ -35,15 +38,32 @@ class Options:
     arguments: tuple[str, ...]
 
     @property
-    def budget(self) -> float:
-        """The error that is allowed. Raises UsageError where it is no number of at least 0."""
+    def budget(self) -> str:
+        """The error that is allowed, as it was typed here or in the project, or the default.
+
+        Raises UsageError where it is no number of at least 0.
+        """
+        if self.error is None:
+            return self._project_budget() or BUDGET
         try:
-            budget = float(self.error)
+            is_budget = float(self.error) >= 0 and isfinite(float(self.error))
         except ValueError:
-            budget = -1.0
-        if not (budget >= 0 and isfinite(budget)):
+            is_budget = False
+        if not is_budget:
             raise click.UsageError(f"--error is a number of at least 0, not {self.error}")
-        return budget
+        return self.error
+
+    def _project_budget(self) -> str | None:
+        """The budget that the project has for all values, else its smallest; None for none."""
+        from mixpert_py import config
+        from mixpert_py.tuning.options import parse_budgets, parse_named
+
+        is_file = self.module is None and bool(self.arguments)
+        typed = config.tuning_defaults(self.arguments[0] if is_file else "")
+        budgets = parse_budgets("[tool.mixpert] error", typed.error)
+        texts = parse_named("[tool.mixpert] error", typed.error)
+        name = None if None in budgets else min(budgets, key=budgets.__getitem__, default=None)
+        return texts.get(name)
 
     @property
     def is_notebook(self) -> bool:
@@ -54,13 +74,13 @@ class Options:
         from mixpert_py.launch import launcher
 
         if self.module is not None:
-            return launcher.module(self.module, self.arguments)
+            return launcher.module(self.module, self.arguments, run_here=False)
         if not self.arguments:
             raise click.UsageError("give a SCRIPT, a notebook, or -m MODULE")
         read = launcher.notebook if self.is_notebook else launcher.script
         return read(self.arguments[0], self.arguments[1:])
 
-    def next_command(self, place: "Place") -> str:
+    def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
         if self.is_notebook:
             return f"%load_ext mixpert_py, then %mixpert on --scheme {place.scheme}"
@@ -70,16 +90,15 @@ class Options:
         script, *arguments = self.arguments
         device = [] if place.device is None else ["--device", place.device.lower()]
         behind = ["--", *arguments] if arguments and arguments[0].startswith("-") else arguments
-        return shlex.join(["mixpert", "tune", "--error", self.error, *device, script, *behind])
+        return shlex.join(["mixpert", "tune", "--error", budget, *device, script, *behind])
 
 
 @click.command(cls=ProgramCommand)
 @click.option(
     "--error",
     metavar="BUDGET",
-    default="1e-5",
-    show_default=True,
-    help="The error allowed, for which the likely gain is estimated.",
+    help="The error allowed, for which the likely gain is estimated. Default: `error` under "
+    f"[tool.mixpert] in pyproject.toml, else {BUDGET}.",
 )
 @click.option(
     "--time-limit",
@@ -113,20 +132,20 @@ def estimate(options: Options) -> int:
     program = options.program()
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
-        found = estimated(program, budget, options.time_limit, show)
+        found = estimated(program, float(budget), options.time_limit, show)
     if found is None:
-        click.echo(f"{program.argv[0]}: no matrix product to estimate", err=True)
+        click.echo(f"{program.argv[0]}: its process makes no matrix product", err=True)
         if options.as_json:
             click.echo("null")
         return 0
     best = worth(found.places)
-    command = None if best is None else options.next_command(best)
-    sentence = verdict(found.share, found.places, options.error)
+    command = None if best is None else options.next_command(best, budget)
+    sentence = verdict(found.share, found.places, budget)
     if options.as_json:
-        record = {"error": budget, **found.record(), "verdict": sentence, "command": command}
-        click.echo(json.dumps(record, indent=2))
+        record = {"error": float(budget), **found.record()}
+        click.echo(json.dumps({**record, "verdict": sentence, "command": command}, indent=2))
         return 0
     if not options.quiet:
-        estimate_table.print_estimate(found, options.error)
+        estimate_table.print_estimate(found, budget)
     estimate_table.print_verdict(sentence, command)
     return 0

@@ -13,15 +13,13 @@ from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
-WORTH_NAMING = 0.01  # share of the products' time without a measured error
+WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
+SHORT = 0.1  # seconds of a run below which its times are uncertain
+CHILDREN = 0.1  # time of other processes, over that of the program, from which it is named
 
 LEVELS = (
-    "level: how a product is made, most accurate first; below a machine's name, how many times as "
-    "fast that is there as the native product."
-)
-ERRORS = (
-    "Errors are those of single products on this run's operands, relative to float64 in the "
-    "Frobenius norm. Of the program's own error they are a guess, which `mixpert tune` checks."
+    "level: how a product is made; below a machine's name, how many times as fast that is there as "
+    "the native product."
 )
 PREDICTED = (
     "GPUs are predicted, for operands that lie there, against the GPU's own native products; the "
@@ -33,19 +31,48 @@ def print_estimate(found: Estimate, budget: str) -> None:
     """Print the shares, each product by level, and what is likely where."""
     out = console()
     unit = clock_unit((found.seconds,))
-    share = f"{100 * found.share:.0f} %"
     out.print(
         Text(
             f"Program: {unit.quantity(found.seconds)}, of which products "
-            f"{unit.quantity(found.products_seconds)} ({share})."
+            f"{unit.quantity(found.products_seconds)} ({100 * found.share:.0f} %): "
+            f"{times_text(ceiling(found.share))} if they took no time."
         )
     )
     out.print()
+    _print_products(found)
+    out.print()
+    columns = (
+        Column("program"),
+        Column(f"likely at {budget}", right=True),
+        Column("error", right=True),
+    )
+    rows = [
+        (place.device or "here", times_text(place.gain), error_text(place.error))
+        for place in found.places
+    ]
+    out.print(fitted(columns, rows, out.width))
+    out.print()
+    for note in _notes(found, float(budget)):
+        out.print(Text(note))
+    out.print()
+
+
+def print_verdict(sentence: str, command: str | None) -> None:
+    """Print the verdict, and the next command on a line of its own, which is never cut."""
+    out = console()
+    out.print(Text(sentence))
+    if command is not None:
+        out.print(Text(f"Next: {command}"), soft_wrap=True)
+
+
+def _print_products(found: Estimate) -> None:
+    """Print each product by level, those that take most of the time."""
+    out = console()
     names = [place.device or "here" for place in found.places]
     columns = (
         Column("line", right=True),
         Column("product", wraps=True),
-        Column("% of\ntime", right=True, drop=len(names)),
+        Column("% of\ntime", right=True),
         Column("level"),
         Column("error"),
         *(Column(name, right=True, drop=at) for at, name in enumerate(names)),
@@ -61,26 +88,38 @@ def print_estimate(found: Estimate, budget: str) -> None:
         part = sum(one.seconds for one in rest) / found.seconds
         word = "product" if len(rest) == 1 else "products"
         out.print(Text(f"{len(rest)} more {word}: {100 * part:.1f} % of the time."))
-    out.print()
-    _print_places(found, budget)
-    out.print()
-    if rows:
-        out.print(Text(LEVELS))
-    out.print(Text(ERRORS))
+
+
+def _notes(found: Estimate, budget: float) -> Iterator[str]:
+    """What the figures mean, and why they may be off."""
+    if found.products:
+        yield LEVELS
+    yield (
+        "Errors are those of single products on this run's operands, relative to float64 in the "
+        "Frobenius norm; the program's is what they add up to."
+    )
+    error = found.places[0].error
+    if error > 0:
+        yield (
+            f"Here that is {error_text(error)}: within the budget unless the program amplifies "
+            f"errors {_factor(budget / error)}, which `mixpert tune` finds out."
+        )
     if len(found.places) > 1:
-        out.print(Text(PREDICTED))
+        yield PREDICTED
     if found.unmeasured >= WORTH_NAMING:
         part = 100 * found.unmeasured
-        out.print(Text(f"{part:.0f} % of the products' time could not be measured: no gain there."))
-    out.print()
+        yield f"{part:.0f} % of the products' time was not measured: taken to be like the rest."
+    if found.seconds < SHORT:
+        yield "The run is so short that its times are uncertain: let it do more."
+    if found.children >= CHILDREN * found.seconds:
+        yield (
+            f"Processes that the program started took {found.children:.1f} s of processor time; "
+            "their products are not counted."
+        )
 
 
-def print_verdict(sentence: str, command: str | None) -> None:
-    """Print the verdict, and the next command on a line of its own, which is never cut."""
-    out = console()
-    out.print(Text(sentence))
-    if command is not None:
-        out.print(Text(f"Next: {command}"), soft_wrap=True)
+def _factor(times: float) -> str:
+    return f"{times:.1f} times" if times < 10 else f"{times:.0f} times"
 
 
 def _rows(
@@ -99,15 +138,3 @@ def _rows(
         texts = ["–" if speed is None else times_text(speed) for speed in speeds]
         yield (*head, level, error_text(one.errors[level]), *texts)
         head = ("", "", "")
-
-
-def _print_places(found: Estimate, budget: str) -> None:
-    columns = (
-        Column("program"),
-        Column("if products took no time", right=True),
-        Column(f"likely at {budget}", right=True),
-    )
-    most = times_text(ceiling(found.share))
-    rows = [(place.device or "here", most, times_text(place.gain)) for place in found.places]
-    out = console()
-    out.print(fitted(columns, rows, out.width))

@@ -120,8 +120,9 @@ StartRunner = Callable[[Sequence[str], Mapping[str, str]], JobRunner]
 class _Slot:
     """Runs one job at a time; its warm process ends with this object."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], with_stdin: bool) -> None:
         self._environment = environment
+        self._with_stdin = with_stdin
         self._warm: JobRunner | None = None
 
     def run_warm(
@@ -133,7 +134,7 @@ class _Slot:
 
     def run_new(self, job_file: str, limit: float | None) -> process.Ended:
         command = process.python("mixpert_py.execution.worker", job_file)
-        return process.run(command, self._environment, limit)
+        return process.run(command, self._environment, limit, with_stdin=self._with_stdin)
 
 
 class Executor:
@@ -141,7 +142,8 @@ class Executor:
 
     threads: of BLAS in each; None: as many as there are cores. gpus: one for each job at a time, by
     the names in CUDA_VISIBLE_DEVICES; none: every job sees all. cluster: takes the jobs that may be
-    warm instead, from as many threads as call.
+    warm instead, from as many threads as call. with_stdin: whether new processes read what is piped
+    into this one.
 
     warm_start: what runs such jobs, `ForkServer` or `ReusedProcess`; None: each gets a new process.
     modules: imported there. Both are read when the first such job comes.
@@ -153,6 +155,8 @@ class Executor:
         threads: int | None = None,
         gpus: Sequence[str] = (),
         cluster: JobRunner | None = None,
+        *,
+        with_stdin: bool = False,
     ) -> None:
         self._cluster = cluster
         self.warm_start: StartRunner | None = ForkServer if fork_server.AVAILABLE else None
@@ -161,7 +165,7 @@ class Executor:
         self._free: PriorityQueue[tuple[int, _Slot]] = PriorityQueue()
         for number in range(count):
             gpu = gpus[number] if gpus else None
-            self._free.put((number, _Slot(config.child_environment(threads, gpu))))
+            self._free.put((number, _Slot(config.child_environment(threads, gpu), with_stdin)))
 
     def use_gpu(self) -> None:
         """Reuse processes for jobs that begin CUDA, where processes may be warm at all.

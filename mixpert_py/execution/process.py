@@ -77,13 +77,24 @@ class Child(Protocol):
 AnyChild = TypeVar("AnyChild", bound=Child)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], limit: float | None) -> Ended:
-    """Run a command with a closed stdin for at most `limit` seconds, as `supervise` does."""
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    limit: float | None,
+    *,
+    with_stdin: bool = False,
+) -> Ended:
+    """Run a command for at most `limit` seconds, as `supervise` does.
+
+    with_stdin: whether it reads what is piped into this process; else, and where that is a
+    terminal, its stdin is empty.
+    """
+    is_piped = with_stdin and sys.stdin is not None and not sys.stdin.isatty()
 
     def start() -> Child:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=None if is_piped else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=dict(environment),

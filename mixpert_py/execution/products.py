@@ -1,27 +1,37 @@
 """Products made again, by themselves, on captured operands: their times and errors by scheme."""
 
+import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from math import isfinite
+from math import isfinite, isqrt, prod, sqrt
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from mixpert_py.runtime.api import carry_out
+from mixpert_py.runtime import context as contexts
+from mixpert_py.runtime.api import carry_out, matmul
 from mixpert_py.runtime.dtypes import is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import wait_for
-from mixpert_py.runtime.reasons import Shape
+from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.request import Call, Settings, matmul_shape
-from mixpert_py.runtime.tracing.captures import CapturedCall, shared_out
-from mixpert_py.runtime.tracing.local_errors import local_errors
-from mixpert_py.runtime.tracing.trace import SiteTrace
+from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.tracing.captures import CapturedCall, Captures, shared_out
+from mixpert_py.runtime.tracing.local_errors import GROUP, MAX_ROWS, local_errors, sampled
+from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from mixpert_py.tuner.ratio import Pace, Ratio
 
-LEAST_ROUNDS, MOST_ROUNDS = 3, 60  # of native, scheme, scheme, native
-LONGEST = 0.5  # seconds of one product; of a longer one only some rows of A are multiplied
-LEAST_ROWS = 64
+NEGLIGIBLE = 0.01  # share of the products' time in the shortest, which are not made again
+FOR_TIMES = 0.6  # of all seconds, where errors are measured too
+LEAST_ROUNDS, MOST_ROUNDS = 3, 60  # of native, native, scheme, scheme
+LONGEST = 0.5  # seconds of one product; of a longer one only a part is multiplied
+LEAST_ROWS = 256  # of A, and columns of B, in a part
+COST_ROUNDS, COST_CALLS = 5, 200  # of products by which the cost of tracing a call is measured
+ERROR_WORK = 1 << 27  # multiply-adds of a sample whose errors are measured: all levels take 0.2 s
 
 
 class ProductTimes(msgspec.Struct, frozen=True):
@@ -44,6 +54,14 @@ class MeasuredProduct(msgspec.Struct, frozen=True):
     times: dict[str, ProductTimes | None]
 
 
+class _Product(NamedTuple):
+    """A captured call, the seconds of one such call in the run, and what is measured of it."""
+
+    call: CapturedCall
+    each: float
+    measured: MeasuredProduct
+
+
 def measure(
     calls: Sequence[CapturedCall],
     sites: Mapping[str, SiteTrace],
@@ -55,67 +73,150 @@ def measure(
     """Make each product under each scheme, those that take most of the program's time first.
 
     sites: the traces of the run. timed: schemes whose times are measured; levels: those whose
-    errors are. What is not begun within the seconds is missing. patience: seconds after which no
-    other round is begun for one product under one scheme. No trace may be in force.
+    errors are. First come all times, then the errors of casts, which take no time to speak of, then
+    those of emulations; what is not begun within the seconds is missing. patience: seconds after
+    which no other round is begun for one product under one scheme. No trace may be in force.
     """
     end = perf_counter() + seconds
+    products = _longest_first(calls, sites)
+    casts = [level for level in levels if get(level).kind == "cast"]
+    # How the program has NumPy and Python treat warnings is not for these products.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for_times = FOR_TIMES * seconds if levels else seconds
+        _measure_times(products, timed, perf_counter() + for_times, patience)
+        _measure_errors(products, casts, end)
+        _measure_errors(products, [level for level in levels if level not in casts], end)
+    found = (product.measured for product in products)
+    return [measured for measured in found if measured.times or measured.errors]
 
-    def time_in_program(call: CapturedCall) -> float:
+
+def _longest_first(calls: Sequence[CapturedCall], sites: Mapping[str, SiteTrace]) -> list[_Product]:
+    """The captured calls, that of the kind that takes most of the time first, but the shortest."""
+    by_time = []
+    for call in calls:
         record = sites[call.site]
         shapes = ((*shape, count) for shape, count in record.shapes.items())
-        return shared_out(record.seconds, shapes).get(call.shape, 0.0)
-
-    found = []
-    for call in sorted(calls, key=time_in_program, reverse=True):
-        if perf_counter() > end:
-            break
-        count = sites[call.site].shapes[call.shape]
-        a = _part(call.a, call.b, time_in_program(call) / max(count, 1))
-        times: dict[str, ProductTimes | None] = {}
-        for scheme in timed:
-            if perf_counter() < end:
-                times[scheme] = _times(replace(call, a=a), scheme, patience, end)
-        errors = local_errors(call.a, call.b, levels) if perf_counter() < end else {}
-        found.append(MeasuredProduct(call.site, call.shape, _finite(errors), times))
-    return found
+        taken = shared_out(record.seconds, shapes).get(call.shape, 0.0)
+        each = taken / max(record.shapes[call.shape], 1)
+        product = _Product(call, each, MeasuredProduct(call.site, call.shape, {}, {}))
+        by_time.append((taken, product))
+    by_time.sort(key=lambda pair: -pair[0])
+    left = sum(taken for taken, _ in by_time)
+    least = NEGLIGIBLE * left
+    products: list[_Product] = []
+    for taken, product in by_time:
+        if left > least or not products:
+            products.append(product)
+        left -= taken
+    return products
 
 
-def _part(a: Any, b: Any, seconds: float) -> Any:
-    """As much of A as is multiplied in LONGEST, where all of it takes so many seconds."""
+def _measure_times(
+    products: Sequence[_Product], timed: Sequence[str], end: float, patience: float
+) -> None:
+    """Time each product under each scheme; each pair has the same part of the seconds at least."""
+    pairs = [(product, scheme) for product in products for scheme in timed]
+    for number, (product, scheme) in enumerate(pairs):
+        now = perf_counter()
+        if now >= end:
+            return
+        stop = now + min(patience, (end - now) / (len(pairs) - number))
+        with suppress(Exception):  # the memory does not suffice, say
+            product.measured.times[scheme] = _times(product, scheme, stop)
+
+
+def _measure_errors(products: Sequence[_Product], levels: Sequence[str], end: float) -> None:
+    for call, _, measured in products:
+        if not levels or perf_counter() >= end:
+            return
+        with suppress(Exception):
+            k = max(call.shape[1], 1)
+            rows = max(min(isqrt(ERROR_WORK // k) // GROUP * GROUP, MAX_ROWS), GROUP)
+            errors = local_errors(*sampled(call.a, call.b, rows), levels)
+            measured.errors.update(
+                {scheme: error if isfinite(error) else None for scheme, error in errors.items()}
+            )
+
+
+class TraceCost(NamedTuple):
+    """Seconds that a trace adds to a call: within what it records as the product's, and beside."""
+
+    within: float
+    beside: float
+
+
+def trace_cost() -> TraceCost:
+    """Measure what tracing a call costs, on a product that takes no time to speak of."""
+    a = np.ones((8, 8))
+    costs = []
+    for _ in range(COST_ROUNDS):
+        trace = Trace(captures=Captures(max_bytes=0))
+        with contexts.use(replace(contexts.current(), trace=trace)):
+            whole = _seconds(lambda: [matmul(a, a, site="s") for _ in range(COST_CALLS)])
+        native = _seconds(lambda: [a @ a for _ in range(COST_CALLS)])
+        recorded = trace.sites["s"].seconds
+        costs.append((recorded - native, whole - recorded))
+    within, beside = (max(median(each), 0.0) / COST_CALLS for each in zip(*costs, strict=True))
+    return TraceCost(within, beside)
+
+
+def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:
+    """As much of the operands as is multiplied in LONGEST, where all takes so many seconds.
+
+    Rows of A and columns of B alike: the fewer there are of one, the more casting the other counts.
+    """
     if a.ndim < 2 or seconds <= LONGEST:
-        return a
+        return a, b
     part = LONGEST / seconds
     if a.ndim > 2 and b.ndim <= 2:
-        return a[: max(1, int(a.shape[0] * part))]
-    return a[..., : max(LEAST_ROWS, int(a.shape[-2] * part)), :]
+        return a[: max(1, int(a.shape[0] * part))], b
+    if b.ndim < 2:
+        return a[..., : max(LEAST_ROWS, int(a.shape[-2] * part)), :], b
+    rows, columns = (max(LEAST_ROWS, int(n * sqrt(part))) for n in (a.shape[-2], b.shape[-1]))
+    return a[..., :rows, :], b[..., :columns]
 
 
-def _times(call: CapturedCall, scheme: str, patience: float, end: float) -> ProductTimes | None:
-    """Rounds of native, scheme, scheme, native; None where the scheme is not taken.
+def _times(product: _Product, scheme: str, stop: float) -> ProductTimes | None:
+    """Rounds of native, native, scheme, scheme; None where the scheme is not taken.
 
-    There are rounds until they tell which of the two is faster, or time is over. The first calls,
-    which are not counted, show what is taken, and allocate memory.
+    There are rounds until they tell which of the two is faster, or time is over. The first of two
+    equal calls is not counted: it finds the memory as the other kind left it, and in the program
+    calls follow calls of their own kind. No round is begun after `stop`, on `perf_counter`'s clock,
+    but the first. Where the native function is not known, the native time is that of the run.
     """
+    call = product.call
     if scheme == "float32" and not is_wide(name_of(call.a.dtype), name_of(call.b.dtype)):
         return None  # it is the native product
-    native, ours = _product(call, "native"), _product(call, scheme)
-    native()
+    a, b = _part(call.a, call.b, product.each)
+    call = replace(call, a=a, b=b)
+    ours, native = _function(call, scheme), _function(call, "native")
     if not ours():
         return None
-    end = min(perf_counter() + patience, end)
+    if call.native is None:
+        part = _work(matmul_shape(call.a, call.b)) / _work(call.shape)
+        seconds = [_seconds(ours)]
+        while len(seconds) < 2 * LEAST_ROUNDS and perf_counter() < stop:
+            seconds.append(_seconds(ours))
+        natively = product.each * part
+        return ProductTimes(natively, Ratio.of([(natively, one) for one in seconds]))
     rounds: list[tuple[float, float]] = []
-    while len(rounds) < MOST_ROUNDS:
-        first, second, third, fourth = map(_seconds, (native, ours, ours, native))
-        rounds.append(((first + fourth) / 2, (second + third) / 2))
-        is_clear = len(rounds) >= LEAST_ROUNDS and Ratio.of(rounds).pace is not Pace.UNCLEAR
-        if is_clear or perf_counter() > end:
+    while len(rounds) < MOST_ROUNDS and (not rounds or perf_counter() < stop):
+        _, before, _, after = map(_seconds, (native, native, ours, ours))
+        rounds.append((before, after))
+        if len(rounds) >= LEAST_ROUNDS and Ratio.of(rounds).pace is not Pace.UNCLEAR:
             break
     return ProductTimes(median(before for before, _ in rounds), Ratio.of(rounds))
 
 
-def _product(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
+def _work(shape: Shape | Reason) -> int:
+    return 1 if isinstance(shape, Reason) else max(prod(shape), 1)
+
+
+def _function(captured: CapturedCall, scheme: str) -> Callable[[], bool]:
     """A function that makes the product, waits for it, and returns whether the scheme made it."""
-    call = Call(captured.native, captured.a, captured.b, (), None, matmul_shape)
+    native = captured.native or operator.matmul
+    call = Call(native, captured.a, captured.b, (), None, matmul_shape)
     settings = Settings(scheme=scheme)
 
     def make() -> bool:
@@ -130,7 +231,3 @@ def _seconds(function: Callable[[], Any]) -> float:
     start = perf_counter()
     function()
     return perf_counter() - start
-
-
-def _finite(errors: Mapping[str, float]) -> dict[str, float | None]:
-    return {scheme: error if isfinite(error) else None for scheme, error in errors.items()}

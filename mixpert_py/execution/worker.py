@@ -23,7 +23,7 @@ import numpy as np
 
 from mixpert_py import config
 from mixpert_py.execution import outputs
-from mixpert_py.execution.products import MeasuredProduct, measure
+from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, running, tracebacks
@@ -44,6 +44,7 @@ SINKS = "sinks"  # stands for the last results of products that feed no other pr
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
 EDGE = 384  # of the matrices that warm up
+LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where tracing took nearly all of it
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
 FIRST_PRODUCTS: tuple[Product, ...] = tuple(
     (scheme, EDGE, EDGE, EDGE, "float32") for scheme in ("native", "int8x6")
@@ -128,7 +129,8 @@ class Result(msgspec.Struct, frozen=True):
     that do not exist. modules: those that a later run may find imported. wrote: whether the run
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
-    rewritten: path and module of those that were rewritten when they were imported.
+    rewritten: path and module of those that were rewritten when they were imported. children:
+    seconds of processor time of the processes that the program started, and waited for.
     """
 
     seconds: float
@@ -140,6 +142,7 @@ class Result(msgspec.Struct, frozen=True):
     on_gpu: bool = False
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
+    children: float = 0.0
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -199,14 +202,25 @@ def main(job_file: str, imported: float = 0.0) -> None:
 def _alone(
     job: Alone, trace: Trace, captures: Captures, hook: ImportHook | None, seconds: float
 ) -> Result:
-    """The result of a run whose products are made by themselves now."""
+    """The result of a run whose products are made by themselves now.
+
+    What rewriting modules, copying operands and tracing calls took is none of the program's time.
+    """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
+    own = seconds - captures.seconds - (hook.seconds if hook else 0.0)
     with contexts.use(replace(contexts.current(), trace=None)):
+        cost = trace_cost()
+        for record in trace.sites.values():
+            own -= record.calls * (cost.within + cost.beside)
+            least = LEAST_OF_PRODUCT * record.seconds
+            record.seconds = max(record.seconds - record.calls * cost.within, least)
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
-    own = seconds - captures.seconds - (hook.seconds if hook else 0.0)
+    own = max(own, LEAST_OF_RUN * seconds)
     rewritten = tuple((path, module) for path, module in hook.rewritten.values()) if hook else ()
-    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten)
+    times = os.times()
+    children = times.children_user + times.children_system
+    return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)
 
 
 def warm_up_host() -> None:

@@ -5,6 +5,7 @@ own `sys.argv` and `sys.path[0]`, and its tracebacks and carets show the user's 
 the syntax tree is rewritten and not the text.
 """
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -13,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -79,16 +80,21 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
     return Program(source, place, argv, config.module_name(Path(path)), os.path.dirname(place))
 
 
-def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python -m name arguments…`. Raises SourceError if there is no such module."""
+def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True) -> Program:
+    """`python -m name arguments…`. Raises SourceError if there is no such module.
+
+    run_here: whether the program will run in this process, where its packages are imported to find
+    it, as Python does; else nothing of the program runs here.
+    """
+    find_spec = importlib.util.find_spec if run_here else _spec_without_imports
     folder = current_folder() or ""
     looked_through = [folder] if folder and not sys.flags.safe_path else []
     sys.path[:0] = looked_through
     before: tuple[str, ...] = ()
     try:
-        spec = importlib.util.find_spec(name)
+        spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
+            spec = find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:
         raise SourceError(f"-m {name}: {error}") from None
     except Exception as error:  # the package's own, from its __init__
@@ -102,6 +108,17 @@ def module(name: str, arguments: tuple[str, ...] = ()) -> Program:
         raise SourceError(f"-m {name}: no such module with Python source")
     source = source_files.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
+
+
+def _spec_without_imports(name: str) -> ModuleSpec | None:
+    """The spec of a module whose packages are not imported, and add no places to their paths."""
+    spec, before, path = None, "", None
+    for part in name.split("."):
+        spec = PathFinder.find_spec(before + part, path)
+        if spec is None:
+            return None
+        before, path = f"{before}{part}.", spec.submodule_search_locations or []
+    return spec
 
 
 def current_folder() -> str | None:
@@ -187,6 +204,8 @@ def execute(
     set_default(context)
     if program.is_file and program.spec is None:
         rewrite_in_spawned_children(program.filename, context, project)
+    if program.spec is not None and program.spec.parent:
+        importlib.import_module(program.spec.parent)
     exec(rewritten, main.__dict__)
     return main
 

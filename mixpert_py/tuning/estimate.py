@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import isfinite, nan, prod
 from typing import Any
 
 from mixpert_py.errors import DeviceError, named
 from mixpert_py.execution import gpus
+from mixpert_py.execution.executor import Executor
 from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
@@ -53,8 +54,10 @@ class EstimatedProduct:
 class Estimate:
     """seconds: of the program. share: that of its products. products: longest first.
 
-    places: this machine, then GPUs by their models. unmeasured: the part of the products' time for
-    which no error is known.
+    places: this machine, then GPUs by their models, the fastest first. unmeasured: the part of the
+    products' time in those that were not measured, and are taken to be like others. children:
+    seconds of processor time of the processes that the program started, whose products are not
+    known.
     """
 
     seconds: float
@@ -62,6 +65,7 @@ class Estimate:
     products: tuple[EstimatedProduct, ...]
     places: tuple[Place, ...]
     unmeasured: float
+    children: float = 0.0
 
     @property
     def products_seconds(self) -> float:
@@ -75,10 +79,12 @@ class Estimate:
             "share": self.share,
             "ceiling": _number(gains.ceiling(self.share)),
             "unmeasured": self.unmeasured,
+            "children": self.children,
             "places": [
                 {
                     "device": place.device,
                     "gain": _number(place.gain),
+                    "error": _number(place.error),
                     "plan": dict(place.plan),
                     "scheme": place.scheme,
                 }
@@ -106,7 +112,7 @@ def estimate(
     time_limit: float | None = None,
     on_run: Callable[[str], None] = lambda purpose: None,
 ) -> Estimate | None:
-    """Run a program once, then each of its products by itself; None if it makes no product.
+    """Run a program once, then each of its products by itself; None if its process makes none.
 
     budget: the error that is allowed. time_limit: seconds for all of it. on_run: called before it
     starts. Raises SourceError if the program does not parse, ProgramError if it fails.
@@ -116,15 +122,17 @@ def estimate(
     emulations, casts = _lower("int8"), _lower("cpu")
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
-    experiment = Experiment(program, options, on_run=on_run)
+    experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
     alone = Alone(
         timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, imports=True
     )
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None
-    measured = by_site(result.alone)
-    errors = {site: _errors(measured[site]) for site in result.sites}
+    own, alike = by_site(result.alone), _by_types(result)
+    errors = {site: _errors(alike[site]) | _errors(own[site]) for site in result.sites}
+    measured = {site: own[site] or alike[site] for site in result.sites}
+    missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
     tuned = {
@@ -141,13 +149,13 @@ def estimate(
         ]
         return gains.place(device, share, operators, budget, tuned)
 
-    missing = sum(trace.seconds for site, trace in result.sites.items() if not errors[site])
     return Estimate(
         result.seconds,
         share,
         tuple(_products(result, known, errors, by_place)),
-        tuple(likely(device, times) for device, times in by_place.items()),
+        tuple(sorted(map(likely, by_place, by_place.values()), key=_here_then_fastest)),
         missing / whole,
+        result.children,
     )
 
 
@@ -158,6 +166,10 @@ def short_name(device: str) -> str:
     return device.partition("-")[0]
 
 
+def _here_then_fastest(place: Place) -> tuple[bool, float]:
+    return place.device is not None, place.seconds
+
+
 def _lower(name: str) -> tuple[str, ...]:
     """The schemes of a ladder below the native product."""
     return tuple(scheme for rung in ladder(name) for scheme in rung if scheme != "native")
@@ -166,6 +178,22 @@ def _lower(name: str) -> tuple[str, ...]:
 def _can_be_tuned(program: Program) -> bool:
     """Whether `mixpert tune` takes the program: a script, and no module or notebook."""
     return program.spec is None and not program.filename.endswith(NOTEBOOK)
+
+
+def _by_types(result: Result) -> dict[str, list[MeasuredProduct]]:
+    """Site → what was measured of all sites with results of its types, itself included.
+
+    Nothing for operands that no scheme takes, which have no shape.
+    """
+    by_types: dict[frozenset[str], list[MeasuredProduct]] = defaultdict(list)
+    for product in result.alone:
+        by_types[frozenset(result.sites[product.site].dtypes)].append(product)
+    return {
+        site: by_types[frozenset(trace.dtypes)]
+        if any(prod(shape) for *shape, _ in trace.shapes)
+        else []
+        for site, trace in result.sites.items()
+    }
 
 
 def _errors(found: Sequence[MeasuredProduct]) -> dict[str, float]:
@@ -197,8 +225,7 @@ def _times(
     }
     schemes = emulations if taken.intersection(emulations) else casts
     here: Times = {
-        site: _times_here(trace, measured.get(site, ()), schemes)
-        for site, trace in result.sites.items()
+        site: _times_here(trace, measured[site], schemes) for site, trace in result.sites.items()
     }
     places: dict[str | None, Times] = {None: here}
     for name in known_devices.names():

@@ -1,6 +1,6 @@
 """Captured operands: copies of those of some calls, to make the products again later."""
 
-import operator
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.reference.emulation import is_transpose
 from mixpert_py.runtime.request import Call, Native
 
-MAX_BYTES = 1 << 30  # of all captured operands
+MAX_BYTES = 1 << 29  # of all captured operands
 MAX_ELEMENTS = 1 << 24  # of one; of larger ones rows of A and columns of B are left out
 LEAST_ROWS = 128  # that are not left out, however long they are
 
@@ -24,12 +24,13 @@ LEAST_ROWS = 128  # that are not left out, however long they are
 class CapturedCall:
     """A call whose operands were copied, or a part. shape: (m, k, n) of the whole call.
 
-    native: the function that makes the product as the program made it.
+    native: the function that makes the product as the program made it; None where that is bound to
+    the program's own operands, as an einsum's is.
     """
 
     site: str
     shape: Shape
-    native: Native
+    native: Native | None
     a: Any
     b: Any
 
@@ -42,13 +43,15 @@ class Captures:
     """The operands of one call of each kind, a site with a shape and dtypes: the last that came.
 
     Where memory does not suffice, those of small products give way to those of larger ones.
-    seconds: the time that copying took, which is none of the program's.
+    seconds: the time that copying took, which is none of the program's. Safe to share between
+    threads.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
         self.seconds = 0.0
         self._calls: dict[tuple[str, Shape, tuple[str, str]], CapturedCall] = {}
+        self._lock = threading.Lock()
 
     @property
     def calls(self) -> list[CapturedCall]:
@@ -56,17 +59,20 @@ class Captures:
 
     def add(self, site: str | None, shape: Shape, dtypes: tuple[str, str], call: Call) -> None:
         """Copy the operands of a call, or a part of large ones; K is never cut."""
-        start = perf_counter()
         key = (site or "-", shape, dtypes)
-        self._calls.pop(key, None)
-        # An array in name only (being traced, deleted …) is not captured.
-        with suppress(AttributeError, BufferError, RuntimeError, TypeError, ValueError):
-            a, b = _first(call.a, -2), _first(call.b, -1)
-            found = CapturedCall(key[0], shape, _function(call.native), a, b)
-            if self._make_room(found):
-                left, right = _copies(a, b)
-                self._calls[key] = replace(found, a=left, b=right)
-        self.seconds += perf_counter() - start
+        with self._lock:
+            start = perf_counter()
+            self._calls.pop(key, None)
+            # An array in name only (being traced, deleted …) is not captured.
+            with suppress(
+                AttributeError, BufferError, MemoryError, RuntimeError, TypeError, ValueError
+            ):
+                a, b = _first(call.a, -2), _first(call.b, -1)
+                found = CapturedCall(key[0], shape, _unbound(call.native), a, b)
+                if self._make_room(found):
+                    left, right = _copies(a, b)
+                    self._calls[key] = replace(found, a=left, b=right)
+            self.seconds += perf_counter() - start
 
     def _make_room(self, call: CapturedCall) -> bool:
         """Drop smaller products until this one fits; false, and none is dropped, if it cannot."""
@@ -91,9 +97,9 @@ def shared_out(seconds: float, shapes: Iterable[tuple[int, int, int, int]]) -> d
     return {shape: seconds * work / whole if whole else 0.0 for shape, work in works.items()}
 
 
-def _function(native: Native) -> Native:
-    """The native function, or `@` where it is bound to operands, as that of an einsum is."""
-    return operator.matmul if getattr(native, "__closure__", None) else native
+def _unbound(native: Native) -> Native | None:
+    """The native function, which does not hold the program's operands; None where it does."""
+    return None if getattr(native, "__closure__", None) else native
 
 
 def _first(x: AnyArray, axis: int) -> Any:

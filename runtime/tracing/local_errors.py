@@ -108,14 +108,17 @@ def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str
     return errors
 
 
-def sampled(a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
-    """Operands of the same K and structure, small enough for every scheme to be tried."""
+def sampled(a: AnyArray, b: AnyArray, rows: int = MAX_ROWS) -> tuple[Any, Any]:
+    """Operands of the same K and structure, small enough for every scheme to be tried.
+
+    rows: at most so many of A, and columns of B; a multiple of GROUP.
+    """
     left: Any = a
     right: Any = b
-    if a.ndim > 1 and a.shape[-2] > MAX_ROWS:
-        left = a[..., _spread(a.shape[-2]), :]
-    if b.ndim > 1 and b.shape[-1] > MAX_ROWS:
-        right = b[..., _spread(b.shape[-1])]
+    if a.ndim > 1 and a.shape[-2] > rows:
+        left = a[..., _spread(a.shape[-2], rows), :]
+    if b.ndim > 1 and b.shape[-1] > rows:
+        right = b[..., _spread(b.shape[-1], rows)]
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count = math.prod(stack)
     if count > MAX_MATRICES:
@@ -127,9 +130,9 @@ def sampled(a: AnyArray, b: AnyArray) -> tuple[Any, Any]:
     return left, right
 
 
-def _spread(length: int) -> npt.NDArray[np.intp]:
-    """Indices of MAX_ROWS / GROUP whole groups, the first to the last, each where a tile begins."""
-    groups = np.linspace(0, length // GROUP - 1, MAX_ROWS // GROUP, dtype=int)
+def _spread(length: int, count: int) -> npt.NDArray[np.intp]:
+    """Indices of count / GROUP whole groups, the first to the last, each where a tile begins."""
+    groups = np.linspace(0, length // GROUP - 1, count // GROUP, dtype=int)
     return (groups[:, np.newaxis] * GROUP + np.arange(GROUP)).ravel()
 
 

@@ -146,11 +146,16 @@ def edited(text: str, edits: list[Edit]) -> str:
         if old not in text:
             raise MixPertError(f"{old!r} is not in the script")
         text = text.replace(old, new)
-    lines = text.splitlines(keepends=True)
+    return with_prologue(text, CLOCK)
+
+
+def with_prologue(text: str, lines: str) -> str:
+    """A script with more lines before its first statement."""
+    before = text.splitlines(keepends=True)
     first = 0
     for node in ast.parse(text).body:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if not is_text and getattr(node, "module", None) != "__future__":
             break
         first = node.end_lineno or 0
-    return "".join([*lines[:first], CLOCK, *lines[first:]])
+    return "".join([*before[:first], lines, *before[first:]])

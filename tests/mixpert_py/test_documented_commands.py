@@ -17,6 +17,8 @@ from mixpert_py.cli import cli
 from mixpert_py.commands.program import ProgramCommand
 from samples.papers.__main__ import papers
 from tests.measure import (
+    estimates,
+    first_example,
     model,
     programs,
     reference,
@@ -41,6 +43,8 @@ MODULES: dict[str, click.Command | None] = {
     **{
         f"tests.measure.{module.__name__.rpartition('.')[2]}": module.command
         for module in (
+            estimates,
+            first_example,
             model,
             programs,
             reference,

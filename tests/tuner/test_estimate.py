@@ -53,6 +53,7 @@ def test_a_place_counts_the_time_of_products_that_stay_native() -> None:
     found = estimate.place("H200", 0.8, both, 1e-5, {"x", "y"})
     assert found.plan == {"x": "int8x6", "y": "native"}
     assert found.gain == pytest.approx(1 / (0.2 + 0.8 / 2))
+    assert found.error == pytest.approx(1e-7)
     assert (found.seconds, found.scheme) == (2.0, None)
 
 
@@ -77,7 +78,14 @@ VERDICTS = [
         "too small a share",
         0.16,
         (HERE, Place("H200", 1.1, 1.0, {})),
-        "Products are 16 % of the time: at most 1.19× here, 1.19× on an H200; not worth it.",
+        "Products are 16 % of the time: at most 1.19× here, and on a GPU where their share is the "
+        "same; not worth it.",
+    ),
+    (
+        "too small a share, and no GPU is known",
+        0.16,
+        (HERE,),
+        "Products are 16 % of the time: at most 1.19× here; not worth it.",
     ),
     (
         "nothing within the budget",
@@ -90,7 +98,8 @@ VERDICTS = [
         "a GPU alone",
         0.9,
         (HERE, Place("H200", 3.1, 1.0, {})),
-        "Worth it: 3.10× is likely at 1e-5 on an H200, 1.00× here.",
+        "Worth it on an H200: 3.10× is likely at 1e-5 if products have the same share of the time "
+        "there; 1.00× here.",
     ),
     (
         "here",
@@ -105,9 +114,9 @@ VERDICTS = [
         "Worth it: 1.70× is likely at 1e-5 here.",
     ),
     (
-        "the fastest GPU counts, not the one that gains most",
+        "the first GPU counts, the fastest, and not the one that gains most",
         0.9,
-        (HERE, Place("RTX 3090", 9.0, 5.0, {}), Place("H200", 1.1, 1.0, {})),
+        (HERE, Place("H200", 1.1, 1.0, {}), Place("RTX 3090", 9.0, 5.0, {})),
         "Products are 90 % of the time, but 1.00× is likely at 1e-5 here, 1.10× on an H200; "
         "not worth it.",
     ),

@@ -9,7 +9,7 @@ import pytest
 
 from mixpert_py.commands.estimate import Options
 from mixpert_py.tuner.estimate import Place
-from tests.mixpert_py.command import Mixpert
+from tests.mixpert_py.command import Mixpert, called
 
 RULE = """\
 import sys
@@ -76,6 +76,7 @@ def test_the_words_fit_a_terminal_and_say_what_errors_are(tmp_path: Path, mixper
         "H200",
         "likely at 1e-5",
         "single products on this",
+        "if they took no time",
     ):
         assert words in text
     quiet = mixpert("estimate", "-q", "s.py")
@@ -110,9 +111,79 @@ def test_a_module(tmp_path: Path, mixpert: Mixpert) -> None:
     found = estimated(mixpert, "-m", "pkg", "--json")
     places = {(os.path.basename(x["path"]), x["line"]) for x in found["products"]}
     assert places == {("net.py", 2), ("__main__.py", 5)}
-    said = mixpert("estimate", "-m", "nosuch")
+    for name in ("nosuch", "pkg.nosuch", "net"):
+        said = mixpert("estimate", "-m", name)
+        assert said.code == 2
+        assert name in said.one_clear_line()
+
+
+def test_a_package_runs_once_and_may_fail(tmp_path: Path, mixpert: Mixpert) -> None:
+    package = tmp_path / "pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import os\nopen('runs', 'a').write('x')\nif os.path.exists('fail'):\n    1 / 0\n"
+    )
+    (package / "__main__.py").write_text("import numpy as np\nnp.eye(99) @ np.eye(99)\n")
+    assert estimated(mixpert, "-m", "pkg")["products"]
+    assert (tmp_path / "runs").read_text() == "x"
+    (tmp_path / "fail").touch()
+    said = mixpert("estimate", "-m", "pkg")
     assert said.code == 2
-    assert "nosuch" in said.one_clear_line()
+    assert said.err.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_what_is_piped_in_is_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text(
+        "import numpy as np\nn = int(input())\nx = np.eye(n) @ np.eye(n)\n"
+    )
+    done = called("mixpert_py", "estimate", "--json", "s.py", folder=tmp_path, stdin="123\n")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["products"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "budget"),
+    [("1e-3", 1e-3), ('["x=1e-2", 1e-4]', 1e-4), ('["x=1e-2", "y=1e-3"]', 1e-3), ("[]", 1e-5)],
+    ids=["one", "for the others", "the smallest", "none"],
+)
+def test_the_budget_of_the_project(
+    listed: str, budget: float, tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.mixpert]\nerror = {listed}\n")
+    (tmp_path / "s.py").write_text("import numpy as np\nnp.eye(99) @ np.eye(99)\n")
+    assert estimated(mixpert, "s.py")["error"] == budget
+    assert estimated(mixpert, "--error", "0.5", "s.py")["error"] == 0.5
+
+
+CHILDREN = """\
+import numpy as np
+from multiprocessing import get_context
+def work(n):
+    for _ in range(30):
+        a = np.ones((n, n)) @ np.ones((n, n))
+if __name__ == "__main__":
+    work(9)
+    with get_context("fork").Pool(2) as pool:
+        pool.map(work, [500, 500])
+        pool.close()
+        pool.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_products_of_other_processes_are_not_known(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(CHILDREN)
+    assert estimated(mixpert, "s.py")["children"] > 0
+    done = mixpert("estimate", "s.py")
+    assert "their products are not counted" in " ".join(done.out.split())
+
+
+def test_what_the_program_makes_of_warnings_is_its_own(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(
+        "import warnings\nwarnings.simplefilter('error')\nimport numpy as np\n"
+        "a = np.full((99, 99), 1e300)\nwith np.errstate(all='ignore'):\n    b = a @ a\n"
+    )
+    assert estimated(mixpert, "s.py")["products"]
 
 
 def test_a_notebook(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -138,7 +209,7 @@ def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert)
     (tmp_path / "s.py").write_text(text)
     said = mixpert("estimate", "s.py")
     assert said.code == 0
-    assert said.err == "s.py: no matrix product to estimate\n"
+    assert said.err == "s.py: its process makes no matrix product\n"
     assert said.out == ""
     assert mixpert("estimate", "--json", "s.py").out == "null\n"
 
@@ -187,7 +258,9 @@ def test_bad_options(arguments: list[str], word: str, tmp_path: Path, mixpert: M
 
 
 def command(place: Place, *arguments: str, module: str | None = None) -> str:
-    return Options("1e-4", None, False, False, False, False, module, arguments).next_command(place)
+    return Options(None, None, False, False, False, False, module, arguments).next_command(
+        place, "1e-4"
+    )
 
 
 def test_the_next_command() -> None:

@@ -1,6 +1,6 @@
 """Captured operands: of which calls, how much of them, and in how much memory."""
 
-import operator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -91,7 +91,29 @@ def test_a_native_function_that_is_bound_to_operands_is_not_kept() -> None:
     a = square(4)
     found.add("s:1", (4, 4, 4), DTYPES, call(a, a, lambda *_: a @ a))
     found.add("s:2", (4, 4, 4), DTYPES, call(a, a, np.dot))
-    assert [one.native for one in found.calls] == [operator.matmul, np.dot]
+    assert [one.native for one in found.calls] == [None, np.dot]
+
+
+def test_a_copy_for_which_memory_does_not_suffice_is_not_made() -> None:
+    class Huge(np.ndarray[Any, Any]):
+        def copy(self, order: Any = "C") -> Any:
+            raise MemoryError
+
+    found = Captures()
+    found.add("s:1", (4, 4, 4), DTYPES, call(square(4).view(Huge), square(4)))
+    assert not found.calls
+
+
+def test_calls_of_several_threads_stay_within_memory() -> None:
+    found = Captures(max_bytes=10 * 2 * 8 * 16)
+
+    def add(number: int) -> None:
+        for n in range(50):
+            found.add(f"s:{number}", (4, 4, 4 + n), DTYPES, call(square(4), square(4)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(8)))
+    assert len(found.calls) == 10
 
 
 def test_the_time_of_a_site_is_shared_out_by_multiplications() -> None:
