@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import exp, inf, log, sqrt
+from math import exp, log, sqrt
 from statistics import fmean, stdev
 
 # A gain below this part of a time does not count, however steady the clock.
@@ -15,7 +15,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 TRIMMED_FROM = 8  # pairs: of fewer, too few would be left
-LARGEST = 700.0  # the logarithm of a number that a float can hold
+LARGEST = 700.0  # the logarithm of a number that floats hold; JSON has no infinity
 
 
 class Pace(StrEnum):
@@ -38,7 +38,7 @@ class Ratio:
 
     mean: float = 1.0
     least: float = 0.0
-    most: float = inf
+    most: float = exp(LARGEST)
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]]) -> "Ratio":
