@@ -229,7 +229,7 @@ def test_a_program_that_fails_natively(tmp_path: Path, mixpert: Mixpert) -> None
 
 
 def test_no_longer_faster_holds_and_says_so() -> None:
-    found = Verification(1e-6, "c", 2.0, 2.0, 0.1, 1.0, 0.99, Ratio(0.99, 0.98, 1.0))
+    found = Verification(1e-6, "c", 2.0, 2.0, 0.1, 1.0, 0.99, Ratio(0.99, 0.985, 1.0))
     judged = PlanVerdict(TuningOptions(Limits(Limit(1e-5))), found, lowers=True)
     assert judged.holds
     assert judged.pace is Pace.NOT_FASTER

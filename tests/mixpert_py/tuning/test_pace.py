@@ -1,17 +1,21 @@
 """What a tuning says where its times tell which is faster, and where they do not."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mixpert_py.cli import main
 from mixpert_py.commands.tables import UNCLEAR, _verdict
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import Reason
+from mixpert_py.tuner.report.summary import MEANING
+from mixpert_py.tuning import prepare
 from mixpert_py.tuning import verify as module
 from mixpert_py.tuning.options import Limit, Limits
 from mixpert_py.tuning.paired import PairedTimes
@@ -74,6 +78,25 @@ def test_a_machine_that_does_not_tell_is_no_verdict(chain: Path) -> None:
     assert found.unclear
     assert found.plan.provenance.gain == "cannot tell"
     assert _verdict(found) == UNCLEAR
+
+
+def test_the_command_exits_with_1_and_the_plan_file_says_why(
+    chain: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = PairedTimes(dict.fromkeys(SITES, 10.0), {site: {"float32": WIDE} for site in SITES})
+
+    def of(*measured: object) -> PairedTimes:
+        return times
+
+    monkeypatch.setattr(prepare.PairedTimes, "of", of)
+    monkeypatch.setattr(sys, "argv", ["mixpert", "tune", "--error", "1e-4", str(chain)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    words = " ".join(capsys.readouterr().out.split())
+    assert UNCLEAR in words
+    assert f"cannot tell: {MEANING[Reason.UNCLEAR]}" in words
+    assert 'gain = "cannot tell"' in chain.with_name("chain.mixpert.toml").read_text("utf-8")
 
 
 def test_what_is_over_the_budget_anyway_needs_no_clock(chain: Path) -> None:
