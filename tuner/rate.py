@@ -1,4 +1,4 @@
-"""What it says of all inputs that none of some was over the budget."""
+"""The bound on the part of inputs that are over the budget, where none of those tried was."""
 
 CONFIDENCE = 0.95
 

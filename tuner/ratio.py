@@ -13,13 +13,12 @@ SMALLEST_GAIN = 0.02
 # taken for nine, which makes the interval a little wider.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
-
 TRIMMED_FROM = 8  # pairs: of fewer, too few would be left
 LARGEST = 700.0  # the logarithm of a number that floats hold; JSON has no infinity
 
 
 class Pace(StrEnum):
-    """What a ratio says: the new time is shorter, it is not, or these measurements do not tell."""
+    """The verdict of a ratio: the new time is shorter, it is not, or the pairs do not show it."""
 
     FASTER = "faster"
     NOT_FASTER = "not faster"

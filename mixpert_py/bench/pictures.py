@@ -1,6 +1,4 @@
-"""What the pictures of results share: a light and a dark form of each, and labels that keep clear
-of one another.
-"""
+"""The shared part of the pictures of results: light and dark forms, and labels that keep clear."""
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence

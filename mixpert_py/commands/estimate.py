@@ -11,7 +11,8 @@ import click
 from mixpert_py.commands.program import (
     ProgramCommand,
     as_record,
-    complete_files,
+    module_option,
+    program_argument,
     require_seconds,
     with_progress,
 )
@@ -108,14 +109,8 @@ class Options:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the estimate as JSON.")
 @with_progress
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
-@click.argument(
-    "arguments",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    metavar="SCRIPT ARGS…",
-    shell_complete=complete_files,
-)
+@module_option
+@program_argument
 @as_record(Options)
 def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.

@@ -91,7 +91,7 @@ def _print_products(found: Estimate) -> None:
 
 
 def _notes(found: Estimate, budget: float) -> Iterator[str]:
-    """What the figures mean, and why they may be off."""
+    """Sentences on the meaning of the figures, and on why they may be off."""
     if found.products:
         yield LEVELS
     yield (

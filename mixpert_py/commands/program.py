@@ -89,6 +89,18 @@ quiet_option = click.option(
 )
 
 
+module_option = click.option(
+    "-m", "module", metavar="MODULE", help="Run a module, as python -m does."
+)
+program_argument = click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="SCRIPT ARGS…",
+    shell_complete=complete_files,
+)
+
+
 def with_progress(command: Callable[..., Code]) -> Callable[..., Code]:
     """Declare the options of a command that runs a program several times."""
     options = (

@@ -13,6 +13,8 @@ from mixpert_py.commands.program import (
     complete_backends,
     complete_files,
     complete_schemes,
+    module_option,
+    program_argument,
 )
 
 if TYPE_CHECKING:
@@ -85,15 +87,9 @@ class Options:
     help="Write the profile as JSON.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not say that a scheme cannot run here.")
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@module_option
 @click.option("-c", "code", metavar="CODE", help="Run a text, as python -c does.")
-@click.argument(
-    "arguments",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    metavar="SCRIPT ARGS…",
-    shell_complete=complete_files,
-)
+@program_argument
 @as_record(Options)
 def run(options: Options) -> int:
     """Run a program with its products rewritten in memory."""

@@ -149,13 +149,14 @@ class Clock:
     ) -> None:
         self._sites = sites
         self._cost = cost
+        self._pairs = cost if isinstance(cost, PairedTimes) else None
         measured = median_of(natives)
         # The program's time beside its products; of another machine that is not known.
         inside = sum(measured.site_seconds.values())
         self._outside = 0.0 if self.predicts else max(measured.seconds - inside, 0.0)
         self.native = self(measured, {})
         self.noise = time_noise(natives) if cost is None else dict.fromkeys(sites, 0.0)
-        if isinstance(cost, PairedTimes):
+        if self._pairs is not None:
             times = self.native.site_seconds.items()
             self.noise = {site: SMALLEST_GAIN * seconds for site, seconds in times}
 
@@ -173,7 +174,7 @@ class Clock:
     @property
     def predicts(self) -> bool:
         """Whether times are predicted, and not measured here."""
-        return self._cost is not None and not isinstance(self._cost, PairedTimes)
+        return self._cost is not None and self._pairs is None
 
     @property
     def device(self) -> str:
@@ -188,7 +189,7 @@ class Clock:
 
     def excluded(self, site: str) -> dict[str, Reason]:
         """Scheme → why it is not tried at a site, as far as pairs of times say so."""
-        return self._cost.excluded(site) if isinstance(self._cost, PairedTimes) else {}
+        return {} if self._pairs is None else self._pairs.excluded(site)
 
 
 def profiled_operator(

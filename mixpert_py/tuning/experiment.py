@@ -198,9 +198,8 @@ class Experiment:
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:
                 result = msgspec.structs.replace(result, wrote=True)
-            if (
-                request.levels or request.alone
-            ):  # a profile shows errors of products, not of the program
+            # A profile shows errors and times of products, not the program's results.
+            if request.levels or request.alone:
                 return ProgramRun(result)
             values = folder.values(result)
             for file in files:

@@ -13,7 +13,7 @@ from mixpert_py import files
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution.executor import Values
 from mixpert_py.tuner.rate import highest_rate
-from mixpert_py.tuner.records import largest, largest_of_each
+from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment
 
@@ -24,7 +24,7 @@ class HoldOutErrors:
 
     inputs: the arguments of each, as they are typed, and its error, or the largest share of a
     budget (see `Limits`). values: value → its largest error. tightened: how often a plan was over a
-    budget on one of them, and the search was repeated with a smaller budget.
+    budget on one of them, and the search went on with a smaller budget: the number of such plans.
     """
 
     inputs: tuple[tuple[str, float], ...]
@@ -59,20 +59,24 @@ class HoldOuts:
             for number, experiment in enumerate(experiments, 1)
         ]
         self._order = list(self._inputs)
-        self._judged = 0  # plans
+        self._failed: dict[PlanKey, float] = {}  # plan → its excess
         self._inputs[0].reference()
 
     def excess(self, plan: Mapping[str, str]) -> float:
         """The error of a plan on the first input where it is over the budget, in budgets.
 
-        1 where there is none; NaN if the program fails there. The next plan is judged there first.
+        1 where there is none; NaN if the program fails there. The next plan is judged there first,
+        and none twice: a search with a smaller budget may end in the same one.
         """
-        self._judged += 1
+        key = plan_key(plan)
+        if key in self._failed:
+            return self._failed[key]
         for one in self._order:
             excess = one.excess(plan)
             if not excess <= 1:
                 self._order.remove(one)
                 self._order.insert(0, one)
+                self._failed[key] = excess
                 return excess
         return 1.0
 
@@ -81,7 +85,7 @@ class HoldOuts:
         return HoldOutErrors(
             tuple((one.arguments, one.error) for one in self._inputs),
             largest_of_each(one.errors for one in self._inputs),
-            self._judged - 1,
+            len(self._failed),
         )
 
 

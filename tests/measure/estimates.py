@@ -26,7 +26,7 @@ from mixpert_py.files import IMPORTED_FROM
 from mixpert_py.tuner.estimate import times_text
 from mixpert_py.tuner.report.unit import error_text
 from tests.measure import public_programs
-from tests.measure.public_programs import Program, Sample
+from tests.measure.public_programs import Program, Sample, only_option, sources_option
 
 MANIFEST = Path(__file__).with_name("estimates.toml")
 BUDGET = "1e-5"
@@ -212,12 +212,8 @@ def table(record: Result) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="NAME", help="This program, several times.")
-@click.option(
-    "--sources",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The public programs, as owner/name/commit/path. Default: from GitHub.",
-)
+@only_option
+@sources_option
 @click.option(
     "--folder",
     default=Path(tempfile.gettempdir(), "mixpert-estimates"),

@@ -24,7 +24,7 @@ from mixpert_py.cli import main
 from mixpert_py.errors import MixPertError
 from mixpert_py.files import IMPORTED_FROM
 from tests.measure import public_programs
-from tests.measure.public_programs import Program, Sample
+from tests.measure.public_programs import Program, Sample, only_option, sources_option
 
 WANTED = 0.97  # of the native program's speed
 LIMIT = 300.0  # seconds of one run
@@ -190,12 +190,8 @@ def table(record: Result) -> dict[str, Any]:
 @click.command()
 @click.option("--gpu", is_flag=True, help="Those in CuPy, and PyTorch's on the GPU.")
 @click.option("--rounds", default=7, show_default=True, type=click.IntRange(1))
-@click.option("--only", multiple=True, metavar="NAME", help="This program, several times.")
-@click.option(
-    "--sources",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The public programs, as owner/name/commit/path. Default: from GitHub.",
-)
+@only_option
+@sources_option
 @click.option(
     "--folder",
     default=Path(tempfile.gettempdir(), "mixpert-programs"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 from urllib.request import urlopen
 
+import click
 import msgspec
 
 from mixpert_py.errors import MixPertError
@@ -40,6 +41,16 @@ LARGER = {
     "knn.py": "--size 16384 --asked 8192",
     "perceptron.py": "--size 32768",
 }
+
+# Of the commands that run them.
+only_option = click.option(
+    "--only", multiple=True, metavar="NAME", help="This program, several times."
+)
+sources_option = click.option(
+    "--sources",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The public programs, as owner/name/commit/path. Default: from GitHub.",
+)
 
 Edit = tuple[str, str]
 

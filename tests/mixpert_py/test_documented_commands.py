@@ -8,7 +8,9 @@ import re
 import shutil
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 import pytest
@@ -16,18 +18,7 @@ import pytest
 from mixpert_py.cli import cli
 from mixpert_py.commands.program import ProgramCommand
 from samples.papers.__main__ import papers
-from tests.measure import (
-    estimates,
-    first_example,
-    model,
-    programs,
-    reference,
-    rewriting,
-    scaling,
-    search,
-    shipped_kernels,
-    start_up,
-)
+from tests import measure
 from tests.mixpert_py.command import ROOT, Mixpert, forked
 from tests.mixpert_py.pages import PAGES, VARIABLE, typed
 from tests.soak.command import soak
@@ -41,19 +32,9 @@ MODULES: dict[str, click.Command | None] = {
     "pdoc": None,
     "venv": None,
     **{
-        f"tests.measure.{module.__name__.rpartition('.')[2]}": module.command
-        for module in (
-            estimates,
-            first_example,
-            model,
-            programs,
-            reference,
-            rewriting,
-            scaling,
-            search,
-            shipped_kernels,
-            start_up,
-        )
+        f"tests.measure.{name}": import_module(f"tests.measure.{name}").command
+        for _, name, _ in iter_modules(measure.__path__)
+        if not name.startswith(("test_", "conftest", "public_programs"))
     },
 }
 SAMPLE = """\

@@ -27,6 +27,14 @@ def test_the_interval_is_students() -> None:
     assert (found.mean, found.least, found.most) == pytest.approx(expected)
 
 
+def test_of_eight_pairs_the_ends_are_trimmed_and_the_variance_is_winsorised() -> None:
+    found = Ratio.of([(1.0, exp(x)) for x in (5.0, 2.0, 7.0, 0.0, 3.0, 1.0, 6.0, 4.0)])
+    # Left are 2, 3, 4, 5; the variance is that of 2, 2, 2, 3, 4, 5, 5, 5: 2, by seven.
+    half = 3.182 * sqrt(14 / 7) * sqrt(8) / 4
+    expected = (exp(3.5), exp(3.5 - half), exp(3.5 + half))
+    assert (found.mean, found.least, found.most) == pytest.approx(expected)
+
+
 def test_many_pairs_take_the_last_quantile() -> None:
     pairs = [(1.0, 0.5), (1.0, 0.6)] * 20
     found = Ratio.of(pairs)

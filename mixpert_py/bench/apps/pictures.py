@@ -37,7 +37,7 @@ def draw(records: Sequence[Record], device: str, folder: Path) -> list[Path]:
 
 
 def speed_alternative(records: Sequence[Record], device: str) -> str:
-    """What the picture of speeds says, as a sentence."""
+    """The message of the picture of speeds, as a sentence for its alternative text."""
     means = summary(records)
     said = [
         f"{means[mode]['mean']:.1f} times as fast {how}"
@@ -47,7 +47,7 @@ def speed_alternative(records: Sequence[Record], device: str) -> str:
 
 
 def accuracy_alternative(records: Sequence[Record]) -> str:
-    """What the picture of errors says, as a sentence."""
+    """The message of the picture of errors, as a sentence for its alternative text."""
     found = [modes_of(record) for record in records]
     better = sum(_error(it, modes.FAITHFUL) <= _error(it, modes.FP32) < inf for it in found)
     within = sum(

@@ -39,7 +39,7 @@ def draw(sections: Sections, device: str, folder: Path) -> list[Path]:
 
 
 def speed_alternative(sections: Sections, device: str) -> str:
-    """What the picture of speeds says, as a sentence."""
+    """The message of the picture of speeds, as a sentence for its alternative text."""
     largest = sizes(sections)[-1]
     at = {row["name"]: row["tflops"] for row in cubes(sections, "speed", largest)}
     said = ", ".join(f"{name} {at[name]:.0f}" for name in SHOWN if name in at)
@@ -47,7 +47,7 @@ def speed_alternative(sections: Sections, device: str) -> str:
 
 
 def plane_alternative(sections: Sections, device: str) -> str:
-    """What the plane says, as a sentence."""
+    """The message of the plane of accuracy and speed, as a sentence for its alternative text."""
     size, found = _judged(sections)
     beaten = dominated(found)
     best = ", ".join(point.name for point in found if point.name not in beaten)

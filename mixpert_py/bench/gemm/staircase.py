@@ -40,7 +40,7 @@ def is_known(sections: Sections) -> bool:
 
 
 def alternative(sections: Sections, device: str) -> str:
-    """What the picture says, as one sentence."""
+    """The message of the staircase, as a sentence for its alternative text."""
     base, *_ = compared(sections)
     said = [
         f"{step.name} is {step.tflops / base.tflops:.1f} times as fast at an error of "

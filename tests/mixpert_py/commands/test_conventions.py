@@ -64,7 +64,7 @@ done
 """
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash is installed here")
 def test_bash_completes(tmp_path: Path) -> None:
     command = tmp_path / "mixpert"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mixpert_py "$@"\n')
