@@ -27,7 +27,7 @@ def bench_dispatch(save: bool) -> None:
     from mixpert_py.bench import dispatch, machine
 
     found = dispatch.measure()
-    on_gpu = "loops" in found
+    on_gpu = "emulated" in found
     facts = machine.device(machine.gpu()) if on_gpu else None
     finished = machine.finish("dispatch-gpu" if on_gpu else "dispatch", found, save, facts)
     click.echo(dispatch.table(finished))

@@ -1,14 +1,15 @@
 """The costs of calls: of those that pass through, beside native ones, and of emulated ones.
 
 Wall clock, in microseconds per call, functions in turn. Without a GPU, operands of every kind that
-pass through; with one, CuPy's arrays and PyTorch's tensors, what enqueuing an emulated product
-takes, and a loop `x = a @ x` as a program sees it.
+pass through; with one, CuPy's arrays and PyTorch's tensors, and what enqueuing an emulated product
+takes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,7 @@ from mixpert_py.runtime.gpu import device
 SITE = "bench:<module>/matmul~0000#0"
 SCHEMES = ("faithful", "int8x6")
 EMULATED = (512, 1024, 2048, 4096)
-LOOPS = (64, 128, 256, 512, 768, 1024, 1536, 2048, 4096)
 ENQUEUED = 20  # calls in a row that the host need not wait for
-LOOP = 2e11  # multiplications of a loop, which is no longer than this many steps:
-MOST_STEPS = 2000
 
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
 
@@ -43,7 +41,7 @@ def measure(rounds: int = 41, calls: int = 20_000) -> dict[str, Any]:
         "unit": "µs per call",
         "passing": _passing(_device_pairs(cupy), rounds, calls // 20, _wait(cupy)),
         "emulated": [_emulated(cupy, n, rounds) for n in EMULATED],
-        "loops": [_loop(cupy, n, rounds) for n in LOOPS],
+        "idle": [_emulated(cupy, n, ENQUEUED * rounds, in_a_row=1) for n in EMULATED],
     }
 
 
@@ -112,45 +110,25 @@ def _passing(
     return rows
 
 
-def _emulated(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
+def _emulated(cupy: Any, n: int, rounds: int, in_a_row: int = ENQUEUED) -> dict[str, Any]:
     """A row with the times that the host takes to enqueue a product of n³, by CuPy and by each
-    scheme.
+    scheme. in_a_row: products, of which the first finds the device idle.
     """
     a, b = (cupy.random.default_rng(i).standard_normal((n, n), "float32") for i in range(2))
     calls: dict[str, Callable[[], Any]] = {"native": lambda: a @ b}
     calls |= dict.fromkeys(SCHEMES, lambda: mixpert_py.matmul(a, b, site=SITE))
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds + 1):
+    for _ in range(rounds + 3):
         for name, call in calls.items():
-            cupy.cuda.Device().synchronize()
             # By that backend, products that would not gain are emulated too.
             with mixpert_py.precision(name, backend="cuda"):
-                times[name] += in_turn({name: call}, 1, ENQUEUED)[name]
-    return {"n": n, **_columns({name: row[1:] for name, row in times.items()}, 1)}
-
-
-def _loop(cupy: Any, n: int, rounds: int) -> dict[str, Any]:
-    """A row with the times of a step of `x = a @ x`, in a loop without a plan."""
-    a = cupy.random.default_rng(0).standard_normal((n, n), "float32") / np.float32(n**0.5)
-    start = cupy.random.default_rng(1).standard_normal((n, n), "float32")
-    steps = max(20, min(MOST_STEPS, round(LOOP / n**3)))
-    wait = _wait(cupy)
-
-    def native() -> None:
-        x = start
-        for _ in range(steps):
-            x = a @ x
-        wait()
-
-    def ours() -> None:
-        x = start
-        for _ in range(steps):
-            x = mixpert_py.matmul(a, x, site=SITE)
-        wait()
-
-    ours()
-    row = _columns(in_turn({"native": native, "ours": ours}, rounds), steps)
-    return {"n": n, **row, "ratio": row["native"]["median"] / row["ours"]["median"]}
+                call()
+                cupy.cuda.Device().synchronize()
+                start = perf_counter()
+                for _ in range(in_a_row):
+                    call()
+                times[name].append((perf_counter() - start) / in_a_row)
+    return {"n": n, **_columns({name: row[3:] for name, row in times.items()}, 1)}
 
 
 def _wait(cupy: Any) -> Callable[[], None]:
@@ -179,29 +157,26 @@ def table(found: Mapping[str, Any]) -> str:
     facts = found["machine"]
     parts = [_table("operands that pass through", found["passing"], "what", ("native", "ours"))]
     where = f"{facts['cpu']}, {facts['cores']} cores"
-    if "loops" in found:
+    if "emulated" in found:
         where = f"One {facts['device']} ({where})"
         schemes = ("native", *SCHEMES)
-        parts.append(_table("enqueuing a product, n³", found["emulated"], "n", schemes))
-        parts.append(_table("`x = a @ x`, n × n", found["loops"], "n", ("native", "ours"), "ratio"))
+        for title, which in (
+            (f"enqueuing {ENQUEUED} products in a row, each of n³", "emulated"),
+            ("enqueuing a product of n³ on an idle device", "idle"),
+        ):
+            parts.append(_table(title, found.get(which, []), "n", schemes))
     text = "\n\n".join(parts)
     return f"{text}\n\n{where}, {facts['date']}: `mixpert bench dispatch --save`. Medians, in µs.\n"
 
 
-def _table(
-    title: str,
-    rows: list[dict[str, Any]],
-    key: str,
-    columns: tuple[str, ...],
-    ratio: str | None = None,
-) -> str:
+def _table(title: str, rows: list[dict[str, Any]], key: str, columns: tuple[str, ...]) -> str:
     lines = []
     for row in rows:
         times = [row[name]["median"] for name in columns]
         digits = 2 if max(times) < 100 else 1
-        last = f"{times[-1] - times[0]:+.2f}" if ratio is None else f"{row[ratio]:.2f} ×"
-        lines.append([str(row[key]), *(f"{t:.{digits}f}" for t in times), last])
-    more = {"ratio": "native over MixPert-Py", None: f"{_NAMES[columns[-1]]} − native"}[ratio]
+        shown = (f"{t:.{digits}f}" for t in times)
+        lines.append([str(row[key]), *shown, f"{times[-1] - times[0]:+.2f}"])
+    more = f"{_NAMES[columns[-1]]} − native"
     return tables.markdown((title, *(_NAMES[name] for name in columns), more), lines)
 
 

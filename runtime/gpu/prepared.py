@@ -92,7 +92,7 @@ class PreparedProducts:
             addresses = first & START, second & START, result.data.ptr, workspace.ptr
             if (result.data.ptr | workspace.ptr) & ALIGNED:
                 return None  # an allocator of the program's own
-            ready.enqueue(*addresses, stream)
+            ready.enqueue(addresses, stream)
         except (cupy.cuda.memory.OutOfMemoryError, cupy.cuda.driver.CUDADriverError):
             return None
         return result
@@ -129,7 +129,7 @@ class PreparedTensors(PreparedProducts):
             return None  # tensors without memory, which are being traced
         if (addresses[2] | addresses[3]) & ALIGNED:
             return None  # an allocator of the program's own
-        ready.enqueue(*addresses, stream)
+        ready.enqueue(addresses, stream)
         return result
 
     def _layouts(self, a: Any, b: Any) -> Layouts:

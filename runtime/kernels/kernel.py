@@ -160,4 +160,13 @@ def cuda_driver() -> Any:
         ctypes.c_size_t,
         ctypes.c_void_p,
     )
+    pointer = ctypes.c_void_p
+    library.cuGraphLaunch.argtypes = (pointer, pointer)
+    library.cuGraphInstantiateWithFlags.argtypes = (pointer, pointer, ctypes.c_ulonglong)
+    library.cuStreamCreate.argtypes = (pointer, ctypes.c_uint)
+    library.cuStreamBeginCapture_v2.argtypes = (pointer, ctypes.c_int)
+    library.cuStreamEndCapture.argtypes = (pointer, pointer)
+    library.cuStreamQuery.argtypes = (pointer,)
+    for name in ("cuGraphDestroy", "cuGraphExecDestroy", "cuStreamDestroy_v2"):
+        getattr(library, name).argtypes = (pointer,)
     return library

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mixpert_py.bench import machine
 from mixpert_py.bench.contract import LARGEST, ROUNDINGS
-from mixpert_py.bench.gemm import pictures, staircase
+from mixpert_py.bench.gemm import loops, pictures, staircase
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.families import KIND, rows_of, worst
 from mixpert_py.bench.gemm.plane import Sections, cubes, is_judged, sizes
@@ -19,7 +19,7 @@ MADE = "Measured by `mixpert bench gemm --save`."
 # The README's rows: the vendor's products, and the levels that a tuning on a GPU may choose.
 LEVELS = (
     *("cuBLAS FP64", "cuBLAS FP32", "cuBLAS TF32"),
-    *("int8x10", "faithful", "int8x6", "int8x3", "int8x1"),
+    *("int8x10", "faithful", loops.ROW, "int8x6", "int8x3"),
 )
 WORST = "worst of all families over cuBLAS FP32"
 FLOOR = f"{ROUNDINGS:g} u ‖√((A∘A)(B∘B))‖F / ‖C‖F, u = 2^-24, where that is more"
@@ -96,7 +96,11 @@ def sizes_markdown(found: Record, docs: str) -> str:
         if rows_of(sections):
             text += f"; the worst error of all families over that of cuBLAS FP32, or over {FLOOR}"
     where = machine_text(found["machine"])
-    return f"{shown}\n{speed_table(sections)}\n\n{text}. {where}\n{MADE}\n"
+    parts = [f"{shown}\n{speed_table(sections)}\n\n{text}. {where}\n{MADE}\n"]
+    if rows := sections.get(loops.SECTION):
+        table = gemm_tables.markdown(loops.COLUMNS, loops.table(rows))
+        parts.append(f"{table}\n\nThe same machine, by wall clock: a step of a loop, medians.\n")
+    return "\n".join(parts)
 
 
 def levels_markdown(found: Record) -> str:
@@ -110,8 +114,11 @@ def levels_markdown(found: Record) -> str:
     judged = [*cubes(sections, "accuracy", size), *cubes(sections, KIND, size)]
     families = {row["family"] for row in judged}
     largest = _worst_families(judged)
+    looped = loops.cells(sections.get(loops.SECTION, ()))
     rows = [
-        [
+        [name, *(looped.get(size, "–") for size in at), "", ""]
+        if name == loops.ROW
+        else [
             name,
             *(_cell(rows.get(name)) for rows in at.values()),
             f"{errors[name]:.1e}" if errors.get(name) else "–",
@@ -124,7 +131,8 @@ def levels_markdown(found: Record) -> str:
     return (
         f"{gemm_tables.markdown(columns, rows)}\n\n"
         "TFLOP/s of n³ products (and how many times cuBLAS FP32's speed), packing and casts "
-        "included; relative Frobenius error against FP64 on normal data, and the largest on "
+        "included, on the device alone, and in a loop `x = a @ x` by wall clock; relative "
+        "Frobenius error against FP64 on normal data, and the largest on "
         f"{len(families)} families of operands. {_where(found['machine'])}\n"
     )
 

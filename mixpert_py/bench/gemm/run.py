@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mixpert_py.bench import machine
-from mixpert_py.bench.gemm import families, targets, vendor
+from mixpert_py.bench.gemm import families, loops, targets, vendor
 from mixpert_py.bench.gemm import sizes as gemm
 from mixpert_py.bench.gemm import tables as gemm_tables
 from mixpert_py.bench.gemm.result import Result
@@ -78,7 +78,9 @@ def chosen(bench: gemm.Bench, options: Options) -> Mapping[str, Section]:
     shapes = options.shapes or tuple((n, n, n) for n in gemm.SIZES)
     names = options.families or tuple(gemm.KNOWN)
     size = options.error_size
+    is_whole = not (options.shapes or options.families)
     return {
+        **({loops.SECTION: lambda: loops.measure(bench.xp)} if is_whole else {}),
         **gemm.sections(bench, shapes, names, size),
         **families.sections(bench, names, size),
     }
@@ -99,5 +101,7 @@ def show(suite: str, sections: Mapping[str, list[dict[str, object]]]) -> None:
         return
     gemm_tables.show(gemm_tables.SPEED, gemm_tables.speed_rows(rows["speed"]))
     gemm_tables.show(gemm_tables.ACCURACY, gemm_tables.accuracy_rows(rows["accuracy"]))
+    if loops.SECTION in sections:
+        gemm_tables.show(loops.COLUMNS, loops.table(sections[loops.SECTION]))
     if rows["families"]:
         gemm_tables.show(*gemm_tables.families(rows["families"]))

@@ -128,6 +128,8 @@ def test_levels() -> None:
         row("cuBLAS TF32", 4096, family="spread", frobenius="nan"),
         row("cuBLAS FP64", 4096, family="spread", frobenius=0.0),
     ]
+    loop = {"n": 4096, "native": {"median": 3000.0}, "ours": {"median": 687.194767}, "ratio": 4.366}
+    found["loops"] = [loop]
     judged = {"draws": 3, "frobenius_over": 1.0}
     found["families spikes 4096³"] = [
         row("int8x6", 4096, family="spikes", frobenius=0.5, **judged),
@@ -141,7 +143,8 @@ def test_levels() -> None:
     assert "| cuBLAS TF32 | 402 (7.9×) | 381 (7.5×) | 2.9e-04 | inf (spread) |" in lines
     assert "| faithful | 240 (4.7×) | 260 (5.1×) | 9.0e-07 | 2.0e-06 (spikes) |" in lines
     assert "| int8x6 | 260 (5.1×) | 280 (5.5×) | 1.0e-06 | 5.0e-01 (spikes) |" in lines
-    assert "| int8x1 | – | – | – | – |" in lines
+    assert "| int8x10 | – | – | – | – |" in lines
+    assert "| faithful, called in a loop | 200 (4.4×) | – |  |  |" in lines
     assert "the largest on 3 families" in lines[-1]
     assert lines[-1].endswith("CuPy 14.2.0, 2026-11-21.")
 

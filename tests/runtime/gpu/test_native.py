@@ -173,3 +173,65 @@ def test_settings_of_cupys() -> None:
     finally:
         linalg.set_compute_type("f", before)
     assert coarse.get().tobytes() != exact.get().tobytes()
+
+
+@pytest.mark.gpu
+class TestTensors:
+    @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16", "int32"])
+    def test_the_bits_of_pytorchs_operator(self, dtype: str) -> None:
+        torch: Any = pytest.importorskip("torch")
+        device = "cpu" if dtype == "int32" else "cuda"
+        x, y = (
+            (torch.randn(64, 64, device=device) * 9).to(getattr(torch, dtype)) for _ in range(2)
+        )
+        for left, right in ((x, y), (x.T, y), (x, y[:, 3]), (x[None], y)):
+            for _ in range(2):
+                made, wanted = matmul(left, right, site="s"), left @ right
+                assert made.shape == wanted.shape
+                assert torch.equal(made, wanted)
+
+    def test_derivatives_and_messages(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        x = torch.nn.Parameter(torch.randn(64, 64, device="cuda"))
+        y = torch.randn(64, 64, device="cuda")
+        matmul(x, y, site="s")
+        ours, native = matmul(x, y, site="s"), x @ y
+        assert ours.grad_fn.name() == native.grad_fn.name()
+        with pytest.raises(RuntimeError) as wanted:
+            _ = x @ y[:3]
+        with pytest.raises(RuntimeError) as found:
+            matmul(x, y[:3], site="s")
+        assert str(found.value) == str(wanted.value)
+
+    def test_a_program_that_watches_or_replaces_the_operator(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        torch: Any = pytest.importorskip("torch")
+        x = torch.randn(64, 64, device="cuda")
+        matmul(x, x, site="s")
+        seen = []
+
+        class Watching(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+            def __torch_function__(self, function: Any, *given: Any) -> Any:
+                seen.append(function)
+                return function(*given[1])
+
+        with Watching():
+            matmul(x, x, site="s")
+            ours = seen[-1]
+            _ = x @ x
+        assert ours is seen[-1]
+        monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: "mine")
+        assert matmul(x, x, site="s") == "mine"
+
+    def test_a_function_that_is_compiled(self) -> None:
+        torch: Any = pytest.importorskip("torch")
+        x = torch.randn(64, 64, device="cuda")
+
+        def step(x: Any) -> Any:
+            return matmul(x, x, site="s") + 1
+
+        wanted = step(x)
+        made = torch.compile(step, backend="eager")
+        for _ in range(3):
+            assert torch.equal(made(x), wanted)

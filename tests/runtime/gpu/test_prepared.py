@@ -188,6 +188,44 @@ def test_small_products_are_known_to_be_native() -> None:
     assert any(one is NATIVE for one in current().known.values())
 
 
+def test_launches_at_addresses_that_come_again_are_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cupy
+
+    from mixpert_py.runtime.kernels.launch_graphs import LaunchGraphs
+
+    launched = []
+    launch = LaunchGraphs.launch
+
+    def watched(self: LaunchGraphs, addresses: tuple[int, ...], stream: int) -> bool:
+        launched.append(launch(self, addresses, stream))
+        return launched[-1]
+
+    monkeypatch.setattr(LaunchGraphs, "launch", watched)
+    side = cupy.cuda.Stream(non_blocking=True)
+    for n in (1024, 2048):
+        x, y = random((n, n), 1), random((n, n), 2)
+        wanted = direct(x, y, "faithful").get().tobytes()
+        for _ in range(6):
+            value = matmul(x, y, site="g")
+            cupy.cuda.Device().synchronize()
+            assert value.get().tobytes() == wanted
+        assert launched[-2:] == [True, True]
+        with side:
+            for _ in range(4):
+                value = matmul(x, y, site="g")
+                assert value.get().tobytes() == wanted
+        # Other operands at the same addresses, in a loop in which the device idles now and then.
+        z, exact = y, y
+        for step in range(20):
+            z = matmul(x, z, site="g")
+            z /= cupy.abs(z).max()
+            exact = direct(x, exact, "faithful")
+            exact /= cupy.abs(exact).max()
+            if step % 3:
+                cupy.cuda.Device().synchronize()
+        assert z.get().tobytes() == exact.get().tobytes()
+
+
 def test_short_of_memory_the_direct_way_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes products in parts."""
     import cupy
