@@ -130,7 +130,7 @@ def _measure(
         if limit <= 0:
             click.echo(f"{app.name}: not measured, the time given was over", err=True)
             continue
-        record = apart(_asked(app, options), limit)
+        record = {**apart(_asked(app, options), limit), "date": result["machine"]["date"]}
         result[kind].append(record)
         click.echo(_progress_line(record), err=True)
         if path is not None:
