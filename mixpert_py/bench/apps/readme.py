@@ -73,8 +73,9 @@ def part(result: Record, docs: str) -> str:
         shown.append(
             f"NumPy programs, in float64, on {result['machine']['cores']} cores of"
             f" {result['machine']['cpu']}, and rewritten, transfers included, under plans tuned for"
-            f" {result['host'][0]['budget']:g}, {_host_date(result)}: what such a program does beside"
-            " its products, NumPy still does; relative Frobenius errors against the program as it was."
+            f" {result['host'][0]['budget']:g}: what such a program does beside its products, NumPy"
+            " still does; relative Frobenius errors against the program as it was. Measured on"
+            f" {_host_date(result)}."
         )
     shown.append(markdown(tables.TARGETS, tables.target_rows(result)))
     if missing := tables.left_out(result):
