@@ -32,7 +32,7 @@ R = TypeVar("R")
 def accelerate(function: Callable[P, R], /) -> Callable[P, R]: ...
 @overload
 def accelerate(
-    *, scheme: str | None = None, plan: str | Path | Plan | None = None
+    *, scheme: str | None = None, plan: str | Path | Plan | None = None, graph: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -42,6 +42,7 @@ def accelerate(
     *,
     scheme: str | None = None,
     plan: str | Path | Plan | None = None,
+    graph: bool = False,
 ) -> Any:
     """Rewrite a function's products, as `mixpert rewrite` would, and give it back.
 
@@ -49,6 +50,16 @@ def accelerate(
     product in neither runs under the context of its call. What the function calls is
     left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
+
+    graph: whether calls with CuPy arrays or PyTorch tensors, no derivatives wanted, are captured
+    into a CUDA graph: the second call of each signature (shapes, dtypes, strides, other arguments,
+    what is in force) is captured, later ones launch it, which costs the host little more than
+    copying arguments and results. The function's Python code does not run in these. So it must do
+    the same for all arrays of a signature; it must not read elements on the host, nor change its
+    arguments; arrays that it uses besides have to stay where they are; its result is arrays,
+    numbers, text and None, in tuples, lists and dicts. Where a call cannot be captured, warns once
+    and makes it as ever. At most 8 signatures are captured, each with memory of its own.
+
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """
     loaded = config.given_plan(plan, scheme)
@@ -56,13 +67,17 @@ def accelerate(
     def decorate(method: Any, stacklevel: int = 2) -> Any:
         inner = method.__func__ if isinstance(method, METHODS) else method
         try:
-            rewritten = _rewritten(inner, loaded, scheme)
+            rewritten: Callable[..., Any] = _rewritten(inner, loaded, scheme)
         except SourceError as error:
             # Not its repr: functools.partial shows every element of the arrays that it holds.
             name = getattr(inner, "__qualname__", f"a {type(inner).__qualname__} object")
             message = f"accelerate: {name} is left as it is: {error}"
             warnings.warn(message, stacklevel=stacklevel)
             return method
+        if graph:
+            from mixpert_py.runtime.gpu.captured import captured  # which few ask for
+
+            rewritten = captured(rewritten)
         if isinstance(method, MethodType):
             return MethodType(rewritten, method.__self__)
         return rewritten if inner is method else type(method)(rewritten)

@@ -180,7 +180,6 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     plain = (torch.Tensor, torch.nn.Parameter)
     is_plain = type(a) in plain and type(b) in plain
     if is_plain:
-        native.use_torchs_gemm(torch)
         device_of.setdefault(type(a), torch.Tensor.get_device)
         device_of.setdefault(type(b), torch.Tensor.get_device)
     if not (a.is_cuda and b.is_cuda):

@@ -1,15 +1,16 @@
-"""The native product of CuPy's and PyTorch's matrices, without what these libraries do around it.
+"""The native product of CuPy's matrices, without what CuPy does around it.
 
 Before CuPy's `a @ b` calls cuBLAS, operands are reshaped, turned and cast, and mostly come out as
 they were; and settings are looked up one by one. Where operands are plain matrices of one type,
 this makes the call that CuPy would make, with its handle and under its settings: the same bits, and
 some 4 µs less of the host's time, more than it takes to find out that a call is native. Its
 functions are private to CuPy: where one is missing, or takes other arguments, products are CuPy's
-as a whole. PyTorch's `a @ b` of matrices is `torch.mm`, which takes some 0.7 µs less.
+as a whole.
 """
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -75,28 +76,30 @@ def use_cupys_gemm() -> None:
 
 def _direct(cupy: Any, linalg: Any) -> Callable[..., None] | None:
     """The call of cuBLAS that `tensordot_core_v11` makes, by the same arguments; None where this
-    CuPy, or a device here, has another way.
+    CuPy has another way.
     """
     try:
-        gemm_ex = sys.modules["cupy_backends.cuda.libs.cublas"].gemmEx
+        gemm_ex = import_module("cupy_backends.cuda.libs.cublas").gemmEx
         handle, setting = cupy.cuda.device.get_cublas_handle, linalg.get_compute_type
         default, whole = linalg.COMPUTE_TYPE_DEFAULT, linalg.tensordot_core_v11
-        devices = range(cupy.cuda.runtime.getDeviceCount())
-        if any(int(cupy.cuda.Device(each).compute_capability) < AMPERE for each in devices):
-            return None
-    except (AttributeError, KeyError):
+        capability = cupy.cuda.device.get_compute_capability  # of the current device
+    except (AttributeError, ImportError):
         return None
     constants = {
         np.dtype(char): (*numbers, *(x.ctypes.data for x in SCALARS[char]))
         for char, numbers in TYPES.items()
     }
 
+    is_ampere: dict[int, bool] = {}
+
     def call(
         transposes_a: int, transposes_b: int, m: int, n: int, k: int,
         a: Any, a_leading: int, b: Any, b_leading: int, c: Any, c_leading: int,
     ) -> None:  # fmt: skip
-        dtype = c.dtype
-        if setting(dtype) != default:
+        dtype, device = c.dtype, c.data.device_id
+        if device not in is_ampere:
+            is_ampere[device] = int(capability()) >= AMPERE
+        if setting(dtype) != default or not is_ampere[device]:
             whole(transposes_a, transposes_b, m, n, k, a, a_leading, b, b_leading, c, c_leading)
             return
         kind, sums, one, zero = constants[dtype]
@@ -107,25 +110,6 @@ def _direct(cupy: Any, linalg: Any) -> Callable[..., None] | None:
         )  # fmt: skip
 
     return call
-
-
-def use_torchs_gemm(torch: Any) -> None:
-    """Let native products of PyTorch's matrices be `torch.mm`, as its operator makes them."""
-    tensor, inner = torch.Tensor, getattr(torch, "_C", None)
-    operator = getattr(getattr(inner, "TensorBase", None), "__matmul__", None)
-    has_mode = getattr(inner, "_is_torch_function_mode_enabled", None)
-    if operator is None or has_mode is None or tensor in native_product_of:
-        return
-    mm = torch.mm
-
-    def product(a: Any, b: Any) -> Any:
-        """A·B; None where it is not the operator of two matrices that nobody sees or replaced."""
-        if a.ndim != 2 or b.ndim != 2 or has_mode() or tensor.__matmul__ is not operator:
-            return None
-        return mm(a, b)
-
-    for kind in (tensor, torch.nn.Parameter):
-        native_product_of[kind] = product
 
 
 def _product(empty: type, call: Callable[..., Any]) -> Callable[[Any, Any], Any]:

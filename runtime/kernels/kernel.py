@@ -160,13 +160,16 @@ def cuda_driver() -> Any:
         ctypes.c_size_t,
         ctypes.c_void_p,
     )
-    pointer = ctypes.c_void_p
-    library.cuGraphLaunch.argtypes = (pointer, pointer)
-    library.cuGraphInstantiateWithFlags.argtypes = (pointer, pointer, ctypes.c_ulonglong)
-    library.cuStreamCreate.argtypes = (pointer, ctypes.c_uint)
-    library.cuStreamBeginCapture_v2.argtypes = (pointer, ctypes.c_int)
-    library.cuStreamEndCapture.argtypes = (pointer, pointer)
-    library.cuStreamQuery.argtypes = (pointer,)
-    for name in ("cuGraphDestroy", "cuGraphExecDestroy", "cuStreamDestroy_v2"):
-        getattr(library, name).argtypes = (pointer,)
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    for name, arguments in {
+        "cuGraphAddKernelNode_v2": (pointer, pointer, pointer, size, pointer),
+        "cuGraphAddMemsetNode": (pointer, pointer, pointer, size, pointer, pointer),
+        "cuGraphCreate": (pointer, ctypes.c_uint),
+        "cuGraphDestroy": (pointer,),
+        "cuGraphExecDestroy": (pointer,),
+        "cuGraphInstantiateWithFlags": (pointer, pointer, ctypes.c_ulonglong),
+        "cuGraphLaunch": (pointer, pointer),
+        "cuStreamQuery": (pointer,),
+    }.items():
+        getattr(library, name).argtypes = arguments
     return library

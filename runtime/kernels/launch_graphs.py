@@ -4,36 +4,73 @@ Memory pools hand out the same few blocks in turn, so that the products of a loo
 earlier ones lay. A product of eight launches costs the host 40 to 50 µs, and as a graph 10 to 17;
 one of three launches 20, and 10. On a device that is busy with other work single launches are as
 good, and better: the first of them overlaps with the end of that work (up to 6 % at 2048³).
+
+Graphs are built of nodes, and not captured: a capture would make other threads' synchronizations
+fail. A graph runs in the CUDA context in which it was built, which is the device's primary one.
 """
 
 import ctypes
 import weakref
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any, Final, NamedTuple
 
 Addresses = tuple[int, ...]
 
 FEWEST: Final = 3  # launches: of fewer, a graph costs the host as much
-MOST: Final = 16  # graphs of one recording, each of which keeps some memory of the driver's
-WORTH: Final = 8  # launches that graphs have to have had, each, for more to be built past MOST
-RELAXED: Final = 2  # captures that leave other threads, and what this one calls besides, alone
-NON_BLOCKING: Final = 1
+MOST: Final = 16  # graphs of one recording
+MOST_IN_ALL: Final = 512  # of the process: each keeps some memory of the driver's
+# Past MOST, the longest unused makes room for another if graphs were launched so often on average.
+LAUNCHES_PER_GRAPH: Final = 8
+RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+KERNEL_NODE: Final = Struct("P7I4xPPPP")  # CUDA_KERNEL_NODE_PARAMS_v2
+MEMSET_NODE: Final = Struct("QQIIQQ")  # CUDA_MEMSET_NODE_PARAMS
 
 
-class _Graph:
-    """A graph that can be launched; it is destroyed with this object, but not at the end of the
-    process, when the driver may have gone before.
+class KernelNode(NamedTuple):
+    """A launch. shape: thread blocks, threads of each, bytes of shared memory; arguments: the
+    address of pointers to them.
     """
 
-    __slots__ = ("__weakref__", "_driver", "_handle")
+    kernel: int
+    shape: tuple[int, int, int]
+    arguments: int
 
-    def __init__(self, handle: ctypes.c_void_p, driver: Any) -> None:
-        self._handle, self._driver = handle, driver
-        weakref.finalize(self, driver.cuGraphExecDestroy, handle).atexit = False
+    def add(self, driver: Any, graph: Any, before: Any, node: Any) -> int:
+        """Add it to a graph, after the node `before`, if any: the driver's status."""
+        grid, block, shared = self.shape
+        values = self.kernel, grid, 1, 1, block, 1, 1, shared, self.arguments, 0, 0, 0
+        return int(
+            driver.cuGraphAddKernelNode_v2(
+                ctypes.byref(node), graph, *_list_of(before), KERNEL_NODE.pack(*values)
+            )
+        )
 
-    def launch(self, stream: int) -> int:
-        """The status of the driver."""
-        return int(self._driver.cuGraphLaunch(self._handle, stream))
+
+class MemsetNode(NamedTuple):
+    """Bytes that become zero. address: the cell that holds where they begin."""
+
+    address: ctypes.c_uint64
+    bytes: int
+
+    def add(self, driver: Any, graph: Any, before: Any, node: Any) -> int:
+        """As of a `KernelNode`."""
+        context = ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(context))
+        parameters = MEMSET_NODE.pack(self.address.value, 0, 0, 1, self.bytes, 1)
+        return int(
+            driver.cuGraphAddMemsetNode(
+                ctypes.byref(node), graph, *_list_of(before), parameters, context
+            )
+        )
+
+
+Node = KernelNode | MemsetNode
+
+
+def _list_of(node: Any) -> tuple[Any, int]:
+    return (ctypes.byref(node), 1) if node.value else (None, 0)
 
 
 class LaunchGraphs:
@@ -43,13 +80,14 @@ class LaunchGraphs:
     driver does not let two threads do.
     """
 
-    __slots__ = ("_built", "_driver", "_graphs", "_launched", "_seen")
+    __slots__ = ("_built", "_driver", "_given_up", "_graphs", "_launched", "_seen")
 
     def __init__(self, driver: Any) -> None:
         self._driver = driver
         self._graphs: dict[Addresses, _Graph] = {}
         self._seen: set[Addresses] = set()
         self._built = self._launched = 0
+        self._given_up = False
 
     def launch(self, addresses: Addresses, stream: int) -> bool:
         """Launch the graph of these addresses, if there is one; whether that was so.
@@ -63,46 +101,87 @@ class LaunchGraphs:
         self._graphs[addresses] = graph
         return True
 
-    def note(self, addresses: Addresses, enqueue: Callable[[int], None]) -> None:
-        """Build the graph of addresses that have been noted before.
-
-        enqueue: enqueues the launches at these addresses on a stream. Where launches cannot be
-        captured, none is built any more.
-        """
+    def wants(self, addresses: Addresses) -> bool:
+        """Whether there should be a graph of these addresses: a former call had them, too."""
         if addresses not in self._seen:
             if len(self._seen) >= 4 * MOST:
                 self._seen.clear()
             self._seen.add(addresses)
-            return
-        if self._built >= MOST and self._launched < WORTH * self._built:
+            return False
+        is_full = self._built >= MOST and self._launched < LAUNCHES_PER_GRAPH * self._built
+        return not (self._given_up or is_full or len(_graphs) >= MOST_IN_ALL)
+
+    def build(self, addresses: Addresses, nodes: Sequence[Node]) -> None:
+        """Build the graph of these addresses; where the driver does not, no other is tried."""
+        graph = _built(self._driver, nodes)
+        if graph is None:
+            self._given_up = True
             return
         self._built += 1
-        graph = _captured(self._driver, enqueue)
-        if graph is None:
-            self._built = 1 << 62
-            return
-        while len(self._graphs) >= MOST:
-            self._graphs.pop(next(iter(self._graphs)), None)
+        for oldest in list(self._graphs)[: max(0, len(self._graphs) - MOST + 1)]:
+            self._graphs.pop(oldest, None)
         self._graphs[addresses] = graph
 
 
-def _captured(driver: Any, enqueue: Callable[[int], None]) -> _Graph | None:
-    """The graph of what a function enqueues on a stream; None where that cannot be captured."""
-    stream, graph, ready = (ctypes.c_void_p() for _ in range(3))
-    if driver.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING):
-        return None
+class _Graph:
+    """A graph that can be launched; it is destroyed with this object, but not at the end of the
+    process, when the driver may have gone before.
+    """
+
+    __slots__ = ("__weakref__", "_driver", "_handle")
+
+    def __init__(self, handle: ctypes.c_void_p, driver: Any) -> None:
+        self._handle, self._driver = handle, driver
+        weakref.finalize(self, _destroy, handle, driver).atexit = False
+        _graphs.add(self)
+
+    def launch(self, stream: int) -> int:
+        """The status of the driver."""
+        return int(self._driver.cuGraphLaunch(self._handle, stream))
+
+
+_graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()  # all that there are
+
+
+def is_idle(driver: Any, stream: int) -> bool:
+    """Whether all work of a stream is done."""
+    mode = ctypes.c_int(RELAXED)  # as in `relaxed`, which takes longer
+    driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    status = driver.cuStreamQuery(stream)
+    driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+    return not status
+
+
+@contextmanager
+def relaxed(driver: Any) -> Iterator[None]:
+    """Let calls inside have no effect on captures of other threads, which they else may end."""
+    mode = ctypes.c_int(RELAXED)
+    driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
     try:
-        if driver.cuStreamBeginCapture_v2(stream, RELAXED):
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+def _destroy(handle: ctypes.c_void_p, driver: Any) -> None:
+    with relaxed(driver):
+        driver.cuGraphExecDestroy(handle)
+
+
+def _built(driver: Any, nodes: Sequence[Node]) -> _Graph | None:
+    """The graph of nodes, one after another; None where the driver refuses it."""
+    graph, ready, last = (ctypes.c_void_p() for _ in range(3))
+    with relaxed(driver):
+        if driver.cuGraphCreate(ctypes.byref(graph), 0):
             return None
         try:
-            enqueue(stream.value or 0)
-        except Exception:  # the driver's: what it is, the launches that are not captured will say
-            driver.cuStreamEndCapture(stream, ctypes.byref(graph))
-            return None
-        if driver.cuStreamEndCapture(stream, ctypes.byref(graph)):
-            return None
-        failed = driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, 0)
-        driver.cuGraphDestroy(graph)
-        return None if failed else _Graph(ready, driver)
-    finally:
-        driver.cuStreamDestroy_v2(stream)
+            for each in nodes:
+                node = ctypes.c_void_p()
+                if each.add(driver, graph, last, node):
+                    return None
+                last = node
+            if driver.cuGraphInstantiateWithFlags(ctypes.byref(ready), graph, 0):
+                return None
+        finally:
+            driver.cuGraphDestroy(graph)
+    return _Graph(ready, driver)

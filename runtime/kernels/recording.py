@@ -13,7 +13,14 @@ from collections.abc import Iterable
 from struct import calcsize
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from mixpert_py.runtime.kernels.launch_graphs import FEWEST, LaunchGraphs
+from mixpert_py.runtime.kernels.launch_graphs import (
+    FEWEST,
+    KernelNode,
+    LaunchGraphs,
+    MemsetNode,
+    Node,
+    is_idle,
+)
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.kernels.kernel import ArgumentLayout, Kernel
@@ -122,11 +129,12 @@ class _Cells(NamedTuple):
 class _Bound:
     """Arguments of all launches in memory of their own, as they were for the last call.
 
-    calls: a function of the driver's and its arguments, each. addresses: of the arrays, in the
-    order of BASES, and of the stream; cells: where these stand. keep: what the arguments point to.
+    calls: a function of the driver's and its arguments, each; nodes: the same for a graph.
+    addresses: of the arrays, in the order of BASES, and of the stream; cells: where these stand.
+    keep: what the arguments point to.
     """
 
-    __slots__ = ("addresses", "calls", "cells", "keep")
+    __slots__ = ("addresses", "calls", "cells", "keep", "nodes")
 
     def __init__(self, steps: Iterable[_Launch | _Clear], driver: Any) -> None:
         from mixpert_py.runtime.kernels.kernel import Arguments
@@ -134,6 +142,7 @@ class _Bound:
         found: dict[int, list[tuple[Any, int]]] = {base: [] for base in (*BASES, 0)}
         self.keep: list[Arguments] = []
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.nodes: list[Node] = []
         for step in steps:
             if isinstance(step, _Clear):
                 target, stream = ctypes.c_uint64(), ctypes.c_void_p()
@@ -143,6 +152,7 @@ class _Bound:
                 size = ctypes.c_size_t(step.bytes)
                 zero = ctypes.c_ubyte(0)
                 self.calls.append((driver.cuMemsetD8Async, (target, zero, size, stream)))
+                self.nodes.append(MemsetNode(target, step.bytes))
                 continue
             arguments = step.kernel.filled(step.layout, step.shape, step.values)
             self.keep.append(arguments)
@@ -155,6 +165,7 @@ class _Bound:
                     found[base].append((ctypes.c_uint64.from_buffer(memory, place), offset))
             call = arguments.config, step.kernel.handle, arguments.where, None
             self.calls.append((driver.cuLaunchKernelEx, call))
+            self.nodes.append(KernelNode(step.kernel.handle, step.shape, arguments.where))
         self.cells = tuple(_Cells(tuple(found[base])) for base in (*BASES, 0))
         self.addresses = [-1] * len(self.cells)
 
@@ -182,13 +193,21 @@ class Replay:
         """
         graphs = self._graphs
         # Behind other work the host's time is hidden, and single launches overlap with that better.
-        if graphs is None or self._driver.cuStreamQuery(stream):
-            self._launch(addresses, stream)
-        elif not graphs.launch(addresses, stream):
-            self._launch(addresses, stream)
-            graphs.note(addresses, lambda stream: self._launch(addresses, stream))
+        is_host_bound = graphs is not None and is_idle(self._driver, stream)
+        if graphs is not None and is_host_bound and graphs.launch(addresses, stream):
+            return
+        bound = self._bound_at(addresses, stream)
+        for function, arguments in bound.calls:
+            if status := function(*arguments):
+                import cupy
 
-    def _launch(self, addresses: tuple[int, int, int, int], stream: int) -> None:
+                raise cupy.cuda.driver.CUDADriverError(status)
+        if graphs is not None and is_host_bound and graphs.wants(addresses):
+            graphs.build(addresses, bound.nodes)
+        self._free.append(bound)
+
+    def _bound_at(self, addresses: tuple[int, int, int, int], stream: int) -> _Bound:
+        """Arguments with these addresses, which nobody else has."""
         try:
             bound = self._free.pop()
         except IndexError:
@@ -198,12 +217,7 @@ class Replay:
             if address != last[index]:
                 bound.cells[index].move(address)
                 last[index] = address
-        for function, arguments in bound.calls:
-            if status := function(*arguments):
-                import cupy
-
-                raise cupy.cuda.driver.CUDADriverError(status)
-        self._free.append(bound)
+        return bound
 
 
 def parted(value: float) -> tuple[int, int]:

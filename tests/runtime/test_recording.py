@@ -43,6 +43,9 @@ class Driver:
     def cuStreamQuery(self, stream: int) -> int:  # noqa: N802
         return 600  # not ready
 
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> int:  # noqa: N802
+        return 0
+
     def cuMemsetD8Async(self, target: Any, byte: Any, size: Any, stream: Any) -> int:  # noqa: N802
         self.found.append(("clear", stream.value or 0, target.value, byte.value, size.value))
         return 0
