@@ -53,12 +53,13 @@ def accelerate(
 
     graph: whether calls with CuPy arrays or PyTorch tensors, no derivatives wanted, are captured
     into a CUDA graph: the second call of each signature (shapes, dtypes, strides, other arguments,
-    what is in force) is captured, later ones launch it, which costs the host little more than
-    copying arguments and results. The function's Python code does not run in these. So it must do
-    the same for all arrays of a signature; it must not read elements on the host, nor change its
-    arguments; arrays that it uses besides have to stay where they are; its result is arrays,
-    numbers, text and None, in tuples, lists and dicts. Where a call cannot be captured, warns once
-    and makes it as ever. At most 8 signatures are captured, each with memory of its own.
+    what is in force) is captured, later ones launch it, and their results are copied. The
+    function's Python code does not run then. So it must do the same for all arrays of a signature;
+    it must not read elements on the host, nor change its arguments; arrays that it uses besides
+    have to stay where they are; its result is arrays, numbers, text and None, in tuples, lists and
+    dicts. While a call is captured, other threads must not wait for the device as a whole. Where it
+    cannot be captured, warns once, and makes all calls as ever: with CuPy that is so wherever a
+    product is native. At most 8 signatures are captured, each with memory of its own.
 
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """

@@ -192,6 +192,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "scaling": lambda docs: written_table("scaling"),
     "programs": lambda docs: programs(),
     "estimates": lambda docs: written_table("estimates"),
+    "graphs": lambda docs: written_table("graphs"),
     "first": lambda docs: written_table("first-example"),
 }
 # What draws the pictures of those parts into DOCS.

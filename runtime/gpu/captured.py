@@ -2,8 +2,9 @@
 
 A function of small and middling products spends its time on the host, in Python and in launches.
 Where its arrays keep their shapes, the first call is made as ever and the second is captured; later
-ones copy the operands to where the graph reads them, launch the graph, and copy its results. What
-that requires of a function, `accelerate` says.
+ones launch the graph and copy its results. Operands that lie where they lay in the first call, such
+as weights, are read there; others are copied to where the graph reads them. What that requires of a
+function, `accelerate` says.
 """
 
 import functools
@@ -55,38 +56,42 @@ class _Signature(NamedTuple):
 def captured(function: Function) -> Function:
     """The function; its calls with CuPy's or PyTorch's arrays are graphs from the second on."""
     lock = threading.Lock()  # the arrays of a graph are shared by its launches
-    # False where calls of a signature cannot be captured, None until the second one.
-    graphs: dict[_Signature, _Graph | bool | None] = {}
+    # The addresses of the first call's arrays, then a graph.
+    graphs: dict[_Signature, _Graph | tuple[int, ...]] = {}
+    given_up = False
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        nonlocal given_up
         arrays: list[Any] = []
-        signature = _signature((args, options), arrays)
+        signature = None if given_up else _signature((args, options), arrays)
         if signature is None:
             return function(*args, **options)
         with lock:
-            graph = graphs.get(signature, False)
-            if isinstance(graph, _Graph):
-                return graph.launch(arrays)
-            if graph is None:
-                graphs[signature] = False
+            known = graphs.get(signature)
+            if known is None:
+                if len(graphs) < MOST:
+                    graphs[signature] = _GRAPHS[signature.library].addresses(arrays)
+            elif not isinstance(known, _Graph) or not known.reads(arrays):
                 try:
-                    graph = _GRAPHS[signature.library](function, args, options, arrays)
+                    graph = _GRAPHS[signature.library](function, args, options, arrays, known)
+                    graphs[signature] = graph
                     result = graph.launch(arrays)
                     if not graph.returns_changes(arrays):
-                        graphs[signature] = graph
                         return result
                     reason = NotCapturedError("it changes an argument")
                 except NotCapturedError as error:
                     reason, result = error, _NOTHING
+                given_up = True
+                graphs.clear()
                 name = getattr(function, "__qualname__", repr(function))
                 warnings.warn(
                     f"accelerate: {name} is not captured into a CUDA graph: {reason}", stacklevel=2
                 )
                 if result is not _NOTHING:
                     return result
-            elif len(graphs) < MOST:
-                graphs.setdefault(signature, None)
+            else:
+                return known.launch(arrays)
         return function(*args, **options)
 
     return call
@@ -98,8 +103,23 @@ _NOTHING: Final = object()
 class _Graph(ABC):
     """A captured call: arrays that it reads, and those of its result, in memory of its own."""
 
-    def __init__(self, function: Function, args: Any, options: Any, arrays: list[Any]) -> None:
-        """Capture a call. Raises NotCapturedError."""
+    # Of each array, where it has to be; None: anywhere, it is copied.
+    _addresses: tuple[int | None, ...]
+
+    def __init__(
+        self,
+        function: Function,
+        args: Any,
+        options: Any,
+        arrays: list[Any],
+        before: "_Graph | tuple[int, ...]",
+    ) -> None:
+        """Capture a call. before: the addresses of an earlier call's arrays, or the graph of one,
+        which other arrays are where they were in it. Raises NotCapturedError.
+        """
+        here = self.addresses(arrays)
+        there = before._addresses if isinstance(before, _Graph) else before
+        self._addresses = tuple(x if x == y else None for x, y in zip(here, there, strict=True))
         self._inputs: list[Any] = []
         try:
             with self._capturing(arrays):
@@ -113,22 +133,37 @@ class _Graph(ABC):
             raise NotCapturedError(line) from error
         _result_with_arrays(self._result, lambda x: x)  # raises for what cannot be returned anew
 
+    def reads(self, arrays: list[Any]) -> bool:
+        """Whether arrays that the graph reads where they are, are there."""
+        here = self.addresses(arrays)
+        return all(y is None or x == y for x, y in zip(here, self._addresses, strict=True))
+
     def launch(self, arrays: list[Any]) -> Any:
         """The result of a call with these arrays, as new arrays, on the caller's stream."""
         with self._in_turn():
-            for place, x in zip(self._inputs, arrays, strict=True):
-                self._write(place, x)
+            for place, x, address in zip(self._inputs, arrays, self._addresses, strict=True):
+                if address is None:
+                    self._write(place, x)
             self._replay()
             return _result_with_arrays(self._result, self._copy)
 
     def returns_changes(self, arrays: list[Any]) -> bool:
-        """Whether the launch before has changed what it read; then the caller's arrays are, too."""
+        """Whether the last launch changed copies of arguments; then these are changed, too."""
         changed = False
         for place, x in zip(self._inputs, arrays, strict=True):
-            if not self._are_equal(place, x):
+            if place is not x and not self._are_equal(place, x):
                 self._write(x, place)
                 changed = True
         return changed
+
+    def _copies(self, arrays: list[Any]) -> list[Any]:
+        """What the graph is to read: an array that is always there, or a copy."""
+        pairs = zip(arrays, self._addresses, strict=True)
+        return [self._copy(x) if address is None else x for x, address in pairs]
+
+    @staticmethod
+    @abstractmethod
+    def addresses(arrays: list[Any]) -> tuple[int, ...]: ...
 
     @abstractmethod
     def _capturing(self, arrays: list[Any]) -> Any:
@@ -147,12 +182,16 @@ class _Graph(ABC):
     @abstractmethod
     def _copy(self, x: Any) -> Any: ...
 
-    @abstractmethod
     def _are_equal(self, one: Any, other: Any) -> bool:
         """Whether two arrays have the same elements, NaN being equal to NaN."""
+        return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 class _CupyGraph(_Graph):
+    @staticmethod
+    def addresses(arrays: list[Any]) -> tuple[int, ...]:
+        return tuple(x.data.ptr for x in arrays)
+
     @contextmanager
     def _capturing(self, arrays: list[Any]) -> Iterator[None]:
         import cupy
@@ -163,15 +202,14 @@ class _CupyGraph(_Graph):
         # Nothing else may take memory that is free between two steps of the graph.
         self._pool = cupy.cuda.MemoryPool()
         with cupy.cuda.using_allocator(self._pool.malloc), stream:
-            self._inputs = [x.copy() for x in arrays]
+            self._inputs = self._copies(arrays)
             stream.synchronize()
             stream.begin_capture()
             try:
                 yield
             except BaseException:
-                with suppress(
-                    cupy.cuda.runtime.CUDARuntimeError
-                ):  # what is invalid, is being raised
+                # Where the capture is invalid, what made it so is being raised.
+                with suppress(cupy.cuda.runtime.CUDARuntimeError):
                     stream.end_capture()
                 raise
             self._graph = stream.end_capture()
@@ -197,17 +235,18 @@ class _CupyGraph(_Graph):
     def _copy(self, x: Any) -> Any:
         return x.copy()
 
-    def _are_equal(self, one: Any, other: Any) -> bool:
-        return bool(((one == other) | ((one != one) & (other != other))).all())
-
 
 class _TorchGraph(_Graph):
+    @staticmethod
+    def addresses(arrays: list[Any]) -> tuple[int, ...]:
+        return tuple(x.data_ptr() for x in arrays)
+
     @contextmanager
     def _capturing(self, arrays: list[Any]) -> Iterator[None]:
         import cupy
 
         torch = sys.modules["torch"]
-        self._inputs = [x.detach().clone() for x in arrays]
+        self._inputs = self._copies(arrays)
         self._graph = torch.cuda.CUDAGraph()
         self._pool = cupy.cuda.MemoryPool()  # of what products take besides PyTorch's own memory
         mode = {"capture_error_mode": "relaxed"}  # CuPy's pool may ask the driver for memory
@@ -226,13 +265,10 @@ class _TorchGraph(_Graph):
         self._graph.replay()
 
     def _write(self, place: Any, x: Any) -> None:
-        place.detach().copy_(x.detach())
+        place.copy_(x.detach())
 
     def _copy(self, x: Any) -> Any:
-        return x.clone()
-
-    def _are_equal(self, one: Any, other: Any) -> bool:
-        return bool(((one == other) | ((one != one) & (other != other))).all())
+        return x.detach().clone()
 
 
 _GRAPHS: Final[Mapping[Library, type[_Graph]]] = {"cupy": _CupyGraph, "torch": _TorchGraph}
@@ -264,7 +300,8 @@ def _signature(arguments: Any, arrays: list[Any]) -> _Signature | None:
         *(context.scheme, context.backend, context.workspace_limit),
         *(_Same(context.plan), _Same(context.find_plan)),
     )
-    signature = _Signature(library, here, shape, in_force)
+    same = tuple(next(i for i, y in enumerate(arrays) if y is x) for x in arrays)
+    signature = _Signature(library, here, (shape, same), in_force)
     try:
         hash(signature)
     except TypeError:

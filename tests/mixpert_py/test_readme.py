@@ -28,6 +28,8 @@ def anchors(text: str) -> set[str]:
 def test_links_lead_somewhere(page: Path) -> None:
     found = [one or other for one, other in LINK.findall(page.read_text("utf-8"))]
     for link in found:
+        if link.startswith("https://"):
+            continue  # nothing here may ask the network
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
         assert target.is_file(), link

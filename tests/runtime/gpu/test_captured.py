@@ -72,7 +72,7 @@ class TestOnGpu:
     def host(self, x: Any) -> Any:
         return x.get() if hasattr(x, "get") else x.cpu().numpy()
 
-    @pytest.mark.parametrize("n", [64, 1024, 2048])
+    @pytest.mark.parametrize("n", [1024, 2048])
     def test_the_bits_of_each_call(self, library: str, n: int) -> None:
         calls.clear()
         w = self.random(library, n, n, seed=1)
@@ -81,7 +81,7 @@ class TestOnGpu:
             x = self.random(library, n, n, seed=seed)
             wanted = self.host(mixpert_py.matmul(x, w, site="s") * 0.5)
             results.append((layer(x, w, scale=0.5, name=f"{library} {n}"), wanted))
-        assert len(calls) == 2
+        assert 2 <= len(calls) <= 3  # once more, where operands no longer lie where they lay
         for found, wanted in results:  # later calls have not changed what earlier ones returned
             np.testing.assert_array_equal(self.host(found), wanted)
 
@@ -103,14 +103,39 @@ class TestOnGpu:
             np.testing.assert_array_equal(self.host(y), self.host(second))
 
     def test_arrays_besides_are_read_where_they_are(self, library: str) -> None:
-        weight = self.random(library, 256, 256, seed=3)
+        weight = self.random(library, 1024, 1024, seed=3)
         function = captured(lambda x: mixpert_py.matmul(x, weight, site="s"))
-        x = self.random(library, 256, 256)
-        for factor in (1, 1, 1, 2, 2):
+        for seed, factor in enumerate((1, 1, 1, 2, 2)):
+            x = self.random(library, 1024, 1024, seed=seed)
             weight *= factor
             np.testing.assert_array_equal(
                 self.host(function(x)), self.host(mixpert_py.matmul(x, weight, site="s"))
             )
+
+    def test_operands_that_move(self, library: str) -> None:
+        """Read where they are as long as they stay there; one array in two places."""
+        calls.clear()
+
+        @captured
+        def both(x: Any, y: Any) -> Any:
+            calls.append("")
+            return mixpert_py.matmul(x, y, site="s")
+
+        fixed = self.random(library, 1024, 1024)
+        others = [self.random(library, 1024, 1024, seed=seed) for seed in range(1, 5)]
+        for x, y in [
+            *((fixed, y) for y in others),
+            *((x, fixed) for x in others),
+            *((x, x) for x in others),
+        ]:
+            np.testing.assert_array_equal(
+                self.host(both(x, y)), self.host(mixpert_py.matmul(x, y, site="s"))
+            )
+        for x in (fixed, *others):
+            np.testing.assert_array_equal(
+                self.host(both(x, x)), self.host(mixpert_py.matmul(x, x, site="s"))
+            )
+        assert len(calls) < 8
 
     def test_precision_has_graphs_of_its_own(self, library: str) -> None:
         x = self.random(library, 2048, 2048)
@@ -141,23 +166,37 @@ class TestOnGpu:
             return x * 2
 
         function = captured(change)
-        x = self.random(library, 64, 64)
+        first, x = (self.random(library, 64, 64, seed=seed) for seed in range(2))
         start = self.host(x).copy()
-        function(x)
+        function(first)
         with pytest.warns(UserWarning, match="it changes an argument"):
             second = function(x)
-        np.testing.assert_array_equal(self.host(x), start + 1 + 1)
-        np.testing.assert_array_equal(self.host(second), (start + 1 + 1) * 2)
+        np.testing.assert_array_equal(self.host(x), start + 1)
+        np.testing.assert_array_equal(self.host(second), (start + 1) * 2)
         function(x)
-        np.testing.assert_array_equal(self.host(x), start + 1 + 1 + 1)
+        np.testing.assert_array_equal(self.host(x), start + 1 + 1)
+
+    def test_an_argument_that_stays_may_be_changed(self, library: str) -> None:
+        def change(x: Any) -> Any:
+            x += 1
+            return x * 2
+
+        function = captured(change)
+        x = self.random(library, 64, 64)
+        wanted = self.host(x).copy()
+        for _ in range(4):
+            found = function(x)
+            wanted += 1
+            np.testing.assert_array_equal(self.host(x), wanted)
+            np.testing.assert_array_equal(self.host(found), wanted * 2)
 
     def test_threads_and_streams(self, library: str) -> None:
         function = captured(lambda x: mixpert_py.matmul(x, x, site="s") + 1)
-        inputs = [self.random(library, 512, 512, seed=seed) for seed in range(4)]
+        inputs = [self.random(library, 1024, 1024, seed=seed) for seed in range(4)]
         wanted = [self.host(mixpert_py.matmul(x, x, site="s") + 1) for x in inputs]
-        for _ in range(2):
-            function(inputs[0])
-        failed = []
+        for x in inputs[:3]:
+            function(x)
+        failed: list[int] = []
 
         def work(number: int) -> None:
             if library == "cupy":
@@ -196,3 +235,16 @@ def test_derivatives_are_pytorchs() -> None:
     with torch.no_grad():
         for _ in range(3):
             assert torch.equal(given(x, w), x @ w)
+
+
+@pytest.mark.gpu
+def test_native_products_of_cupy_cannot_be_captured() -> None:
+    """CuPy refuses to call cuBLAS then."""
+    import cupy
+
+    x = cupy.random.default_rng(0).standard_normal((64, 64), dtype="float32")
+    function = captured(lambda x: x @ x)
+    function(x)
+    with pytest.warns(UserWarning, match="cuBLAS"):
+        found = function(x)
+    assert (found == x @ x).all()
