@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -76,9 +76,14 @@ class Site(PlanTable, frozen=True):
 
 
 class Plan(PlanTable, frozen=True):
-    """Call sites and their schemes. `schema` is the version of the file format."""
+    """Call sites and their schemes. `schema` is the version of the file format.
+
+    guard: whether products that are less accurate than when the plan was made run natively, see
+    `runtime.plan_guard`.
+    """
 
     schema: int = SCHEMA
+    guard: Literal["on", "off"] = "on"
     provenance: Provenance = Provenance()
     criterion: list[Criterion] = []
     site: list[Site] = []
@@ -153,6 +158,8 @@ def dumps(plan: Plan, previous: str = "") -> str:
     document = tomlkit.parse(previous.replace("\r\n", "\n"))
     tables = msgspec.to_builtins(plan)
     document["schema"] = plan.schema
+    if plan.guard != "on":
+        document["guard"] = plan.guard
     provenance = tables.get("provenance", {})
     _put(document, "provenance", _updated(document.get("provenance"), provenance))
     for name, key in (("criterion", "name"), ("site", "id")):

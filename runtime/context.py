@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.plan_guard import PlanGuard
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a call site is to run; `scheme` None: nobody chose, so what the program did before."""
+    """What a call site is to run; `scheme` None: nobody chose, so what the program did before.
+
+    guard: a check of its products, where a plan chose.
+    """
 
     scheme: str | None = None
     block: int | None = None
+    guard: PlanGuard | None = None
 
 
 UNCHOSEN = Choice()
@@ -90,15 +95,18 @@ class Context:
         if plan is None or not _knows(plan, module):
             plan = self.find_plan(module) or plan
         entry = None if plan is None else plan.find(site)
-        if entry is not None and entry.id == site:
-            return _checked(Choice(entry.scheme, entry.block))
-        # The warnings name the program's own line: past `choice`, `carry_out` and the function.
-        if entry is not None:
+        if entry is not None and plan is not None:
+            is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
+            guard = PlanGuard(site, entry.error) if is_guarded else None
+            choice = _checked(Choice(entry.scheme, entry.block, guard))
+            if entry.id == site:
+                return choice
+            # Warnings name the program's own line: past `choice`, `carry_out` and the function.
             warnings.warn(
                 f"call site {site} is not in the plan; it runs as {entry.id}, the same expression",
                 stacklevel=5,
             )
-            return _checked(Choice(entry.scheme, entry.block))
+            return choice
         if plan is not None and _knows(plan, module):
             warnings.warn(
                 f"call site {site} is not in the plan (stale?); it runs as if there were none",

@@ -57,6 +57,15 @@ def execute(
     if isinstance(product, Reason):
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
+    guard = choice.guard
+    if (
+        guard is not None
+        and type(product.value) is np.ndarray
+        and out is None
+        and not product.includes_addend
+        and not guard.holds(call.a, call.b, product.value)
+    ):
+        return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
         np.copyto(out, product.value)
         return product.with_value(out)

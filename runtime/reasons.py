@@ -22,6 +22,7 @@ class Reason(StrEnum):
     ARGUMENT = "argument without a scheme"
     RANGE = "beyond float32's range"
     SPREAD = "exponent spread"
+    OUTSIDE_PLAN = "less accurate than planned"
     GRADIENT = "tensor with a gradient"
     REDUCED = "TF32 or the like is allowed"
     AUTOCAST = "under PyTorch's autocast"
@@ -50,6 +51,7 @@ MEANING: Mapping[str, str] = {
     Reason.ARGUMENT: "The call has an argument that the runtime does not know.",
     Reason.RANGE: "A result of float64 operands overflowed in float32.",
     Reason.SPREAD: "The entries of the operands differ too much for the bound that is asked for.",
+    Reason.OUTSIDE_PLAN: "The product was off by ten times as much as when the plan was tuned.",
     Reason.GRADIENT: "PyTorch needs its own product to differentiate it.",
     Reason.REDUCED: "The program lets its own product use TF32 or the like here.",
     Reason.AUTOCAST: "PyTorch chooses the precision here.",

@@ -1,0 +1,182 @@
+"""Products under a plan on other data than it was tuned on."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py import plan as plan_file
+from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import plan_guard
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.plan_guard import FLOOR, MARGIN, PlanGuard, sampled_error
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.tracing.trace import Trace
+
+ID = "guarded:work/matmul~000000#0"
+PLAN = Plan(site=[Site(id=ID, scheme="float32", error=3e-7)])
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def cancelling(n: int) -> tuple[Any, Any]:
+    """Operands whose sums are a millionth of their terms."""
+    x, y = normal(n, n // 2), normal(n // 2, n, seed=1)
+    return np.hstack([x, -x]), np.vstack([y, y * (1 + 1e-6 * normal(n // 2, n, seed=2))])
+
+
+def test_what_is_as_when_the_plan_was_tuned_runs_the_scheme() -> None:
+    a, b = normal(256, 256), normal(256, 256, seed=1)
+    with use(Context(plan=PLAN)), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            wanted = a.astype("f") @ b.astype("f")
+            np.testing.assert_array_equal(matmul(a, b, site=ID), wanted)
+
+
+def test_what_is_less_accurate_runs_natively() -> None:
+    a, b = cancelling(512)
+    with use(Context(plan=PLAN)):
+        with pytest.warns(UserWarning, match=r"off by .*, and was by 3\.0e-07") as heard:
+            found = matmul(a, b, site=ID)
+        assert heard[0].filename == __file__
+        np.testing.assert_array_equal(found, a @ b)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            np.testing.assert_array_equal(matmul(a, b, site=ID), a @ b)
+    with use(Context(plan=replace_guard(PLAN, "off"))):
+        np.testing.assert_array_equal(matmul(a, b, site=ID), a.astype("f") @ b.astype("f"))
+
+
+def replace_guard(plan: Plan, guard: Any) -> Plan:
+    loaded = plan_file.loads(f'guard = "{guard}"\n' + plan_file.dumps(plan))
+    assert loaded.site == plan.site
+    assert plan_file.loads(plan_file.dumps(loaded)) == loaded
+    return loaded
+
+
+def test_a_profile_counts_them() -> None:
+    a, b = cancelling(512)
+    trace = Trace(None)
+    with use(Context(plan=PLAN, trace=trace)):
+        with pytest.warns(UserWarning, match="off by"):
+            matmul(a, b, site=ID)
+        matmul(normal(512, 512), normal(512, 512), site=ID)
+    assert trace.sites[ID].reasons == {Reason.OUTSIDE_PLAN: 1}
+    assert trace.sites[ID].schemes == {"float32": 1, "native": 1}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"scheme": "native", "error": 3e-7}, {"scheme": "float32", "error": 0.0}],
+    ids=["native", "no error known"],
+)
+def test_sites_that_are_not_checked(choice: dict[str, Any]) -> None:
+    a, b = cancelling(512)
+    context = Context(plan=Plan(site=[Site(id=ID, **choice)]))
+    assert context.choice(ID).guard is None
+    with use(context), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matmul(a, b, site=ID)
+
+
+def test_results_that_have_a_place_are_not_checked() -> None:
+    """The native product could not be made any more where that is an operand."""
+    a, b = cancelling(512)
+    with use(Context(plan=PLAN)), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = np.empty((512, 512))
+        assert matmul(a, b, out, site=ID, native=np.matmul) is out
+
+
+def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+
+    def watched(*given: Any) -> float:
+        checked.append(given)
+        return 0.0
+
+    monkeypatch.setattr(plan_guard, "sampled_error", watched)
+    for n, calls, wanted in ((32, 500, 0), (128, 65, 2), (512, 5, 5)):
+        checked.clear()
+        guard = PlanGuard(ID, 1e-7)
+        a = normal(n, n)
+        for _ in range(calls):
+            assert guard.holds(a, a, a)
+        assert len(checked) == wanted
+
+
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((300, 200), (200, 100)),
+        ((7, 200), (200, 5)),
+        ((1, 200), (200, 1)),
+        ((200,), (200, 100)),
+        ((300, 200), (200,)),
+        ((200,), (200,)),
+        ((3, 40, 200), (200, 50)),
+        ((2, 1, 40, 200), (3, 200, 50)),
+    ],
+    ids=str,
+)
+def test_the_error_of_a_few_entries(shapes: tuple[Any, Any], dtype: str) -> None:
+    a, b = (normal(*shape, seed=seed).astype(dtype) for seed, shape in enumerate(shapes))
+    exact = a.astype("D" if dtype in "FD" else "d") @ b
+    for order in ("C", "F"):
+        for turn in range(1, 30):
+            x, y = np.asarray(a, order=order), np.asarray(b, order=order)  # type: ignore[call-overload]
+            assert sampled_error(x, y, np.asarray(exact), turn) < 1e-15
+            found = sampled_error(x, y, np.asarray(exact * (1 + 1e-4)), turn)
+            assert found == pytest.approx(1e-4, rel=1e-6)
+
+
+def test_every_entry_has_its_turn() -> None:
+    a = normal(40, 30)
+    exact = a @ a.T
+    seen = np.zeros_like(exact)
+    for row, column in np.ndindex(*exact.shape):
+        wrong = exact.copy()
+        wrong[row, column] += 1e6
+        seen[row, column] = any(sampled_error(a, a.T, wrong, turn) > 1 for turn in range(1, 200))
+    assert seen.mean() > 0.9
+
+
+def test_what_is_not_finite() -> None:
+    a = np.full((64, 64), 1e30)
+    with np.errstate(over="ignore"):
+        overflown = (a.astype("f") @ a.astype("f")).astype("d")
+    assert sampled_error(a, a, overflown, 1) == np.inf
+    a[:] = np.nan
+    assert sampled_error(a, a, a @ a, 1) == 0.0
+    zero = np.zeros((64, 64))
+    assert sampled_error(zero, zero, zero, 1) == 0.0
+    assert sampled_error(zero, zero, zero + 1, 1) == np.inf
+
+
+def test_a_product_that_was_exact_may_be_off_by_what_float32_is() -> None:
+    assert PlanGuard(ID, 1e-12).limit == MARGIN * FLOOR
+    integers = np.arange(512.0 * 512).reshape(512, 512) % 7
+    plan = Plan(site=[replace_site(PLAN.site[0], 1e-15)])
+    with use(Context(plan=plan)), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matmul(integers, integers, site=ID)
+        matmul(normal(512, 512), normal(512, 512, seed=1), site=ID)
+
+
+def replace_site(site: Site, error: float) -> Site:
+    import msgspec
+
+    return msgspec.structs.replace(site, error=error)
+
+
+def test_threads_share_a_guard() -> None:
+    context = Context(plan=PLAN)
+    assert context.choice(ID).guard is context.choice(ID).guard
+    assert replace(context).choice(ID).guard is not context.choice(ID).guard
