@@ -221,7 +221,7 @@ class MixPertMagics(Magics):
         from mixpert_py.commands import tables
 
         records = running.records(trace, self.places, MODULE)
-        tables.print_profile(records, sys.stderr, has_files=False)
+        tables.print_profile(records, sys.stderr)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -141,6 +141,6 @@ def estimate(options: Options) -> int:
         click.echo(json.dumps({**record, "verdict": sentence, "command": command}, indent=2))
         return 0
     if not options.quiet:
-        estimate_table.print_estimate(found, budget)
+        estimate_table.print_estimate(found, budget, program.filename)
     estimate_table.print_verdict(sentence, command)
     return 0

@@ -27,8 +27,11 @@ PREDICTED = (
 )
 
 
-def print_estimate(found: Estimate, budget: str) -> None:
-    """Print the shares, each product by level, and what is likely where."""
+def print_estimate(found: Estimate, budget: str, script: str) -> None:
+    """Print the shares, each product by level, and what is likely where.
+
+    script: the program's file: where a product stands in another one, lines come with their file.
+    """
     out = console()
     unit = clock_unit((found.seconds,))
     out.print(
@@ -39,7 +42,7 @@ def print_estimate(found: Estimate, budget: str) -> None:
         )
     )
     out.print()
-    _print_products(found)
+    _print_products(found, script)
     out.print()
     columns = (
         Column("program"),
@@ -65,7 +68,7 @@ def print_verdict(sentence: str, command: str | None) -> None:
         out.print(Text(f"Next: {command}"), soft_wrap=True)
 
 
-def _print_products(found: Estimate) -> None:
+def _print_products(found: Estimate, script: str) -> None:
     """Print each product by level, those that take most of the time."""
     out = console()
     names = [place.device or "here" for place in found.places]
@@ -79,7 +82,7 @@ def _print_products(found: Estimate) -> None:
     )
     shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
     shown = shown[:MOST_PRODUCTS]
-    several = len({one.path for one in shown}) > 1
+    several = not {one.path for one in shown} <= {script, ""}
     rows = [row for one in shown for row in _rows(one, found, names, several)]
     if rows:
         out.print(fitted(columns, rows, out.width))

@@ -122,7 +122,7 @@ def run(options: Options) -> int:
         if options.profile:
             from mixpert_py.commands import tables
 
-            tables.print_profile(records)
+            tables.print_profile(records, script=program.filename)
         if json_file:
             running.write_json(records, json_file)
         fallbacks = running.fallback_lines(program, records) if options.strict else []

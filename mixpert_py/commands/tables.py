@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -104,14 +103,9 @@ def print_tuned(tuned: "TuningResult") -> None:
     """Print the result of `mixpert tune`: headline, table, verification."""
     console = _Console()
     outcome, found = tuned.outcome, tuned.verification
-    if not tuned.predicted:
-        # The times of fresh processes in turn, not those of single trials.
-        outcome = replace(
-            outcome,
-            start=replace(outcome.start, seconds=found.native_seconds),
-            best=replace(outcome.best, seconds=found.seconds),
-        )
-    console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device))
+    # The times of fresh processes in turn, not those of single trials.
+    again = None if tuned.predicted else (found.native_seconds, found.seconds)
+    console.print(Report(outcome, tuned.limits.metric, tuned.predicted, tuned.device, again))
     console.print()
     console.print(Text(_verdict(tuned)))
     if tuned.limits.only is None:
@@ -252,11 +246,13 @@ def _waves(row: Mapping[str, Any]) -> str:
     return f"{row['waves']:.2f}, last ÷ {row['parts of the last']}"
 
 
-def print_profile(records: Records, file: TextIO | None = None, *, has_files: bool = True) -> None:
+def print_profile(
+    records: Records, file: TextIO | None = None, *, script: str | None = None
+) -> None:
     """Print the table of `mixpert run --profile`, on stderr: stdout is the program's.
 
-    file: where it is printed instead. has_files: where the products are of several files, lines
-    come with their file's name; cells of a notebook have none.
+    file: where it is printed instead. script: the program's file: where a product stands in
+    another one, lines come with their file's name; cells of a notebook have none.
     """
     # The program may have put something else in the place of sys.stderr.
     console = _Console(file=file or sys.__stderr__)
@@ -268,7 +264,7 @@ def print_profile(records: Records, file: TextIO | None = None, *, has_files: bo
     moved = any(record["transfer_seconds"] for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = OPERANDS
-    several = has_files and len({record["path"] for record in records}) > 1
+    several = script is not None and {record["path"] for record in records} != {script}
     columns = (
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),

@@ -330,8 +330,8 @@ def _tune(
             return _interrupted(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
-            message = f"{program.argv[0]}: no matrix product to tune; no plan was written"
-            click.echo(message, err=True)
+            nothing = "no matrix product to tune in this file; imported modules are not tuned"
+            click.echo(f"{program.argv[0]}: {nothing}, and no plan was written", err=True)
             if options.as_json:
                 click.echo("null")
             return 0

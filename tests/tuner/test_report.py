@@ -85,6 +85,13 @@ def test_table_shows_every_column(outcome: Outcome, width: int) -> None:
     assert short == "<module> 43 a @ a.T 0 native – 0.001 too short"
 
 
+def test_a_busy_machine_does_not_change_the_parts_of_the_time(outcome: Outcome) -> None:
+    """Once the program took 2.5 s, and twice as long when it was timed again."""
+    text = printed(Report(outcome, seconds=(5.0, 4.5)), 120)
+    assert text.startswith("Program: 5.00 → 4.50 s (1.11× as fast)")
+    assert text.partition("\n")[2] == printed(Report(outcome), 120).partition("\n")[2]
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_narrow_tables_leave_columns_out_and_cut_nothing(typical: Outcome, width: int) -> None:
     text = printed_whole(Report(typical), width)

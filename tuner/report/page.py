@@ -120,7 +120,8 @@ def _file(name: str) -> str:
 
 def calls_text(entry: OperatorEntry) -> str:
     """The shapes and the number of an operator's calls."""
-    parts = [" × ".join(map(str, entry.shapes[0]))] if entry.shapes else []
-    if entry.shapes[1:]:
-        parts.append(counted(len(entry.shapes) - 1, "more shape"))
+    shapes = [shape for shape in entry.shapes if any(shape)]  # zeros where it is not one product
+    parts = [" × ".join(map(str, shapes[0]))] if shapes else []
+    if shapes[1:]:
+        parts.append(counted(len(shapes) - 1, "more shape"))
     return ", ".join([*parts, counted(entry.calls, "call")])

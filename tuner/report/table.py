@@ -19,13 +19,16 @@ class Report:
     """Headline and table, for `rich`'s print; readable from 60 columns up and without colour.
 
     criterion: None where errors are shares of several budgets. predicted: whether times are
-    predicted, in seconds of `device` or, without one, in slice products.
+    predicted, in seconds of `device` or, without one, in slice products. seconds: of the program,
+    before and after, where it was timed again since the search: the headline's. An operator's part
+    of the time is its part in the search, where both were timed together.
     """
 
     outcome: Outcome
     criterion: str | None = "frobenius"
     predicted: bool = False
     device: str = ""
+    seconds: tuple[float, float] | None = None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.headline()
@@ -48,7 +51,7 @@ class Report:
             text.append("Every operator stays as it was. ")
         place = f" for the products on {self.device}" if self.device else ""
         text.append(f"Predicted{place}: " if self.predicted else "Program: ")
-        before, after = outcome.start.seconds, outcome.best.seconds
+        before, after = self.seconds or (outcome.start.seconds, outcome.best.seconds)
         unit = self._unit((before, after))
         if outcome.lowered:
             text.append(f"{unit.number(before)} → {unit.quantity(after)}", style="bold")

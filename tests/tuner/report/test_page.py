@@ -10,7 +10,7 @@ import pytest
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.report import page as pages
-from mixpert_py.tuner.report.page import TRIALS_SHOWN, page
+from mixpert_py.tuner.report.page import TRIALS_SHOWN, calls_text, page
 from mixpert_py.tuner.report.record import Record
 from mixpert_py.tuner.report.summary import Program
 from tests.tuner.report.records import A, B, many, not_finite, small
@@ -155,3 +155,10 @@ def test_without_jinja2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "find_spec", lambda name: None)
     with pytest.raises(MixPertError, match=r"pip install 'mixpert-py\[report\]'"):
         page(small(), Program("m.py"))
+
+
+def test_a_call_that_is_not_one_product_has_no_shape() -> None:
+    entry = msgspec.structs.replace(small().operators[0], shapes=[[0, 0, 0]], calls=2)
+    assert calls_text(entry) == "2 calls"
+    entry = msgspec.structs.replace(entry, shapes=[[0, 0, 0], [4, 5, 6]])
+    assert calls_text(entry) == "4 × 5 × 6, 2 calls"
