@@ -18,6 +18,7 @@ from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, use
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.gpu.foreign import on_host
+from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
 from mixpert_py.tuning.judge import Judge
@@ -37,6 +38,7 @@ def assert_within_budget(
     *args: Any,
     budget: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
+    strict: bool = False,
     **kwargs: Any,
 ) -> float:
     """Raise AssertionError if function(*args, **kwargs) is over a plan's budget; return its error.
@@ -49,13 +51,15 @@ def assert_within_budget(
     dicts of them), and what it observes; the error that takes the largest share of its budget
     counts, and NaN is over any. budget, criterion: for all that is compared, or value → its own,
     and then no other is judged; default: what the plan says, by the names in it where its values
-    have limits of their own. It must give the same each time: seed its random numbers, and let it
-    not change its arguments. Products in threads that it starts stay native.
+    have limits of their own. strict: whether a product that is less accurate than when the plan was
+    made, and so runs natively, is over the budget, too. It must give the same each time: seed its
+    random numbers, and let it not change its arguments. Products in threads that it starts stay
+    native.
     Raises BudgetError if it does not, PlanError for a plan that cannot be read or has no budget of
     its own, ProgramError if there is nothing to compare or nothing ran under the plan.
     """
     __tracebackhide__ = True
-    found = check(plan, partial(function, *args, **kwargs), budget, criterion)
+    found = check(plan, partial(function, *args, **kwargs), budget, criterion, strict=strict)
     if not found.holds:
         raise AssertionError(found.sentence)
     return found.error
@@ -63,21 +67,30 @@ def assert_within_budget(
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A function's result under a plan: the error of the value `worst`, and its limit."""
+    """A function's result under a plan: the error of the value `worst`, and its limit.
+
+    outside: products that may not be less accurate than when the plan was made, and were.
+    """
 
     plan: str
     error: float
     worst: str
     budget: float
     criterion: str
+    outside: int = 0
 
     @property
     def holds(self) -> bool:
-        return self.error <= self.budget
+        return self.error <= self.budget and not self.outside
 
     @property
     def sentence(self) -> str:
-        """A sentence on a value that is over its budget: by how much, and the way out."""
+        """A sentence on what does not hold: by how much, and the way out."""
+        if self.error <= self.budget:
+            return (
+                f"{self.plan}: {self.outside} products were less accurate than when the plan was "
+                "made; tune again, on such data"
+            )
         return (
             f"{self.worst}: {self.criterion} error {error_text(self.error)} under {self.plan}, "
             f"over the budget of {self.budget:g}; tune again, or allow more"
@@ -89,6 +102,8 @@ def check(
     function: Callable[[], Any],
     budget: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
+    *,
+    strict: bool = False,
 ) -> Check:
     """The check that `assert_within_budget` makes. Raises as that does, except AssertionError."""
     __tracebackhide__ = True
@@ -110,11 +125,12 @@ def check(
             not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()
         ):
             reference = _values(function, Context(scheme="float64"))
-        planned = _under(loaded, name, function)
+        planned, outside = _under(loaded, name, function)
     errors = judge.errors({name: reference[name] for name in native}, planned)
     worst = limits.worst(errors)[1]
     limit = limits.of(worst)
-    return Check(name, errors[worst], worst, limit.budget, limit.metric)
+    outside = outside if strict else 0
+    return Check(name, errors[worst], worst, limit.budget, limit.metric, outside)
 
 
 def _by_name(given: Given | Mapping[str, Given] | None) -> dict[str | None, Given]:
@@ -154,8 +170,11 @@ def limits_of(
     return Limits(next(iter(rows.values()))) if same and not named else Limits(None, rows)
 
 
-def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
-    """The values under a plan. Raises ProgramError where the plan decided nothing."""
+def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, int]:
+    """The values under a plan, and how many products were less accurate than when it was made.
+
+    Raises ProgramError where the plan decided nothing.
+    """
     __tracebackhide__ = True
     # Small products, too, take their schemes there: a plan that no call takes is within any budget.
     backend = "reference" if isinstance(device.find(), device.Absent) else "cuda"
@@ -166,7 +185,7 @@ def _under(plan: Plan, name: str, function: Callable[[], Any]) -> Values:
         error.add_note(f"It came under {name}; the same call passes natively.")
         raise
     _require_planned(name, plan, trace)
-    return values
+    return values, sum(it.reasons.get(Reason.OUTSIDE_PLAN, 0) for it in trace.sites.values())
 
 
 def _values(function: Callable[[], Any], context: Context) -> Values:
@@ -238,8 +257,8 @@ def _require_planned(name: str, plan: Plan, trace: Trace) -> None:
         )
     lowered = [site for site, entry in entries.items() if entry.scheme != "native"]
     taken = [site for site in lowered if entries[site].scheme in trace.sites[site].schemes]
-    if lowered and not taken:
-        reasons = {str(reason) for site in lowered for reason in trace.sites[site].reasons}
+    reasons = {str(reason) for site in lowered for reason in trace.sites[site].reasons}
+    if lowered and not taken and Reason.OUTSIDE_PLAN not in reasons:
         raise ProgramError(
             f"{name}: no product took its planned scheme ({', '.join(sorted(reasons))}), so "
             "nothing was checked"

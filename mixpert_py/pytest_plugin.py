@@ -5,7 +5,8 @@
         return net.forward(inputs)
 
 plan: a file, from pytest's root folder, or a Plan; error, criterion: for all values, or a dict of
-value → its own; default what the plan says.
+value → its own; default what the plan says. strict: a product that is less accurate than when the
+plan was made, and so runs natively, fails the test, too.
 The test is called several times with the same fixtures: natively (twice), with every product in
 float64, and under the plan; see `mixpert_py.assert_within_budget`. What it returns is compared,
 and what it marks with `mixpert_py.observe(name, value)`. Its own assertions hold in each call.
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 PlanOrPath: TypeAlias = "str | os.PathLike[str] | Plan"
 MARKER = "mixpert_budget"
-USAGE = f"{MARKER}(plan, error=None, criterion=None)"
+USAGE = f"{MARKER}(plan, error=None, criterion=None, strict=False)"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +65,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
     """The reason why a marked test fails, apart from what it raises itself; "" if it passes."""
     try:
-        plan, budget, criterion = mixpert_budget(*marker.args, **marker.kwargs)
+        plan, budget, criterion, strict = mixpert_budget(*marker.args, **marker.kwargs)
     except TypeError as error:
         return f"{error}; {USAGE}"
     from mixpert_py.budget import check
@@ -75,7 +76,7 @@ def _problem(test: pytest.Function, marker: pytest.Mark) -> str:
     names = inspect.signature(test.obj).parameters.keys() & test.funcargs.keys()
     call = partial(test.obj, **{name: test.funcargs[name] for name in names})
     try:
-        found = check(plan, call, budget, criterion)
+        found = check(plan, call, budget, criterion, strict=strict)
     except MixPertError as error:
         return str(error)
     return "" if found.holds else found.sentence
@@ -85,6 +86,7 @@ def mixpert_budget(
     plan: PlanOrPath,
     error: float | Mapping[str, float] | None = None,
     criterion: str | Mapping[str, str] | None = None,
-) -> tuple[PlanOrPath, float | Mapping[str, float] | None, str | Mapping[str, str] | None]:
+    strict: bool = False,
+) -> tuple[PlanOrPath, float | Mapping[str, float] | None, str | Mapping[str, str] | None, bool]:
     """The arguments of a marker. Raises Python's own TypeError for others than these."""
-    return plan, error, criterion
+    return plan, error, criterion, strict

@@ -63,7 +63,7 @@ def execute(
         and type(product.value) is np.ndarray
         and out is None
         and not product.includes_addend
-        and not guard.holds(call.a, call.b, product.value)
+        and not guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
     ):
         return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:

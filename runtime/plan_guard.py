@@ -33,10 +33,10 @@ class PlanGuard:
         self._calls = self._unchecked = 0
         self._is_reported = False
 
-    def holds(self, a: AnyArray, b: AnyArray, product: AnyArray, stacklevel: int = 5) -> bool:
+    def holds(self, a: AnyArray, b: AnyArray, product: AnyArray, stacklevel: int) -> bool:
         """Whether a product may be used; True for those that are not checked.
 
-        Warns once for a site whose product may not.
+        Warns once for a site whose product may not. stacklevel: of the program's own line.
         """
         work = product.size * a.shape[-1]
         self._unchecked += work

@@ -57,8 +57,9 @@ class Experiment:
     forked ones where no GPU takes the products. All other runs are new processes.
 
     flow: the program's dependency graph, which says what is compared where options do not. blocks:
-    site → block length, where one is fixed. on_run: called with the purpose of each run before it
-    starts. trials: keeps runs, and gives back those that were made before. executor: makes them;
+    site → block length, where one is fixed; guarded: site → the error that its plan has, which its
+    products are checked against in planned runs. on_run: called with the purpose of each run before
+    it starts. trials: keeps runs, and gives back those that were made before. executor: makes them;
     `measure` may be called in several threads at a time.
     """
 
@@ -69,6 +70,7 @@ class Experiment:
         flow: Dependencies = NO_FLOW,
         *,
         blocks: Mapping[str, int | None] | None = None,
+        guarded: Mapping[str, float] | None = None,
         on_run: Callable[[str], None] = lambda purpose: None,
         trials: Trials | None = None,
         executor: Executor | None = None,
@@ -78,6 +80,7 @@ class Experiment:
         self.backend = options.backend
         self.time_limit = options.time_limit
         self.blocks = blocks or {}
+        self.guarded = guarded or {}
         self.executor = executor or Executor()
         self._slowest = 0.0  # seconds of a native run
         self._on_run = on_run
@@ -213,7 +216,12 @@ class Experiment:
     def _job(self, request: _Request, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison
         sites = [
-            Site(id=site, scheme=scheme, block=self.blocks.get(site))
+            Site(
+                id=site,
+                scheme=scheme,
+                block=self.blocks.get(site),
+                error=self.guarded.get(site, 0.0),
+            )
             for site, scheme in request.plan.items()
         ]
         return Job(

@@ -18,6 +18,7 @@ from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.context import emulates
+from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import Pace, Ratio
 from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuning.baseline import establish
@@ -166,6 +167,12 @@ class PlanVerdict:
         return found is not None and found.error <= self.options.limits.budget and not self.stale
 
     @property
+    def outside(self) -> int:
+        """Calls whose product was less accurate than when the plan was made, and ran natively."""
+        counts = (reasons.get(Reason.OUTSIDE_PLAN, 0) for reasons in self.fallbacks.values())
+        return sum(counts)
+
+    @property
     def values(self) -> list[Criterion]:
         """Every value with its limit and error, as a plan lists them; none without a run."""
         errors = self.verification.errors if self.verification else {}
@@ -209,6 +216,7 @@ def check_plan(
         replace(options, compare=compare),
         flow,
         blocks={site: entry.block for site, entry in entries.items()},
+        guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
         on_run=on_run,
     )
     baseline = establish(experiment, tuple, options.reference)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import mixpert_py
 from mixpert_py import assert_within_budget
@@ -211,3 +212,15 @@ def test_the_plans_reference_is_the_reference(net: ModuleType, x: Any) -> None:
     made = plan_of(net, "native")
     native = Plan(criterion=[Criterion("y", "max", 1.0, reference="native")], site=made.site)
     assert assert_within_budget(native, net.square, x.astype(np.float32)) == 0
+
+
+def test_less_accurate_than_planned(net: ModuleType, x: Any) -> None:
+    """Such a product runs natively, and is within any budget; unless that is asked."""
+    y = np.random.default_rng(3).standard_normal((96, 96))
+    plan = plan_of(net, "int8x3")
+    plan = replace(plan, site=[replace(site, error=2e-7) for site in plan.site])
+    assert assert_within_budget(plan, net.square, y, budget=1e-12) == 0
+    with pytest.raises(AssertionError, match="1 products were less accurate than when the plan"):
+        assert_within_budget(plan, net.square, y, budget=1e-12, strict=True)
+    with pytest.raises(AssertionError, match="over the budget"):
+        assert_within_budget(replace(plan, guard="off"), net.square, y, budget=1e-12)

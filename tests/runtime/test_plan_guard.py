@@ -64,8 +64,9 @@ def test_a_profile_counts_them() -> None:
     a, b = cancelling(512)
     trace = Trace(None)
     with use(Context(plan=PLAN, trace=trace)):
-        with pytest.warns(UserWarning, match="off by"):
+        with pytest.warns(UserWarning, match="off by") as heard:
             matmul(a, b, site=ID)
+        assert heard[0].filename == __file__
         matmul(normal(512, 512), normal(512, 512), site=ID)
     assert trace.sites[ID].reasons == {Reason.OUTSIDE_PLAN: 1}
     assert trace.sites[ID].schemes == {"float32": 1, "native": 1}
@@ -107,7 +108,7 @@ def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch
         guard = PlanGuard(ID, 1e-7)
         a = normal(n, n)
         for _ in range(calls):
-            assert guard.holds(a, a, a)
+            assert guard.holds(a, a, a, stacklevel=1)
         assert len(checked) == wanted
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mixpert_py.passes.pipeline import analyze
@@ -238,3 +239,20 @@ def test_no_longer_faster_holds_and_says_so() -> None:
     assert replace(judged, lowers=False).pace is None
     assert not replace(judged, verification=replace(found, error=float("nan"))).holds
     assert not replace(judged, stale=("m:f/matmul~ab#0",)).holds
+
+
+def test_products_that_are_less_accurate_than_planned(tmp_path: Path, mixpert: Mixpert) -> None:
+    """They run natively, which is told; with --strict the plan does not hold."""
+    made = write(tmp_path, "int8x3", CHAIN.replace("48, 48", "96, 96"))
+    sites = [msgspec.structs.replace(site, error=2e-7) for site in made.site]
+    save(msgspec.structs.replace(made, site=sites), tmp_path / "p.toml")
+    said = mixpert("verify", "p.toml", "chain.py")
+    assert said.code == 0, said
+    assert said.out.count("not as planned: less accurate than planned (1×)") == 2
+    strict = mixpert("verify", "--strict", "p.toml", "chain.py")
+    assert strict.code == 1, strict
+    wanted = "p.toml: does not hold: 2 products were less accurate than when the plan was made\n"
+    assert strict.out.startswith(wanted)
+    save(msgspec.structs.replace(made, guard="off", site=sites), tmp_path / "p.toml")
+    assert (tmp_path / "p.toml").read_text().count('guard = "off"') == 1
+    assert mixpert("verify", "--strict", "p.toml", "chain.py").code == 0
