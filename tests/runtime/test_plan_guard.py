@@ -103,7 +103,7 @@ def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch
         return 0.0
 
     monkeypatch.setattr(plan_guard, "sampled_error", watched)
-    for n, calls, wanted in ((32, 500, 0), (128, 65, 2), (512, 5, 5)):
+    for n, calls, wanted in ((32, 500, 0), (256, 65, 2), (512, 17, 3)):
         checked.clear()
         guard = PlanGuard(ID, 1e-7)
         a = normal(n, n)
