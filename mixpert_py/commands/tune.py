@@ -149,7 +149,8 @@ def _seeds(text: str) -> range:
     multiple=True,
     metavar="[VALUE=]NAME",
     shell_complete=complete_criteria,
-    help="frobenius (the default), max, max-relative, mred, or module:function(reference, value).",
+    help="frobenius (the default), max, max-relative, mred, differing (the default of integers), "
+    "or module:function(reference, value).",
 )
 @click.option(
     "--compare",

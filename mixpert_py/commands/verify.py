@@ -66,7 +66,7 @@ class Options:
     multiple=True,
     metavar="[VALUE=]NAME",
     shell_complete=complete_criteria,
-    help="frobenius, max, max-relative, mred, or module:function; default: the plan's.",
+    help="frobenius, max, max-relative, mred, differing, or module:function; default: the plan's.",
 )
 @click.option(
     "--compare",

@@ -73,7 +73,7 @@ class Job(msgspec.Struct, frozen=True):
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are compared if they hold floats. required:
+    profile. names: variables of the main module that are compared if they hold numbers. required:
     variables that the user named, which must exist. sinks: call sites whose last result is
     compared, where there is nothing else or `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
@@ -284,7 +284,8 @@ def _values(
     """The values that the program is judged by, and the names of requested ones that are missing.
 
     These are what it observed and what the user named, results of the sinks included; else the
-    module's variables that hold floats; else the last results of the sinks.
+    module's variables that hold results, and unless some are floats the last results of the sinks,
+    too: decisions alone do not show how far a plan is from changing them.
     """
     values, missing = {}, []
     required = [(name, namespace.get(name)) for name in job.required]
@@ -295,21 +296,20 @@ def _values(
         else:
             values[name] = array
     if job.with_sinks:
-        results = _floats(trace.results)
+        results = _numbers(trace.results, "fc")
         values |= results
         missing += [] if results else [SINKS]
     if values or missing:
         return values, missing
-    for source in ({name: namespace.get(name) for name in job.names}, trace.results):
-        values = _floats(source)
-        if values:
-            break
+    values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
+    if all(array.dtype.kind in "biu" for array in values.values()):
+        values |= _numbers(trace.results, "fc")
     return values, []
 
 
-def _floats(source: Mapping[str, Any]) -> dict[str, Array]:
-    """Integers are left out here: a label computed from a product is no measure of its error."""
-    found = {name: _numeric(value, "fc") for name, value in source.items()}
+def _numbers(source: Mapping[str, Any], kinds: str) -> dict[str, Array]:
+    """The values among these that are arrays of such dtype kinds."""
+    found = {name: _numeric(value, kinds) for name, value in source.items()}
     return {name: array for name, array in found.items() if array is not None}
 
 

@@ -101,7 +101,7 @@ class Experiment:
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
         run = self._run(_Request(purpose, scheme="native"), reference)
         if not self._slowest:
-            self._learn(run.result)
+            self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
         return run
 
@@ -156,8 +156,10 @@ class Experiment:
         )
         return replace(run.measurement, not_taken=not_taken)
 
-    def _learn(self, first: Result) -> None:
+    def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
+        first, judge = run.result, self.comparison.judge
+        self.comparison = replace(self.comparison, judge=judge.with_decisions(run.values))
         self.executor.modules = first.modules
         if first.wrote:
             self._work_folder.copy_from_now_on()

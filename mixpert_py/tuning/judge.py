@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution import outputs, process
+from mixpert_py.execution.executor import Values
 from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
@@ -36,7 +37,12 @@ class Judge:
 
     def __init__(self, limits: Limits, folder: str = "") -> None:
         self.limits = limits
+        self._folder = folder
         self._criteria = {name: resolve(name, folder) for name in limits.metrics}
+
+    def with_decisions(self, values: Values) -> "Judge":
+        """A judge that also measures the decisions among a program's values as such."""
+        return Judge(self.limits.with_decisions(values), self._folder)
 
     def errors(
         self, reference: Mapping[str, npt.ArrayLike], values: Mapping[str, npt.ArrayLike]

@@ -214,6 +214,7 @@ def check_plan(
     baseline = establish(experiment, tuple, options.reference)
     if baseline is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
+    options = replace(options, limits=experiment.comparison.judge.limits)
     schemes = {site: entry.scheme for site, entry in entries.items()}
     emulated = emulates(options.backend)
     try:
