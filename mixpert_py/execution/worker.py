@@ -73,9 +73,11 @@ class Job(msgspec.Struct, frozen=True):
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are compared if they hold numbers. required:
-    variables that the user named, which must exist. sinks: call sites whose last result is
-    compared, where there is nothing else or `with_sinks`. directory: where the program runs.
+    profile. names: variables of the main module that are reported if they hold numbers, where the
+    program observes nothing and the user named nothing. differences: those of them that are
+    differences, with expressions for the size of their operands. required: variables that the user
+    named, which must exist. sinks: call sites whose last result is reported with `names`, or if
+    `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
     program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
     the products by themselves; then no values are reported. as_module: whether it runs as by
@@ -92,6 +94,7 @@ class Job(msgspec.Struct, frozen=True):
     backend: str | None = None
     levels: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    differences: Mapping[str, tuple[str, ...]] = {}
     required: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     with_sinks: bool = False
@@ -130,7 +133,9 @@ class Result(msgspec.Struct, frozen=True):
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
     rewritten: path and module of those that were rewritten when they were imported. children:
-    seconds of processor time of the processes that the program started, and waited for.
+    seconds of processor time of the processes that the program started, and waited for. by_default:
+    whether the values are those of `Job.names` and `Job.sinks`. ratios: difference → its size, as a
+    part of its operands'.
     """
 
     seconds: float
@@ -143,6 +148,8 @@ class Result(msgspec.Struct, frozen=True):
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
     children: float = 0.0
+    by_default: bool = False
+    ratios: dict[str, float] = {}
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -188,13 +195,28 @@ def main(job_file: str, imported: float = 0.0) -> None:
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
         values, missing = _values(job, namespace, trace)
+        by_default = not (values or missing)
+        ratios = {}
+        if by_default:
+            values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
+            ratios = _ratios(job, values, namespace)
+            values |= _numbers(trace.results, "fc")
         files = _saved(values, folder)
         if captured is not None:
             captured.save(folder)
         sites = {site: site_result(record) for site, record in trace.sites.items()}
         modules = _imported() if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
-        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
+        result = Result(
+            seconds,
+            sites,
+            files,
+            missing,
+            modules,
+            on_gpu=on_gpu,
+            by_default=by_default,
+            ratios=ratios,
+        )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
 
@@ -281,12 +303,7 @@ def _imported() -> tuple[str, ...]:
 def _values(
     job: Job, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, Array], list[str]]:
-    """The values that the program is judged by, and the names of requested ones that are missing.
-
-    These are what it observed and what the user named, results of the sinks included; else the
-    module's variables that hold results, and unless some are floats the last results of the sinks,
-    too: decisions alone do not show how far a plan is from changing them.
-    """
+    """The values that it observed and that the user named, and the named ones that are missing."""
     values, missing = {}, []
     required = [(name, namespace.get(name)) for name in job.required]
     for name, value in [*observed().items(), *required]:
@@ -299,12 +316,39 @@ def _values(
         results = _numbers(trace.results, "fc")
         values |= results
         missing += [] if results else [SINKS]
-    if values or missing:
-        return values, missing
-    values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
-    if all(array.dtype.kind in "biu" for array in values.values()):
-        values |= _numbers(trace.results, "fc")
-    return values, []
+    return values, missing
+
+
+def _ratios(
+    job: Job, values: Mapping[str, Array], namespace: Mapping[str, Any]
+) -> dict[str, float]:
+    """The differences among the values, each with its size as a part of its operands'."""
+    found = {}
+    for name, expressions in job.differences.items():
+        if name in values:
+            sizes = [_size(_evaluated(expression, namespace)) for expression in expressions]
+            largest = max(sizes, default=0.0)
+            size = _size(values[name])
+            if largest > 0 and np.isfinite(size):
+                found[name] = size / largest
+    return found
+
+
+def _evaluated(expression: str, namespace: Mapping[str, Any]) -> Any:
+    """A variable of the program, or the norm of one; None where it has none at the end."""
+    with suppress(Exception):  # whatever the user's classes raise
+        return eval(expression, dict(namespace))
+    return None
+
+
+def _size(value: object) -> float:
+    """The norm of an array or a number; 0 of all else."""
+    array = _numeric(value, "biufc")
+    if array is None or not array.size:
+        return 0.0
+    wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    largest = float(np.abs(wide).max())
+    return largest * float(np.linalg.norm(wide / largest)) if largest > 0 else 0.0
 
 
 def _numbers(source: Mapping[str, Any], kinds: str) -> dict[str, Array]:

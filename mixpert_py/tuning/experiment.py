@@ -20,11 +20,10 @@ from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.tuner.records import Measurement
-from mixpert_py.tuning.judge import Comparison
+from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.trials import TRIAL, Trials
 
-NO_FLOW = Dependencies(frozenset(), (), ())
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
@@ -101,7 +100,7 @@ class Experiment:
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
         run = self._run(_Request(purpose, scheme="native"), reference)
         if not self._slowest:
-            self._learn(run)
+            run = self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
         return run
 
@@ -156,10 +155,14 @@ class Experiment:
         )
         return replace(run.measurement, not_taken=not_taken)
 
-    def _learn(self, run: ProgramRun) -> None:
-        """Prepare later runs by what the first one shows."""
-        first, judge = run.result, self.comparison.judge
-        self.comparison = replace(self.comparison, judge=judge.with_decisions(run.values))
+    def compare_as(self, other: Comparison) -> None:
+        """Compare what another experiment does, by this one's own limits."""
+        self.comparison = replace(other, judge=self.comparison.judge)
+
+    def _learn(self, run: ProgramRun) -> ProgramRun:
+        """Prepare later runs by what the first one shows; returns it with what is compared."""
+        first = run.result
+        self.comparison = self.comparison.after(run)
         self.executor.modules = first.modules
         if first.wrote:
             self._work_folder.copy_from_now_on()
@@ -167,6 +170,7 @@ class Experiment:
         if gpu is not None and gpus.would_run(first, gpu, self.backend):
             self._first = first
             self.executor.use_gpu()
+        return replace(run, values=self.comparison.among(run.values))
 
     def _run(self, request: _Request, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
@@ -229,6 +233,7 @@ class Experiment:
             backend=self.backend,
             levels=request.levels,
             names=comparison.names,
+            differences={} if comparison.choice else comparison.flow.uses.differences,
             required=comparison.variables,
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,

@@ -227,6 +227,8 @@ def _hold_outs(
         )
         for arguments in options.hold_outs
     ]
+    for other in others:
+        other.compare_as(experiment.comparison)
     return HoldOuts(others, options.reference)
 
 

@@ -74,7 +74,8 @@ def test_decisions_are_held_against_the_program_as_it_is(program: Path) -> None:
 
 
 def test_decisions_that_differ_by_themselves_are_refused(program: Path) -> None:
-    program.write_text(f"{program.read_text()}labels[:4] += np.random.default_rng().integers(9)\n")
+    program.write_text(
+        f"{program.read_text()}labels[0] = np.random.default_rng().integers(2**60)\n"
+    )
     with pytest.raises(BudgetError, match=r"'labels' differs .* a share of it \(--error labels=SH"):
-        while True:  # one time in nine both runs draw the same number
-            tuned({None: 1e-4})
+        tuned({None: 1e-4})
