@@ -178,6 +178,8 @@ def _details(found: "PlanVerdict") -> list[str]:
         lines.append(f"  {site}: not as planned: {why}")
     for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
         lines.append(f"  {reason}: {MEANING[reason]}")
+    if found.verification is not None and found.verification.counts:
+        lines.append(f"  {found.verification.sentence}")
     return [*lines, *_times(found)]
 
 
@@ -213,6 +215,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)
     ratio = measured.pop("ratio", None)
+    counts = measured.pop("counts", {})
     limits = found.options.limits
     return {
         "holds": found.holds,
@@ -221,6 +224,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "budget": finite(limits.budget),
         **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
         "values": msgspec.to_builtins(value_entries(found.values)),
+        "counts": {name: list(pair) for name, pair in counts.items()},
         "ratio": ratio and {end: finite(x) for end, x in ratio.items()},
         "faster": FASTER[found.pace],
         "stale": list(found.stale),

@@ -9,7 +9,7 @@ import json
 import marshal
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -43,6 +43,7 @@ Product = tuple[str, int, int, int, str]
 SINKS = "sinks"  # stands for the last results of products that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
+LARGEST = 2**63  # of an integer in JSON
 EDGE = 384  # of the matrices that warm up
 LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where tracing took nearly all of it
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
@@ -135,7 +136,7 @@ class Result(msgspec.Struct, frozen=True):
     rewritten: path and module of those that were rewritten when they were imported. children:
     seconds of processor time of the processes that the program started, and waited for. by_default:
     whether the values are those of `Job.names` and `Job.sinks`. ratios: difference → its size, as a
-    part of its operands'.
+    part of its operands'. counts: integers of the main module that are no values.
     """
 
     seconds: float
@@ -150,6 +151,7 @@ class Result(msgspec.Struct, frozen=True):
     children: float = 0.0
     by_default: bool = False
     ratios: dict[str, float] = {}
+    counts: dict[str, int] = {}
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -216,6 +218,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
             on_gpu=on_gpu,
             by_default=by_default,
             ratios=ratios,
+            counts=_counts(namespace, values),
         )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
@@ -317,6 +320,20 @@ def _values(
         values |= results
         missing += [] if results else [SINKS]
     return values, missing
+
+
+def _counts(namespace: Mapping[str, Any], values: Collection[str]) -> dict[str, int]:
+    """The integers among the variables, such as the number of an iteration."""
+    integers = {
+        name: int(value)
+        for name, value in list(namespace.items())  # threads may assign
+        if type(value) is int or isinstance(value, np.integer)
+    }
+    return {
+        name: value
+        for name, value in integers.items()
+        if abs(value) < LARGEST and name not in values and not name.startswith("_")
+    }
 
 
 def _ratios(

@@ -41,7 +41,7 @@ class Choice:
         if self.steps:
             left.append(f"{_listed(self.steps)} (steps to these)")
         if self.residuals:
-            left.append(f"{_listed(self.residuals)} (residuals, which tend to zero)")
+            left.append(f"{_listed(self.residuals)} (tiny differences, which a plan may change)")
         return (
             f"Compared: {_listed(self.compared)}{products}. Left out: {' and '.join(left)}; "
             "--compare NAME, for each value, chooses otherwise."

@@ -26,6 +26,7 @@ from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
+MOST_COUNTS = 3  # that a line lists
 SECONDS = 60.0  # after which no other pair is begun, once there are two
 
 
@@ -37,7 +38,9 @@ class Verification:
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
     native_seconds, seconds: wall-clock time of the program; spread: between the slowest and the
     fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
-    that the plan lowers; ratio: of these, by pairs of runs.
+    that the plan lowers; ratio: of these, by pairs of runs. counts: an integer of the program, or a
+    call site for the number of its calls → what it is natively, and under the plan, where these
+    differ: most often a number of iterations.
     """
 
     error: float
@@ -49,6 +52,19 @@ class Verification:
     lowered: float
     ratio: Ratio
     errors: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """A line about the counts that differ; empty if none does."""
+        if not self.counts:
+            return ""
+        listed = [f"{name} {b} (natively {a})" for name, (a, b) in self.counts.items()]
+        more = len(listed) - MOST_COUNTS
+        return (
+            f"Under the plan the program counts differently: {', '.join(listed[:MOST_COUNTS])}"
+            f"{f' and {more} more' if more > 0 else ''}."
+        )
 
 
 def verify(
@@ -124,7 +140,25 @@ def summary(
         lowered=time_in(planned),
         ratio=_ratio(natives, planned, lowered),
         errors=largest_of_each(run.errors for run in planned),
+        counts=_different_counts(natives, planned),
     )
+
+
+def _different_counts(
+    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun]
+) -> dict[str, tuple[int, int]]:
+    """The counts that are the same in all native runs, and another one under the plan."""
+
+    def counts(run: ProgramRun) -> dict[str, int]:
+        calls = {f"calls of {site}": trace.calls for site, trace in run.result.sites.items()}
+        return {**run.result.counts, **calls}
+
+    before, after = [counts(run) for run in natives], counts(planned[-1])
+    return {
+        name: (count, after[name])
+        for name, count in before[0].items()
+        if after.get(name, count) != count and all(run.get(name) == count for run in before)
+    }
 
 
 def _ratio(
