@@ -15,6 +15,7 @@ from mixpert_py.passes.scope import written_name
 SIZES = frozenset(
     {"abs", "absolute", "amax", "float", "max", "mean", "norm", "ravel", "sqrt", "square", "sum"}
 )
+BUILTINS = frozenset({"abs", "float", "max", "sum"})
 LIBRARIES = frozenset({"numpy", "cupy", "scipy"})
 MOST = 8  # expressions for one variable
 
@@ -124,4 +125,5 @@ def _is_size(function: ast.expr, scopes: Scopes) -> bool:
     names = scopes.module.meanings(function)
     if names:
         return all(name.partition(".")[0] in LIBRARIES for name in names)
-    return isinstance(function, ast.Name) and scopes.module.owner(function.id) is None
+    is_name = isinstance(function, ast.Name) and function.id in BUILTINS
+    return is_name and scopes.module.owner(written_name(function)) is None
