@@ -134,9 +134,10 @@ class Result(msgspec.Struct, frozen=True):
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
     rewritten: path and module of those that were rewritten when they were imported. children:
-    seconds of processor time of the processes that the program started, and waited for. by_default:
-    whether the values are those of `Job.names` and `Job.sinks`. ratios: difference → its size, as a
-    part of its operands'. counts: integers of the main module that are no values.
+    seconds of processor time of the processes that the program started, and waited for. kinds: kind
+    of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
+    difference → its size, as a part of its operands'. counts: integers of the main module that are
+    no values.
     """
 
     seconds: float
@@ -149,7 +150,7 @@ class Result(msgspec.Struct, frozen=True):
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
     children: float = 0.0
-    by_default: bool = False
+    kinds: dict[str, str] = {}
     ratios: dict[str, float] = {}
     counts: dict[str, int] = {}
 
@@ -197,12 +198,12 @@ def main(job_file: str, imported: float = 0.0) -> None:
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
         values, missing = _values(job, namespace, trace)
-        by_default = not (values or missing)
-        ratios = {}
-        if by_default:
+        kinds, ratios = {}, {}
+        if not (values or missing):
             values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
             ratios = _ratios(job, values, namespace)
             values |= _numbers(trace.results, "fc")
+            kinds = {name: array.dtype.kind for name, array in values.items()}
         files = _saved(values, folder)
         if captured is not None:
             captured.save(folder)
@@ -216,7 +217,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
             missing,
             modules,
             on_gpu=on_gpu,
-            by_default=by_default,
+            kinds=kinds,
             ratios=ratios,
             counts=_counts(namespace, values),
         )

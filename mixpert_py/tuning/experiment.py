@@ -100,7 +100,7 @@ class Experiment:
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
         run = self._run(_Request(purpose, scheme="native"), reference)
         if not self._slowest:
-            run = self._learn(run)
+            self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
         return run
 
@@ -159,8 +159,8 @@ class Experiment:
         """Compare what another experiment does, by this one's own limits."""
         self.comparison = replace(other, judge=self.comparison.judge)
 
-    def _learn(self, run: ProgramRun) -> ProgramRun:
-        """Prepare later runs by what the first one shows; returns it with what is compared."""
+    def _learn(self, run: ProgramRun) -> None:
+        """Prepare later runs by what the first one shows."""
         first = run.result
         self.comparison = self.comparison.after(run)
         self.executor.modules = first.modules
@@ -170,7 +170,6 @@ class Experiment:
         if gpu is not None and gpus.would_run(first, gpu, self.backend):
             self._first = first
             self.executor.use_gpu()
-        return replace(run, values=self.comparison.among(run.values))
 
     def _run(self, request: _Request, reference: Values | None = None) -> ProgramRun:
         """A run that was stored, or one that is made and stored. A judged one loses its values."""
@@ -214,7 +213,10 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-        return ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
+        run = ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
+        if self._slowest:
+            return run
+        return replace(run, values=self.comparison.after(run).among(run.values))
 
     def _job(self, request: _Request, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison

@@ -98,7 +98,7 @@ class Comparison:
     def after(self, first: ProgramRun) -> "Comparison":
         """The comparison of all later runs, after the first one."""
         found = self
-        if first.result.by_default and self.choice is None:
+        if first.result.kinds and self.choice is None:
             found = self._chosen(first)
         judge = self.judge.with_decisions(found.among(first.values))
         return replace(found, judge=judge)
@@ -110,8 +110,9 @@ class Comparison:
         return {name: x for name, x in values.items() if name in (*self.names, *self.sinks)}
 
     def _chosen(self, first: ProgramRun) -> "Comparison":
-        kinds = {name: array.dtype.kind for name, array in first.values.items()}
-        choice = choose(kinds, self.flow, first.result.ratios, self.judge.limits.named)
+        limits, kinds = self.judge.limits, first.result.kinds
+        judged = kinds if limits.common else {name: kinds[name] for name in limits.named}
+        choice = choose(judged, self.flow, first.result.ratios, limits.named)
         # Decisions alone do not show how far a plan is from changing them.
         has_floats = any(kinds[name] in FLOATS for name in choice.compared)
         sinks = choice.products if has_floats else self.sinks
