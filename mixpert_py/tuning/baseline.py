@@ -78,7 +78,7 @@ def _require_numbers(name: str, run: ProgramRun) -> None:
     """Raise ProgramError where there is nothing that an error could be measured by."""
     if not run.values:
         raise ProgramError(
-            f"{name}: nothing to compare: no variable that holds floats from a product when the "
+            f"{name}: nothing to compare: no variable that holds numbers from a product when the "
             "program ends; name one with --compare, or mark it with mixpert_py.observe()"
         )
     for value, array in run.values.items():

@@ -91,6 +91,7 @@ class _Order:
     """Tells whether a variable is a step to another one."""
 
     def __init__(self, flow: Dependencies) -> None:
+        self._sums = flow.uses.sums
         self._feeds = {name: _reached([name], flow.uses.feeds) for name in flow.names}
         self._later = {name: _reached([name], flow.uses.later) for name in flow.names}
 
@@ -98,11 +99,13 @@ class _Order:
         """Whether `other` is computed from `name`, and not the other way round.
 
         In a loop each may be computed from the other. There the later one counts: what the last
-        iteration computes from the other's last value.
+        iteration computes from the other's last value. So it does for sums, such as weights that
+        are learned, where only another iteration would go on with them.
         """
-        if name == other or other not in self._feeds[name]:
-            return False
-        return name not in self._feeds[other] or other in self._later[name]
+        if other in self._later[name]:
+            return True
+        in_turn = name in self._feeds[other] or name in self._sums
+        return other in self._feeds[name] and not in_turn
 
 
 def _products(

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 
 from mixpert_py.passes.bindings import Scopes
-from mixpert_py.passes.dataflow.steps import Step, made_by, owner_of
+from mixpert_py.passes.dataflow.steps import Step, adds_to, made_by, owner_of
 from mixpert_py.passes.scope import written_name
 
 # Functions whose result is as large as the argument; they have no effect besides.
@@ -55,7 +55,7 @@ class _Finder:
                 found = []
                 break
             sizes = self._of(step.value, name)
-            if not sizes and not _is_update_of(step.value, name):
+            if not sizes and not adds_to(step.value, name):
                 found = []
                 break
             found += sizes
@@ -101,16 +101,6 @@ class _Finder:
         if isinstance(node, ast.Call) and _is_size(node.func, self._scopes) and not node.keywords:
             return all(map(self._is_plain, node.args))
         return _is_constant(node) or self._is_operand(node, "")
-
-
-def _is_update_of(node: ast.expr, name: str) -> bool:
-    """Whether an expression takes something from a variable, or adds something to it."""
-    return (
-        isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.Sub | ast.Add)
-        and isinstance(node.left, ast.Name)
-        and node.left.id == name
-    )
 
 
 def _is_constant(node: ast.expr) -> bool:

@@ -45,6 +45,16 @@ def made_by(name: str, steps: Sequence[Step]) -> Iterator[Step]:
                 return
 
 
+def adds_to(node: ast.expr | None, name: str) -> bool:
+    """Whether an expression adds something to a variable, or takes something from it."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub | ast.Add)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == name
+    )
+
+
 def owner_of(scopes: Scopes, node: ast.Name) -> Scope | None:
     """The scope that a name in the source belongs to; None for a builtin."""
     scope = scopes.scope_of.get(node)

@@ -7,12 +7,12 @@ own statements, in their order; where that leaves a doubt, a variable counts as 
 
 import ast
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.dataflow.differences import sizes_of_operands
-from mixpert_py.passes.dataflow.steps import made_by, owner_of, read_steps
+from mixpert_py.passes.dataflow.steps import Step, adds_to, made_by, owner_of, read_steps
 from mixpert_py.passes.scope import FUNCTIONS
 
 
@@ -24,13 +24,15 @@ class Uses:
     what only the next iteration of a loop computes. shown: variables that are printed, written, or
     handed to a call that is made for its effect, as far as the source says. differences: variable
     that is a difference, or the norm of one → expressions for the size of its operands: `norm(b)`
-    for `norm(b - a @ x)`. sites: variable → products whose results it may hold.
+    for `norm(b - a @ x)`. sums: variables that loops only add to, or take from. sites: variable →
+    products whose results it may hold.
     """
 
     feeds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     later: Mapping[str, frozenset[str]] = field(default_factory=dict)
     shown: frozenset[str] = frozenset()
     differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sums: frozenset[str] = frozenset()
     sites: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -59,8 +61,15 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
         {name: frozenset(to) for name, to in later.items()},
         shown | _shared(tree, scopes, sites),
         sizes_of_operands(scopes, last, steps),
+        frozenset(name for name in last if _is_sum(name, steps)),
         sites,
     )
+
+
+def _is_sum(name: str, steps: Sequence[Step]) -> bool:
+    """Whether loops change a variable, and do no more than to add to it."""
+    repeated = [step for step in made_by(name, steps) if step.loops]
+    return bool(repeated) and all(adds_to(step.value, name) for step in repeated)
 
 
 def _shared(tree: ast.Module, scopes: Scopes, names: Collection[str]) -> frozenset[str]:

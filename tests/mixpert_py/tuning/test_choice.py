@@ -117,6 +117,15 @@ def test_what_is_named_or_shown_is_compared() -> None:
     assert chosen(CONJUGATE_GRADIENTS, TINY, "r", "p").compared == ("p", "r", "x")
 
 
+def test_learned_weights_are_results() -> None:
+    learning = (
+        "w = a @ b\nfor k in range(9):\n    e = c @ w - t\n    loss = e.sum()\n    w -= c.T @ e\n"
+    )
+    assert chosen(learning, {}).compared == ("loss", "w")
+    # Where the program goes on with them, they are a step.
+    assert chosen(f"{learning}y = c @ w\n", {}).compared == ("loss", "y")
+
+
 def test_decisions_hide_no_numbers() -> None:
     source = "s = a @ b\nlabels = s.argmax(1)\nhit = labels == t\nmean = hit.mean()\n"
     found = chosen(source, {}, labels="i", hit="b")

@@ -6,8 +6,17 @@ import pytest
 
 from mixpert_py.errors import BudgetError
 from mixpert_py.launch import launcher
-from mixpert_py.tuner.records import Reason
-from mixpert_py.tuning.options import UNCHANGED, TuningOptions, limits_from
+from mixpert_py.tuner.records import (
+    Measurement,
+    Operator,
+    Outcome,
+    Reason,
+    Schemes,
+    Trial,
+    Verdict,
+)
+from mixpert_py.tuning.decisions import Decisive, decisive_products
+from mixpert_py.tuning.options import UNCHANGED, Limit, Limits, TuningOptions, limits_from
 from mixpert_py.tuning.search import TuningResult
 from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
 
@@ -79,3 +88,67 @@ def test_decisions_that_differ_by_themselves_are_refused(program: Path) -> None:
     )
     with pytest.raises(BudgetError, match=r"'labels' differs .* a share of it \(--error labels=SH"):
         tuned({None: 1e-4})
+
+
+def outcome(*trials: tuple[dict[str, str], float]) -> Outcome:
+    """The outcome of trials, each a plan of the sites that it lowers and the share of labels."""
+    names = "abc"
+    operators = [Operator(x, f"{x} @ {x}", local_errors={"low": ord(x) / 1e9}) for x in names]
+    tried = tuple(
+        Trial(
+            {**dict.fromkeys(names, "native"), **plan},
+            Measurement(1.0, 0.0, {}, errors={"labels": share, "x": 1e-7}),
+        )
+        for plan, share in [({}, 0.0), *trials]
+    )
+    start = tried[0]
+    verdicts = tuple(Verdict(x, "native", "native", 1.0, 1.0, Reason.BOTTOM) for x in operators)
+    return Outcome(start.plan, verdicts, tried, start.measurement, start.measurement, 1e-4)
+
+
+LIMITS = Limits(Limit(1e-4), {"labels": UNCHANGED})
+ALL_LOW = dict.fromkeys("abc", "low")
+
+
+def decisive(found: Outcome, *alone: str, limits: Limits = LIMITS) -> tuple[list[Decisive], str]:
+    """The decisive products, and the sites that were run alone. alone: those that change labels."""
+    asked = []
+
+    def measure(plan: Schemes) -> Measurement:
+        (site,) = (site for site, scheme in plan.items() if scheme == "low")
+        asked.append(site)
+        return Measurement(1.0, 0.0, {}, errors={"labels": 0.25 * (site in alone)})
+
+    return list(decisive_products(found, limits, measure)), "".join(asked)
+
+
+def test_the_runs_of_a_search_show_the_decisive_product() -> None:
+    (product,), asked = decisive(outcome((ALL_LOW, 0.5), ({"a": "low", "b": "low"}, 0.0)))
+    assert (product.operator and product.operator.id, product.share, asked) == ("c", 0.5, "")
+    assert product.sentence == (
+        "labels hangs on c @ c: under low, 50 % of it differ. --error labels=SHARE allows a share."
+    )
+
+
+def test_products_are_run_alone_where_the_search_lowered_several() -> None:
+    (product,), asked = decisive(outcome((ALL_LOW, 0.5), ({"c": "low"}, 0.0)), "a")
+    # Not the one that has passed; the least accurate of the others is the first.
+    assert (product.operator and product.operator.id, product.share, asked) == ("a", 0.25, "ba")
+
+
+def test_no_product_may_change_a_decision_alone() -> None:
+    (product,), asked = decisive(outcome((ALL_LOW, 0.5)))
+    assert (product.operator, product.share, asked) == (None, 0.5, "cba")
+    assert "several products" in product.sentence
+
+
+def test_what_is_allowed_hangs_on_no_product() -> None:
+    assert decisive(outcome((ALL_LOW, 0.0))) == ([], "")
+    allowed = Limits(Limit(1e-4), {"labels": Limit(0.5, "differing")})
+    assert decisive(outcome((ALL_LOW, 0.5)), limits=allowed) == ([], "")
+
+
+@pytest.mark.usefixtures("program")
+def test_a_tuning_says_on_which_product_a_decision_hangs() -> None:
+    (note,) = (note for note in tuned({None: 1e-4}).notes if "hangs" in note)
+    assert note.startswith("labels hangs on line 6, a @ w: under float32, ")

@@ -47,6 +47,21 @@ def test_what_only_the_next_iteration_computes_is_not_later() -> None:
     assert found.later == {"w": {"v"}, "v": {"s"}}
 
 
+SUMS = {
+    "learned weights": ("w = a @ b\nfor k in c:\n    w -= 0.1 * (a @ w)\n", {"w"}),
+    "written out": ("w = a @ b\nfor k in c:\n    w = w + a @ w\n", {"w"}),
+    "in no loop": ("w = a @ b\nw = w + a @ w\n", set()),
+    "made anew": ("w = a @ b\nfor k in c:\n    w = a @ w\n", set()),
+    "scaled, too": ("w = a @ b\nfor k in c:\n    w *= 2\n    w += a @ w\n", set()),
+    "the other operand": ("w = a @ b\nfor k in c:\n    w = a @ w + w\n", set()),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), SUMS.values(), ids=SUMS)
+def test_sums(source: str, expected: set[str]) -> None:
+    assert uses(source).sums == expected
+
+
 SHOWN = {
     "printed": ("x = a @ b\ny = a @ b\nprint('x', x[0])\n", {"x"}),
     "within other text": ("x = a @ b\nprint(f'{x.max():.3}')\n", {"x"}),
