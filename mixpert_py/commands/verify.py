@@ -178,8 +178,7 @@ def _details(found: "PlanVerdict") -> list[str]:
         lines.append(f"  {site}: not as planned: {why}")
     for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
         lines.append(f"  {reason}: {MEANING[reason]}")
-    if found.verification is not None and found.verification.counts:
-        lines.append(f"  {found.verification.sentence}")
+    lines += [f"  {note}" for note in found.notes]
     return [*lines, *_times(found)]
 
 

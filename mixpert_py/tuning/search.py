@@ -29,7 +29,7 @@ from mixpert_py.tuning.decisions import decisive_products
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
-from mixpert_py.tuning.verify import Verification, summary, verify
+from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that take less do not leave a tuning undecided
 
@@ -114,13 +114,12 @@ def tune_program(prepared: Prepared) -> TuningResult:
 
 def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> tuple[str, ...]:
     """The sentences on what was compared, and on decisions and counts."""
-    choice = prepared.experiment.comparison.choice
-    found = [choice.sentence if choice else "", verification.sentence]
+    found = list(notes_on(prepared.experiment, verification))
     if not outcome.interrupted:
         products = decisive_products(outcome, prepared.options.limits, prepared.measure)
         with suppress(KeyboardInterrupt):  # the plan is there, and this only explains it
             found += [product.sentence for product in products]
-    return tuple(sentence for sentence in found if sentence)
+    return tuple(found)
 
 
 def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:

@@ -181,7 +181,7 @@ class PlanVerdict:
     plan's products. stale: sites of the plan that the program lacks; silent: those that it has and
     did not call; fallbacks: site → reason → calls that did not take the planned scheme. lowers:
     whether the plan lowers a product. emulated: whether the times are those of an emulation, and
-    without meaning.
+    without meaning. notes: sentences on what was compared, and on counts that differ.
     """
 
     options: TuningOptions
@@ -192,6 +192,7 @@ class PlanVerdict:
     fallbacks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lowers: bool = False
     emulated: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -257,9 +258,10 @@ def check_plan(
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites
     lowered = _lowered_by(schemes)
+    verification = summary(natives, planned, lowered)
     return PlanVerdict(
         options,
-        summary(natives, planned, lowered),
+        verification,
         stale=stale,
         silent=tuple(site for site in entries if site not in traces),
         fallbacks={
@@ -269,7 +271,15 @@ def check_plan(
         },
         lowers=bool(lowered),
         emulated=emulated,
+        notes=notes_on(experiment, verification),
     )
+
+
+def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
+    """Sentences on what was compared by default, and on counts that differ under the plan."""
+    choice = experiment.comparison.choice
+    found = choice.sentence if choice else "", verification.sentence
+    return tuple(sentence for sentence in found if sentence)
 
 
 def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, ...]:
