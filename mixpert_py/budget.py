@@ -22,7 +22,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.tuner.report.unit import error_text
 from mixpert_py.tuning.judge import Judge
-from mixpert_py.tuning.options import NATIVE, Limit, Limits, limits_from
+from mixpert_py.tuning.options import DIFFERING, NATIVE, Limit, Limits, limits_from
 
 NARROW = {"float32", "float16", "complex64"}
 
@@ -118,6 +118,7 @@ def check(
         trace = Trace()
         native = limits.judged(_values(function, Context(trace=trace)))
         _require_numbers(native)
+        judge = judge.with_decisions(native)
         _require_steady(native, _values(function, Context()), judge)
         reference = native
         by_native = any(row.reference == NATIVE for row in loaded.criterion)
@@ -125,10 +126,12 @@ def check(
             not NARROW.isdisjoint(site.dtypes) for site in trace.sites.values()
         ):
             reference = _values(function, Context(scheme="float64"))
+            # A plan must not change what the function decides as it is.
+            reference |= judge.limits.decisions(native)
         planned, outside = _under(loaded, name, function)
     errors = judge.errors({name: reference[name] for name in native}, planned)
-    worst = limits.worst(errors)[1]
-    limit = limits.of(worst)
+    worst = judge.limits.worst(errors)[1]
+    limit = judge.limits.of(worst)
     outside = outside if strict else 0
     return Check(name, errors[worst], worst, limit.budget, limit.metric, outside)
 
@@ -155,19 +158,21 @@ def limits_of(
         own: dict[str | None, str] = {}
         if None not in metrics:
             own = {row.name: row.metric for row in plan.criterion if row.name in budgets}
-            if len(different := {row.metric for row in plan.criterion}) == 1:
+            different = {row.metric for row in plan.criterion} - {DIFFERING}
+            if len(different) == 1:
                 own[None] = different.pop()
         return limits_from(budgets, {**own, **metrics})
     criterion = metrics.get(None)
+    if not any(criterion in (None, row.metric) for row in plan.criterion):
+        raise PlanError(f"it has no budget{f' by {criterion}' if criterion else ''}; give one")
     rows = {
         row.name: Limit(row.budget, row.metric)
         for row in plan.criterion
-        if criterion in (None, row.metric)
+        if criterion in (None, row.metric) or row.metric == DIFFERING
     }
-    if not rows:
-        raise PlanError(f"it has no budget{f' by {criterion}' if criterion else ''}; give one")
-    same = len(set(rows.values())) == 1
-    return Limits(next(iter(rows.values()))) if same and not named else Limits(None, rows)
+    # Decisions that may not change are judged as such beside any other limit.
+    common = Limits(None, rows).only
+    return Limits(common) if common and not named else Limits(None, rows)
 
 
 def _under(plan: Plan, name: str, function: Callable[[], Any]) -> tuple[Values, int]:

@@ -73,11 +73,22 @@ def mred(reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
     return total / count if count else 0.0
 
 
+def differing(reference: npt.ArrayLike, value: npt.ArrayLike) -> float:
+    """The share of elements that differ, 0 to 1: for labels, indices and other decisions."""
+    x, y = _arrays(reference, value)
+    # Compared in their own types: float64 does not tell all large integers apart.
+    different = (x != y) & ~(np.isnan(x) & np.isnan(y))
+    if not (np.isfinite(x) & np.isfinite(y))[different].all():
+        return nan
+    return float(different.mean()) if different.size else 0.0
+
+
 CRITERIA: dict[str, Criterion] = {
     "frobenius": frobenius,
     "max": maximum,
     "max-relative": max_relative,
     "mred": mred,
+    "differing": differing,
 }
 
 
@@ -111,17 +122,23 @@ def errors(
     return found
 
 
-def _chunks(reference: npt.ArrayLike, value: npt.ArrayLike) -> Iterator[tuple[Array, Array]]:
-    """Flat pieces of both arrays in float64 or complex128, none empty.
-
-    An element that is not finite in either array is (0, 0) where both agree, else (0, NaN).
-    """
+def _arrays(reference: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
+    """Both as arrays. Raises ShapeError or MixPertError where they cannot be compared."""
     x, y = np.asarray(reference), np.asarray(value)
     if x.shape != y.shape:
         raise ShapeError(f"shape {y.shape} came, {x.shape} is the reference's")
     for array in (x, y):
         if array.dtype.kind not in "biufc":
             raise MixPertError(f"dtype {array.dtype} has no error measure; numbers are wanted")
+    return x, y
+
+
+def _chunks(reference: npt.ArrayLike, value: npt.ArrayLike) -> Iterator[tuple[Array, Array]]:
+    """Flat pieces of both arrays in float64 or complex128, none empty.
+
+    An element that is not finite in either array is (0, 0) where both agree, else (0, NaN).
+    """
+    x, y = _arrays(reference, value)
     if not x.size:
         return
     dtype = np.complex128 if "c" in (x.dtype.kind, y.dtype.kind) else np.float64

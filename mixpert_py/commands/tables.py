@@ -111,6 +111,8 @@ def print_tuned(tuned: "TuningResult") -> None:
     if tuned.limits.only is None:
         for value in tuned.plan.criterion:
             console.print(Text(f"  {value_line(value)}"))
+    for note in tuned.notes:
+        console.print(Text(note))
 
 
 def _verdict(tuned: "TuningResult") -> str:

@@ -141,7 +141,8 @@ def _seeds(text: str) -> range:
     multiple=True,
     metavar="[VALUE=]BUDGET",
     help="The error allowed: of every value, or of VALUE alone. May be repeated; a bare BUDGET "
-    "beside is for all others, and without one the others are not judged.",
+    "beside is for all others, and without one the others are not judged. Of integers it is the "
+    "share that differs, 0 unless VALUE has its own.",
 )
 @click.option(
     "--criterion",
@@ -149,7 +150,8 @@ def _seeds(text: str) -> range:
     multiple=True,
     metavar="[VALUE=]NAME",
     shell_complete=complete_criteria,
-    help="frobenius (the default), max, max-relative, mred, or module:function(reference, value).",
+    help="frobenius (the default), max, max-relative, mred, differing (the default of integers), "
+    "or module:function(reference, value).",
 )
 @click.option(
     "--compare",
@@ -157,7 +159,7 @@ def _seeds(text: str) -> range:
     metavar="WHAT",
     help="A variable, a file that the program writes (.npy, .npz, .csv), stdout (the numbers that "
     "it prints) or sinks (results that feed no other product); default: the variables that hold "
-    "results when the program ends.",
+    "results when the program ends, without steps to others and residuals.",
 )
 @click.option(
     "--reference",

@@ -67,7 +67,7 @@ class Options:
     multiple=True,
     metavar="[VALUE=]NAME",
     shell_complete=complete_criteria,
-    help="frobenius, max, max-relative, mred, or module:function; default: the plan's.",
+    help="frobenius, max, max-relative, mred, differing, or module:function; default: the plan's.",
 )
 @click.option(
     "--compare",
@@ -189,6 +189,7 @@ def _details(found: "PlanVerdict") -> list[str]:
         lines.append(f"  {site}: not as planned: {why}")
     for reason in dict.fromkeys(reason for one in found.fallbacks.values() for reason in one):
         lines.append(f"  {reason}: {MEANING[reason]}")
+    lines += [f"  {note}" for note in found.notes]
     return [*lines, *_times(found)]
 
 
@@ -224,6 +225,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
     measured = {} if found.verification is None else asdict(found.verification)
     measured.pop("errors", None)
     ratio = measured.pop("ratio", None)
+    counts = measured.pop("counts", {})
     limits = found.options.limits
     return {
         "holds": found.holds,
@@ -232,6 +234,7 @@ def _record(found: "PlanVerdict") -> dict[str, Any]:
         "budget": finite(limits.budget),
         **{key: x if isinstance(x, str) else finite(x) for key, x in measured.items()},
         "values": msgspec.to_builtins(value_entries(found.values)),
+        "counts": {name: list(pair) for name, pair in counts.items()},
         "ratio": ratio and {end: finite(x) for end, x in ratio.items()},
         "faster": FASTER[found.pace],
         "stale": list(found.stale),

@@ -9,7 +9,7 @@ import json
 import marshal
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -43,6 +43,7 @@ Product = tuple[str, int, int, int, str]
 SINKS = "sinks"  # stands for the last results of products that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
+LARGEST = 2**63  # of an integer in JSON
 EDGE = 384  # of the matrices that warm up
 LEAST_OF_PRODUCT, LEAST_OF_RUN = 0.2, 0.02  # that is left where tracing took nearly all of it
 LEFT_FOR_PRODUCTS = 0.6  # of the time that is left: the last step may take longer than it should
@@ -73,9 +74,11 @@ class Job(msgspec.Struct, frozen=True):
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are compared if they hold floats. required:
-    variables that the user named, which must exist. sinks: call sites whose last result is
-    compared, where there is nothing else or `with_sinks`. directory: where the program runs.
+    profile. names: variables of the main module that are reported if they hold numbers, where the
+    program observes nothing and the user named nothing. differences: those of them that are
+    differences, with expressions for the size of their operands. required: variables that the user
+    named, which must exist. sinks: call sites whose last result is reported with `names`, or if
+    `with_sinks`. directory: where the program runs.
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
     program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
     the products by themselves; then no values are reported. as_module: whether it runs as by
@@ -92,6 +95,7 @@ class Job(msgspec.Struct, frozen=True):
     backend: str | None = None
     levels: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    differences: Mapping[str, tuple[str, ...]] = {}
     required: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     with_sinks: bool = False
@@ -130,7 +134,10 @@ class Result(msgspec.Struct, frozen=True):
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
     rewritten: path and module of those that were rewritten when they were imported. children:
-    seconds of processor time of the processes that the program started, and waited for.
+    seconds of processor time of the processes that the program started, and waited for. kinds: kind
+    of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
+    difference → its size, as a part of its operands'. counts: integers of the main module that are
+    no values.
     """
 
     seconds: float
@@ -143,6 +150,9 @@ class Result(msgspec.Struct, frozen=True):
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
     children: float = 0.0
+    kinds: dict[str, str] = {}
+    ratios: dict[str, float] = {}
+    counts: dict[str, int] = {}
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -188,13 +198,29 @@ def main(job_file: str, imported: float = 0.0) -> None:
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
         values, missing = _values(job, namespace, trace)
+        kinds, ratios = {}, {}
+        if not (values or missing):
+            values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
+            ratios = _ratios(job, values, namespace)
+            values |= _numbers(trace.results, "fc")
+            kinds = {name: array.dtype.kind for name, array in values.items()}
         files = _saved(values, folder)
         if captured is not None:
             captured.save(folder)
         sites = {site: site_result(record) for site, record in trace.sites.items()}
         modules = _imported() if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
-        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
+        result = Result(
+            seconds,
+            sites,
+            files,
+            missing,
+            modules,
+            on_gpu=on_gpu,
+            kinds=kinds,
+            ratios=ratios,
+            counts=_counts(namespace, values),
+        )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
 
@@ -281,11 +307,7 @@ def _imported() -> tuple[str, ...]:
 def _values(
     job: Job, namespace: dict[str, Any], trace: Trace
 ) -> tuple[dict[str, Array], list[str]]:
-    """The values that the program is judged by, and the names of requested ones that are missing.
-
-    These are what it observed and what the user named, results of the sinks included; else the
-    module's variables that hold floats; else the last results of the sinks.
-    """
+    """The values that it observed and that the user named, and the named ones that are missing."""
     values, missing = {}, []
     required = [(name, namespace.get(name)) for name in job.required]
     for name, value in [*observed().items(), *required]:
@@ -295,21 +317,61 @@ def _values(
         else:
             values[name] = array
     if job.with_sinks:
-        results = _floats(trace.results)
+        results = _numbers(trace.results, "fc")
         values |= results
         missing += [] if results else [SINKS]
-    if values or missing:
-        return values, missing
-    for source in ({name: namespace.get(name) for name in job.names}, trace.results):
-        values = _floats(source)
-        if values:
-            break
-    return values, []
+    return values, missing
 
 
-def _floats(source: Mapping[str, Any]) -> dict[str, Array]:
-    """Integers are left out here: a label computed from a product is no measure of its error."""
-    found = {name: _numeric(value, "fc") for name, value in source.items()}
+def _counts(namespace: Mapping[str, Any], values: Collection[str]) -> dict[str, int]:
+    """The integers among the variables, such as the number of an iteration."""
+    integers = {
+        name: int(value)
+        for name, value in list(namespace.items())  # threads may assign
+        if type(value) is int or isinstance(value, np.integer)
+    }
+    return {
+        name: value
+        for name, value in integers.items()
+        if abs(value) < LARGEST and name not in values and not name.startswith("_")
+    }
+
+
+def _ratios(
+    job: Job, values: Mapping[str, Array], namespace: Mapping[str, Any]
+) -> dict[str, float]:
+    """The differences among the values, each with its size as a part of its operands'."""
+    found = {}
+    for name, expressions in job.differences.items():
+        if name in values:
+            sizes = [_size(_evaluated(expression, namespace)) for expression in expressions]
+            largest = max(sizes, default=0.0)
+            size = _size(values[name])
+            if largest > 0 and np.isfinite(size):
+                found[name] = size / largest
+    return found
+
+
+def _evaluated(expression: str, namespace: Mapping[str, Any]) -> Any:
+    """A variable of the program, or the norm of one; None where it has none at the end."""
+    with suppress(Exception):  # whatever the user's classes raise
+        return eval(expression, dict(namespace))
+    return None
+
+
+def _size(value: object) -> float:
+    """The norm of an array or a number; 0 of all else."""
+    array = _numeric(value, "biufc")
+    if array is None or not array.size:
+        return 0.0
+    wide = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    largest = float(np.abs(wide).max())
+    return largest * float(np.linalg.norm(wide / largest)) if largest > 0 else 0.0
+
+
+def _numbers(source: Mapping[str, Any], kinds: str) -> dict[str, Array]:
+    """The values among these that are arrays of such dtype kinds."""
+    found = {name: _numeric(value, kinds) for name, value in source.items()}
     return {name: array for name, array in found.items() if array is not None}
 
 

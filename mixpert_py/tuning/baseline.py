@@ -18,7 +18,7 @@ from mixpert_py.runtime.schemes import emulation_on_gpu, get
 from mixpert_py.tuner.ratio import SMALLEST_GAIN
 from mixpert_py.tuner.records import Measurement, Operator, Reason, median_of, time_noise
 from mixpert_py.tuning.experiment import Experiment
-from mixpert_py.tuning.options import FLOAT64, NATIVE
+from mixpert_py.tuning.options import DIFFERING, FLOAT64, NATIVE
 from mixpert_py.tuning.paired import PairedTimes
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _require_numbers(name: str, run: ProgramRun) -> None:
     """Raise ProgramError where there is nothing that an error could be measured by."""
     if not run.values:
         raise ProgramError(
-            f"{name}: nothing to compare: no variable that holds floats from a product when the "
+            f"{name}: nothing to compare: no variable that holds numbers from a product when the "
             "program ends; name one with --compare, or mark it with mixpert_py.observe()"
         )
     for value, array in run.values.items():
@@ -113,21 +113,28 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
         raise BudgetError(
             f"{name}: {value!r} differs by {spread.errors[value]:.2g} between native runs{at}, "
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
-            "or compare another value with --compare"
+            f"{_allowed_share(value, metric)}or compare another value with --compare"
         )
+
+
+def _allowed_share(value: str, metric: str) -> str:
+    """The way to allow a part of a decision to differ, as a part of a sentence."""
+    return f"allow a share of it (--error {value}=SHARE), " if metric == DIFFERING else ""
 
 
 def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> Values:
     """The values that errors are measured against: the native run's own if reference is NATIVE.
 
     Else those with every product in float64, for which another run is made if some are narrower.
+    Decisions are those of the native run in any case: a plan must not change what it decides.
     """
     if reference == NATIVE:
         return native.values
     dtypes = {dtype for site in native.result.sites.values() for dtype in site.dtypes}
     if dtypes.isdisjoint({"float32", "float16", "complex64"}):
         return native.values
-    return experiment.everywhere("float64").values
+    decisions = experiment.comparison.judge.limits.decisions(native.values)
+    return {**experiment.everywhere("float64").values, **decisions}
 
 
 class Clock:

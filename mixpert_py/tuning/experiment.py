@@ -20,11 +20,10 @@ from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.tuner.records import Measurement
-from mixpert_py.tuning.judge import Comparison
+from mixpert_py.tuning.judge import NO_FLOW, Comparison
 from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.trials import TRIAL, Trials
 
-NO_FLOW = Dependencies(frozenset(), (), ())
 FIRST_LIMIT = 600.0  # seconds for a first run, of which nothing is known yet
 LEAST_LIMIT = 60.0
 LIMIT_FACTOR = 5.0  # a later run may take this times the slowest native one
@@ -104,7 +103,7 @@ class Experiment:
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
         run = self._run(_Request(purpose, scheme="native"), reference)
         if not self._slowest:
-            self._learn(run.result)
+            self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
         return run
 
@@ -159,8 +158,14 @@ class Experiment:
         )
         return replace(run.measurement, not_taken=not_taken)
 
-    def _learn(self, first: Result) -> None:
+    def compare_as(self, other: Comparison) -> None:
+        """Compare what another experiment does, by this one's own limits."""
+        self.comparison = replace(other, judge=self.comparison.judge)
+
+    def _learn(self, run: ProgramRun) -> None:
         """Prepare later runs by what the first one shows."""
+        first = run.result
+        self.comparison = self.comparison.after(run)
         self.executor.modules = first.modules
         if first.wrote:
             self._work_folder.copy_from_now_on()
@@ -211,7 +216,10 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
-        return ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
+        run = ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
+        if self._slowest:
+            return run
+        return replace(run, values=self.comparison.after(run).among(run.values))
 
     def _job(self, request: _Request, folder: str, directory: str) -> Job:
         program, comparison = self.program, self.comparison
@@ -235,6 +243,7 @@ class Experiment:
             backend=self.backend,
             levels=request.levels,
             names=comparison.names,
+            differences={} if comparison.choice else comparison.flow.uses.differences,
             required=comparison.variables,
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,

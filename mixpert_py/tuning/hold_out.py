@@ -16,6 +16,7 @@ from mixpert_py.tuner.rate import highest_rate
 from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment
+from mixpert_py.tuning.options import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,6 @@ class _Input:
 
     def __init__(self, experiment: Experiment, reference: str, folder: Path, label: str) -> None:
         self._experiment = experiment
-        self._limits = experiment.comparison.judge.limits
         self._kind = reference
         self._folder = folder
         self._label = label
@@ -109,6 +109,11 @@ class _Input:
     def error(self) -> float:
         """The error that takes the largest share of its budget; NaN where the program failed."""
         return self.errors[self._limits.worst(self.errors)[1]] if self.errors else nan
+
+    @property
+    def _limits(self) -> Limits:
+        """The limits, which the first run of the input adds to."""
+        return self._experiment.comparison.judge.limits
 
     def reference(self) -> Values:
         """The values that errors are measured against. Raises ProgramError if the program fails."""

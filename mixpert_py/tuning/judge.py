@@ -6,7 +6,7 @@ A user's own criterion `module:function` runs in a process of its own, whose ent
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -16,13 +16,16 @@ import numpy.typing as npt
 from mixpert_py import config, files
 from mixpert_py.errors import ProgramError
 from mixpert_py.execution import outputs, process
+from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.execution.worker import SINKS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.tuner import criterion
 from mixpert_py.tuner.criterion import Criterion
+from mixpert_py.tuning.choice import FLOATS, Choice, choose
 from mixpert_py.tuning.options import Limits, TuningOptions
 
+NO_FLOW = Dependencies(frozenset(), (), ())
 LIMIT = 300.0  # seconds for one evaluation
 NOT_FOUND = 3  # exit code of a process that finds no such function
 
@@ -36,7 +39,12 @@ class Judge:
 
     def __init__(self, limits: Limits, folder: str = "") -> None:
         self.limits = limits
+        self._folder = folder
         self._criteria = {name: resolve(name, folder) for name in limits.metrics}
+
+    def with_decisions(self, values: Values) -> "Judge":
+        """A judge that also measures the decisions among a program's values as such."""
+        return Judge(self.limits.with_decisions(values), self._folder)
 
     def errors(
         self, reference: Mapping[str, npt.ArrayLike], values: Mapping[str, npt.ArrayLike]
@@ -52,8 +60,9 @@ class Comparison:
 
     variables: of the main module, named by the user; files: of numbers, written by the program;
     stdout: whether the numbers it prints are compared. Values that it observes are compared beside
-    these. Without any of them the variables `names` are compared, else the results of the call
-    sites `sinks`; with_sinks: whether those are compared in any case.
+    these. Without any of them the choice is made by the first run, among the variables `names` and
+    the results of the call sites `sinks`; with_sinks: whether those are compared in any case. flow:
+    of the program. choice: the one that was made.
     """
 
     judge: Judge
@@ -63,6 +72,8 @@ class Comparison:
     names: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     with_sinks: bool = False
+    flow: Dependencies = NO_FLOW
+    choice: Choice | None = None
 
     @classmethod
     def of(cls, program: Program, options: TuningOptions, flow: Dependencies) -> "Comparison":
@@ -81,7 +92,31 @@ class Comparison:
             names=() if compare else flow.names,
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
+            flow=flow,
         )
+
+    def after(self, first: ProgramRun) -> "Comparison":
+        """The comparison of all later runs, after the first one."""
+        found = self
+        if first.result.kinds and self.choice is None:
+            found = self._chosen(first)
+        judge = self.judge.with_decisions(found.among(first.values))
+        return replace(found, judge=judge)
+
+    def among(self, values: Values) -> Values:
+        """The values of the first run that are compared."""
+        if self.choice is None:
+            return values
+        return {name: x for name, x in values.items() if name in (*self.names, *self.sinks)}
+
+    def _chosen(self, first: ProgramRun) -> "Comparison":
+        limits, kinds = self.judge.limits, first.result.kinds
+        judged = kinds if limits.common else {name: kinds[name] for name in limits.named}
+        choice = choose(judged, self.flow, first.result.ratios, limits.named)
+        # Decisions alone do not show how far a plan is from changing them.
+        has_floats = any(kinds[name] in FLOATS for name in choice.compared)
+        sinks = choice.products if has_floats else self.sinks
+        return replace(self, names=choice.compared, sinks=sinks, choice=choice)
 
 
 def resolve(name: str, folder: str) -> Criterion:

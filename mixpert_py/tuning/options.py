@@ -1,24 +1,35 @@
 """The options of a tuning, and the limits on the errors of observed values among them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isnan
 from typing import Any
+
+import numpy.typing as npt
 
 from mixpert_py.errors import MixPertError, ProgramError
 from mixpert_py.tuner.tune import DEFAULT as DEFAULT_SEARCH
 
+Array = npt.NDArray[Any]
+
 AUTO = "auto"  # the ladder of the machine that runs, or is emulated
 FLOAT64, NATIVE = "float64", "native"  # the runs that errors may be measured against
 DEFAULT_CRITERION = "frobenius"
+DIFFERING = "differing"  # the criterion of decisions
+DECISIONS = "biu"  # kinds of dtype: truth values, labels, indices, counts
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A budget, and the criterion that errors are measured by: its name or `module:function`."""
+    """A budget, and the criterion that errors are measured by: its name or `module:function`.
+
+    by_default: whether nobody chose the criterion for this value by name, so that a decision is
+    measured by DIFFERING instead.
+    """
 
     budget: float
     metric: str = DEFAULT_CRITERION
+    by_default: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.budget >= 0:
@@ -31,13 +42,17 @@ class Limit:
         return error / self.budget if self.budget else error * inf
 
 
+UNCHANGED = Limit(0.0, DIFFERING)  # of a decision that has no budget of its own
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits by value.
 
     common: the limit of all values that are not in `named`; None: those are not judged. Where all
     values have the same limit, the number that a search goes by is the largest error, in the user's
-    own unit. Else it is the largest share of a budget, and 1 is allowed.
+    own unit. Else it is the largest share of a budget, and 1 is allowed. A decision that may not
+    change at all fits in with any unit: its number is 0, or infinite.
     """
 
     common: Limit | None
@@ -45,8 +60,8 @@ class Limits:
 
     @property
     def only(self) -> Limit | None:
-        """The limit of all values, where they have the same."""
-        different = set(self._all())
+        """The limit of all values but unchanged decisions, where they have the same."""
+        different = set(self._all()) - {UNCHANGED} or {UNCHANGED}
         return different.pop() if len(different) == 1 else None
 
     @property
@@ -80,7 +95,8 @@ class Limits:
 
     def number(self, name: str, error: float) -> float:
         """The number of a search for the error of a value."""
-        return error if self.only else self.of(name).share(error)
+        limit = self.of(name)
+        return error if limit == self.only else limit.share(error)
 
     def worst(self, errors: Mapping[str, float]) -> tuple[float, str]:
         """The largest number of several values, and the name of its value; a NaN is the largest."""
@@ -88,7 +104,28 @@ class Limits:
         name = max(numbers, key=lambda name: (isnan(numbers[name]), numbers[name]))
         return numbers[name], name
 
-    def judged(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def with_decisions(self, values: Mapping[str, Array]) -> "Limits":
+        """The limits with those of the decisions among a program's values.
+
+        Integers and truth values are judged by the share that differs. It is 0 unless a budget is
+        named for the value; a criterion that is named for it, or a user's own one, stays.
+        """
+        found = {}
+        for name, value in values.items():
+            limit = self.named.get(name)
+            if value.dtype.kind not in DECISIONS:
+                continue
+            if limit is not None and limit.by_default:
+                found[name] = replace(limit, metric=DIFFERING)
+            elif limit is None and self.common and ":" not in self.common.metric:
+                found[name] = UNCHANGED
+        return replace(self, named={**self.named, **found})
+
+    def decisions(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """The values of a program that are judged as decisions."""
+        return {name: x for name, x in values.items() if self.of(name).metric == DIFFERING}
+
+    def judged(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The values that have a limit.
 
         Raises ProgramError, which lists the known values, if a named one is missing.
@@ -130,7 +167,8 @@ def limits_from(budgets: Mapping[str | None, float], metrics: Mapping[str | None
         budget = budgets.get(name, other)
         if budget is None:
             raise MixPertError(f"{name!r} has a criterion and no budget (--error {name}=BUDGET)")
-        named[name] = Limit(budget, metrics.get(name, metric))
+        by_default = name not in metrics and ":" not in metric
+        named[name] = Limit(budget, metrics.get(name, metric), by_default)
     return Limits(None if other is None else Limit(other, metric), named)
 
 

@@ -115,6 +115,8 @@ def prepare(
     baseline = establish(experiment, levels, options.reference, timed=cost is None)
     if baseline is None:
         return None
+    hold_outs = _hold_outs(experiment, options, flow, on_run, trials)
+    options = replace(options, limits=experiment.comparison.judge.limits)
     rungs = rungs_for(options, experiment.on_gpu)
     natives = [run.measurement for run in baseline.natives]
     if cost is None and not experiment.on_gpu:
@@ -130,7 +132,7 @@ def prepare(
         baseline,
         clock,
         problem,
-        _hold_outs(experiment, options, flow, on_run, trials),
+        hold_outs,
         _other_entries(existing, earlier, sites),
         resources,
     )
@@ -225,6 +227,8 @@ def _hold_outs(
         )
         for arguments in options.hold_outs
     ]
+    for other in others:
+        other.compare_as(experiment.comparison)
     return HoldOuts(others, options.reference)
 
 

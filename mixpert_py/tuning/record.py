@@ -172,6 +172,7 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
             else [],
             hold_out_rate=held.rate if held else None,
             provenance=result.plan.provenance,
+            notes=list(result.notes),
         )
     )
     return entry
@@ -209,7 +210,7 @@ def reported_program(record: Record, plan: Plan, script: Path) -> ReportedProgra
     """
     from mixpert_py.graph.graph import of_source, with_seen
 
-    notes = []
+    notes = list(record.notes)
     if record.schemes != plan.schemes():
         notes.append("The plan file has changed since: this is what the tuning found.")
     origin = record.provenance

@@ -6,6 +6,7 @@ While the search waits for a run, `Speculation` makes runs that it may ask for n
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -24,10 +25,11 @@ from mixpert_py.tuner.records import (
 )
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
+from mixpert_py.tuning.decisions import decisive_products
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
-from mixpert_py.tuning.verify import Verification, summary, verify
+from mixpert_py.tuning.verify import Verification, notes_on, summary, verify
 
 COUNTS = 0.05  # of the time: products that take less do not leave a tuning undecided
 
@@ -40,7 +42,7 @@ class TuningResult:
     that they are for. reverted: the search found a plan, but in fresh processes that was no faster,
     so `plan` is the start of the search. unclear: whether this machine did not tell if the plan is
     faster, or if any would be. hold_out: the plan's errors on the hold-outs; None where there were
-    none.
+    none. notes: sentences on what was compared, and on decisions and counts.
     """
 
     outcome: Outcome
@@ -52,6 +54,7 @@ class TuningResult:
     unclear: bool = False
     hold_out: HoldOutErrors | None = None
     device: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def worth_writing(self) -> bool:
@@ -105,7 +108,18 @@ def tune_program(prepared: Prepared) -> TuningResult:
         unclear=unclear,
         hold_out=hold_out,
         device=clock.device,
+        notes=_notes(prepared, outcome, verification),
     )
+
+
+def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> tuple[str, ...]:
+    """The sentences on what was compared, and on decisions and counts."""
+    found = list(notes_on(prepared.experiment, verification))
+    if not outcome.interrupted:
+        products = decisive_products(outcome, prepared.options.limits, prepared.measure)
+        with suppress(KeyboardInterrupt):  # the plan is there, and this only explains it
+            found += [product.sentence for product in products]
+    return tuple(found)
 
 
 def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:

@@ -27,6 +27,7 @@ from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
+MOST_COUNTS = 3  # that a line lists
 SECONDS = 60.0  # after which no other pair is begun, once there are two
 
 
@@ -38,7 +39,9 @@ class Verification:
     budget (see `Limits`); worst: the value that has it; errors: the largest error of each value.
     native_seconds, seconds: wall-clock time of the program; spread: between the slowest and the
     fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
-    that the plan lowers; ratio: of these, by pairs of runs.
+    that the plan lowers; ratio: of these, by pairs of runs. counts: an integer of the program, or a
+    call site for the number of its calls → what it is natively, and under the plan, where these
+    differ: most often a number of iterations.
     """
 
     error: float
@@ -50,6 +53,19 @@ class Verification:
     lowered: float
     ratio: Ratio
     errors: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """A line about the counts that differ; empty if none does."""
+        if not self.counts:
+            return ""
+        listed = [f"{name} {b} (natively {a})" for name, (a, b) in self.counts.items()]
+        more = len(listed) - MOST_COUNTS
+        return (
+            f"Under the plan the program counts differently: {', '.join(listed[:MOST_COUNTS])}"
+            f"{f' and {more} more' if more > 0 else ''}."
+        )
 
 
 def verify(
@@ -125,7 +141,25 @@ def summary(
         lowered=time_in(planned),
         ratio=_ratio(natives, planned, lowered),
         errors=largest_of_each(run.errors for run in planned),
+        counts=_different_counts(natives, planned),
     )
+
+
+def _different_counts(
+    natives: Sequence[ProgramRun], planned: Sequence[ProgramRun]
+) -> dict[str, tuple[int, int]]:
+    """The counts that are the same in all native runs, and another one under the plan."""
+
+    def counts(run: ProgramRun) -> dict[str, int]:
+        calls = {f"calls of {site}": trace.calls for site, trace in run.result.sites.items()}
+        return {**run.result.counts, **calls}
+
+    before, after = [counts(run) for run in natives], counts(planned[-1])
+    return {
+        name: (count, after[name])
+        for name, count in before[0].items()
+        if after.get(name, count) != count and all(run.get(name) == count for run in before)
+    }
 
 
 def _ratio(
@@ -148,7 +182,7 @@ class PlanVerdict:
     plan's products. stale: sites of the plan that the program lacks; silent: those that it has and
     did not call; fallbacks: site → reason → calls that did not take the planned scheme. lowers:
     whether the plan lowers a product. emulated: whether the times are those of an emulation, and
-    without meaning.
+    without meaning. notes: sentences on what was compared, and on counts that differ.
     """
 
     options: TuningOptions
@@ -159,6 +193,7 @@ class PlanVerdict:
     fallbacks: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     lowers: bool = False
     emulated: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -222,6 +257,7 @@ def check_plan(
     baseline = establish(experiment, tuple, options.reference)
     if baseline is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
+    options = replace(options, limits=experiment.comparison.judge.limits)
     schemes = {site: entry.scheme for site, entry in entries.items()}
     emulated = emulates(options.backend)
     try:
@@ -230,9 +266,10 @@ def check_plan(
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites
     lowered = _lowered_by(schemes)
+    verification = summary(natives, planned, lowered)
     return PlanVerdict(
         options,
-        summary(natives, planned, lowered),
+        verification,
         stale=stale,
         silent=tuple(site for site in entries if site not in traces),
         fallbacks={
@@ -242,7 +279,15 @@ def check_plan(
         },
         lowers=bool(lowered),
         emulated=emulated,
+        notes=notes_on(experiment, verification),
     )
+
+
+def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
+    """Sentences on what was compared by default, and on counts that differ under the plan."""
+    choice = experiment.comparison.choice
+    found = choice.sentence if choice else "", verification.sentence
+    return tuple(sentence for sentence in found if sentence)
 
 
 def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, ...]:

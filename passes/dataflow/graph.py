@@ -17,7 +17,15 @@ from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.call_site import Product
 from mixpert_py.passes.dataflow.expressions import Program
 from mixpert_py.passes.dataflow.statements import Executor
-from mixpert_py.passes.dataflow.values import NOTHING, Activation, Heap, State, TooComplexError
+from mixpert_py.passes.dataflow.uses import NOT_KNOWN, Uses, uses
+from mixpert_py.passes.dataflow.values import (
+    NOTHING,
+    Activation,
+    Heap,
+    Sites,
+    State,
+    TooComplexError,
+)
 from mixpert_py.passes.scope import FUNCTIONS, Scope
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -30,12 +38,13 @@ class Dependencies:
     edges: (P, S) where a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
     order. names: module-level variables that may hold a product's value when the script ends,
-    sorted.
+    sorted. uses: how these are used.
     """
 
     edges: frozenset[tuple[str, str]]
     sinks: tuple[str, ...]
     names: tuple[str, ...]
+    uses: Uses = NOT_KNOWN
 
 
 def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Dependencies:
@@ -54,9 +63,12 @@ def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Depe
         except TooComplexError:
             continue
         edges = frozenset(heap.edges)
-        return Dependencies(edges, _sinks(ids, edges), _holding(program, heap, end))
+        held = _holding(program, heap, end)
+        return Dependencies(edges, _sinks(ids, edges), tuple(held), uses(tree, scopes, held))
     every = frozenset((one, other) for one in ids for other in ids)
-    return Dependencies(every, tuple(ids), _variables(tree, scopes))
+    names = _variables(tree, scopes)
+    found = uses(tree, scopes, dict.fromkeys(names, frozenset(ids)))
+    return Dependencies(every, tuple(ids), names, found)
 
 
 def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
@@ -173,17 +185,18 @@ def _sinks(ids: list[str], edges: frozenset[tuple[str, str]]) -> tuple[str, ...]
     return tuple(site for site in ids if cycles.graph["mapping"][site] in last)
 
 
-def _holding(program: Program, heap: Heap, end: State) -> tuple[str, ...]:
+def _holding(program: Program, heap: Heap, end: State) -> dict[str, Sites]:
+    """Module-level variable → the sites whose results it may hold, if there are any; sorted."""
     module = program.scopes.module
-    held = []
+    held = {}
     for name in module.bindings:
         objects = end.variables.get((module, name), NOTHING)
         if (module, name) in program.shared:
             objects |= heap.variables.get((module, name), NOTHING)
         code = any(isinstance(obj.node, (*FUNCTIONS, ast.ClassDef)) for obj in objects)
-        if not code and heap.sites(objects, end):
-            held.append(name)
-    return tuple(sorted(held))
+        if not code and (sites := heap.sites(objects, end)):
+            held[name] = sites
+    return dict(sorted(held.items()))
 
 
 def _variables(tree: ast.Module, scopes: Scopes) -> tuple[str, ...]:

@@ -45,6 +45,11 @@ def root(x):  # of what is negative as soon as the product is inexact
 def observes(x):
     mixpert_py.observe("inner", square(x))
 
+def labels(x):  # every other column nearly ties with the one before it
+    x = x.copy()
+    x[:, 1::2] = x[:, ::2] * (1 + 1e-9)
+    return square(x).argmax(1)
+
 def picky(x):
     exact = (x[:, :, None] * x).sum(1)
     assert abs(square(x) - exact).max() < 1e-9
@@ -100,6 +105,13 @@ def test_over_budget_is_one_line_with_all_that_matters(
     assert len(said.splitlines()) == 1
     for word in ("result: frobenius error", "net.mixpert.toml", "budget of 0.001", "tune again"):
         assert word in said
+
+
+def test_labels_may_not_change_unless_a_share_is_named(net: ModuleType, x: Any) -> None:
+    plan = plan_of(net, "int8x3")
+    with pytest.raises(AssertionError, match=r"result: differing error .*, over the budget of 0;"):
+        assert_within_budget(plan, net.labels, x)
+    assert 0 < assert_within_budget(plan, net.labels, x, budget={"result": 1.0}) <= 1
 
 
 @pytest.mark.filterwarnings("ignore:call site")  # the second plan has but one of them

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from mixpert_py.errors import MixPertError, ProgramError, ShapeError
 from mixpert_py.tuner import criterion
-from mixpert_py.tuner.criterion import CRITERIA, errors, frobenius, max_relative, maximum, mred
+from mixpert_py.tuner.criterion import (
+    CRITERIA,
+    differing,
+    errors,
+    frobenius,
+    max_relative,
+    maximum,
+    mred,
+)
 
 Array = npt.NDArray[Any]
 HUGE = 1.7e308
@@ -23,6 +31,7 @@ FORMULAS: dict[str, Callable[[Array, Array], float]] = {
     "max": lambda x, y: float(np.max(abs(x - y))),
     "max-relative": lambda x, y: float(np.max(abs(x - y) / (abs(x) + abs(y)))),
     "mred": lambda x, y: float(np.mean(abs(x - y) / abs(x))),
+    "differing": lambda x, y: float(np.mean(x != y)),
 }
 
 
@@ -124,6 +133,15 @@ def test_nan_in_an_early_chunk_is_not_forgotten(name: str, monkeypatch: pytest.M
     y = np.ones(1000)
     y[3] = nan
     assert isnan(CRITERIA[name](np.ones(1000), y))
+
+
+def test_decisions_that_differ() -> None:
+    assert differing([1, 2, 3, 4], [1, 2, 4, 3]) == 0.5
+    assert differing([True, False], [True, True]) == 0.5
+    assert differing(7, 7) == differing([], []) == 0.0
+    assert differing([2**60], [2**60 + 1]) == 1.0
+    with pytest.raises(ShapeError):
+        differing([1, 2], [1, 2, 3])
 
 
 def test_zero_reference() -> None:

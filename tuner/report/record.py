@@ -97,7 +97,8 @@ class Record(Entry, frozen=True, kw_only=True):
     plan: what the search found; schemes: what the plan file says, which differs where the plan was
     reverted. unclear: whether the machine did not tell if the plan is faster. time_before,
     time_after, error: of the search's own runs. hold_out: the plan's largest error on other inputs,
-    hold_outs; hold_out_rate: the part of such inputs that is over the budget at most.
+    hold_outs; hold_out_rate: the part of such inputs that is over the budget at most. notes:
+    sentences on what was compared, and on what a plan changes besides.
     """
 
     plan_file: str = ""
@@ -121,6 +122,7 @@ class Record(Entry, frozen=True, kw_only=True):
     hold_out_rate: float | None = None
     provenance: Provenance = Provenance()
     device: str = ""
+    notes: list[str] = []
 
     @property
     def predicted(self) -> bool:

@@ -373,4 +373,4 @@ def test_a_criterion_that_returns_nan_is_named(chain: Path, mixpert: Mixpert) ->
     (chain.parent / "mine.py").write_text("def wrong(a, b):\n    return float('nan')\n")
     said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
     assert said.code == 2
-    assert "criterion mine:wrong returned NaN for 'b' of two native" in said.one_clear_line()
+    assert "criterion mine:wrong returned NaN for 'c' of two native" in said.one_clear_line()

@@ -142,7 +142,13 @@ def test_what_the_plan_does_not_list_is_not_judged(tmp_path: Path, mixpert: Mixp
     # `d` is over any budget.
     write(tmp_path, "int8x3", f"{CHAIN}{EXACT}d = b - exact\n")
     assert mixpert("verify", "p.toml", "chain.py").code == 0
-    assert mixpert("verify", "p.toml", "--error", "1e-3", "chain.py").code == 1
+    everything = "--error", "1e-3", "--compare", "c", "--compare", "d"
+    assert mixpert("verify", "p.toml", *everything, "chain.py").code == 1
+    # By default it is left out, as what is left of two large matrices; that is said.
+    said = mixpert("verify", "p.toml", "--error", "1e-3", "chain.py")
+    assert said.code == 0
+    assert "  Compared: c. Left out: b (steps to these) and d (tiny differences" in said.out
+    assert mixpert("verify", "p.toml", "--error", "1e-3", "--error", "d=1e-3", "chain.py").code == 1
 
 
 SEVERAL = [Criterion("b", "max", 1e9), Criterion("c", "frobenius", 1e-3, reference="native")]

@@ -2,6 +2,7 @@
 
 from math import inf, isnan, nan
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +10,14 @@ from hypothesis import strategies as st
 from mixpert_py.budget import limits_of
 from mixpert_py.errors import MixPertError, PlanError, ProgramError
 from mixpert_py.plan import Criterion, Plan
-from mixpert_py.tuning.options import Limit, Limits, limits_from, parse_budgets, parse_named
+from mixpert_py.tuning.options import (
+    UNCHANGED,
+    Limit,
+    Limits,
+    limits_from,
+    parse_budgets,
+    parse_named,
+)
 
 SEVERAL = Limits(Limit(1e-4), {"loss": Limit(1e-6, "max")})
 
@@ -69,6 +77,38 @@ def test_budgets_and_criteria_by_value() -> None:
     assert limits_from({"x": 1.0}, {}).common is None
 
 
+DECIDED = {
+    "x": np.ones(2),
+    "labels": np.ones(2, int),
+    "mask": np.ones(2, bool),
+    "rank": np.asarray(3),
+}
+
+
+def test_decisions_may_not_change_unless_a_share_is_named() -> None:
+    limits = limits_from({None: 1e-4, "rank": 0.5}, {}).with_decisions(DECIDED)
+    assert limits.common == Limit(1e-4)
+    assert limits.named == {
+        "labels": UNCHANGED,
+        "mask": UNCHANGED,
+        "rank": Limit(0.5, "differing"),
+    }
+    only = limits_from({None: 1e-4}, {}).with_decisions(DECIDED)
+    # The search still goes by the user's own unit; a changed decision is over any budget.
+    assert (only.budget, only.metric) == (1e-4, "frobenius")
+    assert only.worst({"x": 3e-5, "labels": 0.0}) == (3e-5, "x")
+    assert only.worst({"x": 3e-5, "labels": 1e-6}) == (inf, "labels")
+
+
+def test_a_criterion_that_is_named_for_a_decision_stays() -> None:
+    by_name = limits_from({None: 1e-4}, {"labels": "frobenius"}).with_decisions(DECIDED)
+    assert by_name.of("labels") == Limit(1e-4, "frobenius")
+    own = limits_from({None: 1e-4, "rank": 1.0}, {None: "my:own"}).with_decisions(DECIDED)
+    assert {own.of(name).metric for name in DECIDED} == {"my:own"}
+    alone = limits_from({"labels": 0.1}, {}).with_decisions(DECIDED)
+    assert alone == Limits(None, {"labels": Limit(0.1, "differing")})
+
+
 def test_what_a_tuning_depends_on_tells_limits_apart() -> None:
     different = [SEVERAL, Limits(Limit(1e-4)), Limits(None, SEVERAL.named), Limits(Limit(1e-6))]
     different += [Limits(Limit(1e-4, "max")), Limits(Limit(1e-4), {"loss": Limit(1e-6)})]
@@ -116,3 +156,12 @@ def test_what_a_plan_says_is_the_default() -> None:
     assert limits_of(mixed, {None: 2.0}, {}) == Limits(Limit(2.0))
     with pytest.raises(PlanError, match="no budget by frobenius; give one"):
         limits_of(mixed, {}, {None: "frobenius"})
+
+
+def test_the_decisions_of_a_plan_stand_beside_its_budget() -> None:
+    labels = Criterion("labels", "differing", 0.0)
+    plan = Plan(criterion=[Criterion("a", "max", 1.0), labels])
+    assert limits_of(plan, {}, {}) == Limits(Limit(1.0, "max"))
+    assert limits_of(plan, {None: 2.0}, {"a": "max"}).common == Limit(2.0, "max")
+    loose = Plan(criterion=[plan.criterion[0], Criterion("labels", "differing", 0.1)])
+    assert limits_of(loose, {}, {None: "max"}).named["labels"] == Limit(0.1, "differing")

@@ -47,7 +47,7 @@ def test_everything_is_lowered_within_a_wide_budget(chain: Path, lowered: Tuning
     found = lowered
     assert schemes(found) == ["float32", "float32"]
     assert 0 < found.verification.error <= 1e-4
-    assert {value.name for value in found.plan.criterion} == {"b", "c"}
+    assert {value.name for value in found.plan.criterion} == {"c"}  # b is a step to it
     assert max(value.achieved for value in found.plan.criterion) == found.verification.error
     rerun = tuned(chain, 1e-4, float32_is_faster)
     assert rerun.plan.schemes() == found.plan.schemes()

@@ -1,0 +1,142 @@
+"""What is compared where neither the user nor the program names it.
+
+These are the variables that the program prints or writes, and those that it computes nothing else
+from. Left out are steps to others that are compared, and residuals: differences that are tiny
+beside their operands, so that an error which is harmless elsewhere is large in them. What is left
+out hides no product: one whose result reaches nothing else is compared itself.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from mixpert_py.passes.dataflow.graph import Dependencies
+
+RESIDUAL = 1e-3  # of the size of its operands: a difference that is smaller is a residual
+FLOATS, INTEGERS = "fc", "iu"  # kinds of dtype
+
+Links = Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The values that are compared by default, and the variables that are not.
+
+    compared: variables. products: call sites whose last results are compared, too. steps,
+    residuals: variables that are left out.
+    """
+
+    compared: tuple[str, ...]
+    products: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    residuals: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """A line that says what was chosen, and how to choose otherwise; empty if all are."""
+        if not (self.steps or self.residuals):
+            return ""
+        count = len(self.products)
+        products = f" and {count} product{'s' * (count > 1)} of residuals" if count else ""
+        left = []
+        if self.steps:
+            left.append(f"{_listed(self.steps)} (steps to these)")
+        if self.residuals:
+            left.append(f"{_listed(self.residuals)} (tiny differences, which a plan may change)")
+        return (
+            f"Compared: {_listed(self.compared)}{products}. Left out: {' and '.join(left)}; "
+            "--compare NAME, for each value, chooses otherwise."
+        )
+
+
+def choose(
+    kinds: Mapping[str, str],
+    flow: Dependencies,
+    ratios: Mapping[str, float],
+    named: Collection[str] = (),
+) -> Choice:
+    """The choice among the variables of a run.
+
+    kinds: variable → kind of its dtype. ratios: difference → its size beside its operands. named:
+    values that have limits of their own, which are always compared.
+    """
+    variables = [name for name in flow.names if name in kinds]
+    floats = {name for name in variables if kinds[name] in FLOATS}
+    residuals = {name for name in floats if ratios.get(name, 1.0) <= RESIDUAL} - set(named)
+    if residuals == floats:  # there is nothing else
+        residuals = set()
+    order = _Order(flow)
+    results = floats - residuals
+    # Labels and indices are what a program decides, even where it goes on with them. Truth values
+    # are mostly masks, which are steps like any other.
+    decisions = {name for name in variables if kinds[name] in INTEGERS}
+    steps = {
+        name
+        for name in variables
+        if name not in residuals | decisions | flow.uses.shown | set(named)
+        and any(
+            order.leads(name, other)
+            for other in (results if name in floats else results | decisions)
+        )
+    }
+    compared = [name for name in variables if name not in steps | residuals]
+    return Choice(
+        tuple(compared),
+        _products(flow, compared, steps | residuals, named),
+        tuple(name for name in variables if name in steps),
+        tuple(name for name in variables if name in residuals),
+    )
+
+
+class _Order:
+    """Tells whether a variable is a step to another one."""
+
+    def __init__(self, flow: Dependencies) -> None:
+        self._sums = flow.uses.sums
+        self._feeds = {name: _reached([name], flow.uses.feeds) for name in flow.names}
+        self._later = {name: _reached([name], flow.uses.later) for name in flow.names}
+
+    def leads(self, name: str, other: str) -> bool:
+        """Whether `other` is computed from `name`, and not the other way round.
+
+        In a loop each may be computed from the other. There the later one counts: what the last
+        iteration computes from the other's last value. So it does for sums, such as weights that
+        are learned, where only another iteration would go on with them.
+        """
+        if other in self._later[name]:
+            return True
+        in_turn = name in self._feeds[other] or name in self._sums
+        return other in self._feeds[name] and not in_turn
+
+
+def _products(
+    flow: Dependencies, compared: Iterable[str], left_out: Iterable[str], named: Collection[str]
+) -> tuple[str, ...]:
+    """The last products of what is left out, as far as no compared value shows their errors."""
+    before: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
+    for one, other in flow.edges:
+        after.setdefault(one, []).append(other)
+        before.setdefault(other, []).append(one)
+    shown = [site for name in compared for site in flow.uses.sites[name]]
+    hidden = [site for name in left_out for site in flow.uses.sites[name]]
+    unseen = ({*hidden} | _reached(hidden, after)) - ({*shown} | _reached(shown, before))
+    return tuple(site for site in flow.sinks if site in unseen or site in named)
+
+
+def _reached(names: Iterable[str], links: Links) -> set[str]:
+    """Everything that one step or more lead to."""
+    found: set[str] = set()
+    pending = [other for name in names for other in links.get(name, ())]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += links.get(name, ())
+    return found
+
+
+def _listed(names: Collection[str], most: int = 8) -> str:
+    """Names in a sentence."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more

@@ -1,0 +1,212 @@
+"""What a tuning compares by default: results, and neither steps to them nor residuals."""
+
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.launch import launcher
+from mixpert_py.passes.pipeline import dependencies
+from mixpert_py.tuning.choice import Choice, choose
+from mixpert_py.tuning.options import TuningOptions, limits_from
+from mixpert_py.tuning.prepare import prepare
+from mixpert_py.tuning.search import TuningResult
+from mixpert_py.tuning.verify import check_plan
+from tests.mixpert_py.tuning.tuned_program import float32_is_faster, tuned_program
+
+CONJUGATE_GRADIENTS = """\
+import numpy as np
+rng = np.random.default_rng(0)
+m = rng.standard_normal((160, 160))
+a = m @ m.T / 160 + np.eye(160)
+b = rng.standard_normal((160, 160))
+x = np.zeros((160, 160))
+r = b - a @ x
+p = r.copy()
+rs = np.sum(r * r, axis=0)
+for k in range(200):
+    ap = a @ p
+    alpha = rs / np.sum(p * ap, axis=0)
+    x = x + alpha * p
+    r = r - alpha * ap
+    new = np.sum(r * r, axis=0)
+    p = r + new / rs * p
+    rs = new
+    if np.sqrt(new.max()) < 1e-8:
+        break
+residual = np.linalg.norm(b - a @ x) / np.linalg.norm(b)
+print(residual)
+"""
+POWER_ITERATION = """\
+import numpy as np
+rng = np.random.default_rng(0)
+q = np.linalg.qr(rng.standard_normal((160, 160)))[0]
+a = (q * np.linspace(9, 10, 160)) @ q.T
+v = rng.standard_normal((160, 160))
+for _ in range(30):
+    w = a.dot(v)
+    v = w / np.linalg.norm(w)
+    eigenvalue = (v * (a @ v)).sum()
+print(eigenvalue)
+"""
+REFINEMENT = """\
+import numpy as np
+rng = np.random.default_rng(0)
+a = rng.standard_normal((160, 160)) + 40 * np.eye(160)
+b = rng.standard_normal((160, 160))
+inverse = np.linalg.inv(a.astype(np.float32)).astype(np.float64)
+x = inverse @ b
+for _ in range(5):
+    r = b - a @ x
+    d = inverse @ r
+    x = x + d
+"""
+
+
+def chosen(source: str, ratios: dict[str, float], *named: str, **kinds: str) -> Choice:
+    """The choice for a source; all variables are floats but those in `kinds`."""
+    flow = dependencies(source.encode(), "m")
+    return choose(dict.fromkeys(flow.names, "f") | kinds, flow, ratios, named)
+
+
+def left_out(choice: Choice) -> tuple[set[str], set[str]]:
+    return set(choice.steps), set(choice.residuals)
+
+
+TINY = {"r": 1e-9, "residual": 1e-9}
+
+
+def test_the_answer_of_conjugate_gradients() -> None:
+    found = chosen(CONJUGATE_GRADIENTS, TINY)
+    assert found.compared == ("x",)
+    assert left_out(found) == ({"a", "alpha", "ap", "new", "p", "rs"}, {"r", "residual"})
+    # Nothing else shows the error of the product in the last line.
+    (check,) = found.products
+    assert check.endswith("#1")
+
+
+def test_a_difference_that_is_not_small_is_a_result() -> None:
+    assert chosen(CONJUGATE_GRADIENTS, {"r": 1e-9, "residual": 0.1}).compared == ("residual",)
+
+
+def test_an_eigenvalue_and_not_its_vector() -> None:
+    found = chosen(POWER_ITERATION, {})
+    assert found.compared == ("eigenvalue",)
+    assert left_out(found) == ({"a", "v", "w"}, set())
+    assert found.products == ()
+
+
+def test_the_last_of_a_cycle() -> None:
+    found = chosen(REFINEMENT, {"r": 1e-9})
+    assert found.compared == ("x",)
+    assert left_out(found) == ({"d"}, {"r"})
+
+
+def test_operands_of_a_small_difference() -> None:
+    source = "p = a @ b\nq = c @ d\nr = p - q\n"
+    assert chosen(source, {"r": 1e-9}).compared == ("p", "q")
+    assert chosen(source, {"r": 0.1}).compared == ("r",)
+    # Where there is nothing else, it is compared.
+    alone = chosen("r = b - a @ x\n", {"r": 1e-9})
+    assert (alone.compared, alone.sentence) == (("r",), "")
+
+
+def test_what_is_named_or_shown_is_compared() -> None:
+    source = "p = a @ b\nq = p + 1\ns = q * 2\nprint(q)\n"
+    assert chosen(source, {}).compared == ("q", "s")
+    assert chosen(source, {}, "p").compared == ("p", "q", "s")
+    assert chosen(CONJUGATE_GRADIENTS, TINY, "r", "p").compared == ("p", "r", "x")
+
+
+def test_learned_weights_are_results() -> None:
+    learning = (
+        "w = a @ b\nfor k in range(9):\n    e = c @ w - t\n    loss = e.sum()\n    w -= c.T @ e\n"
+    )
+    assert chosen(learning, {}).compared == ("loss", "w")
+    # Where the program goes on with them, they are a step.
+    assert chosen(f"{learning}y = c @ w\n", {}).compared == ("loss", "y")
+
+
+def test_decisions_hide_no_numbers() -> None:
+    source = "s = a @ b\nlabels = s.argmax(1)\nhit = labels == t\nmean = hit.mean()\n"
+    found = chosen(source, {}, labels="i", hit="b")
+    assert found.compared == ("labels", "mean")
+    assert found.steps == ("hit", "s")
+    assert chosen("s = a @ b\nmask = s > 0\n", {}, mask="b").compared == ("mask", "s")
+
+
+def test_the_sentence_says_how_to_choose_otherwise() -> None:
+    assert chosen("x = a @ b\n", {}).sentence == ""
+    assert chosen(REFINEMENT, {"r": 1e-9}).sentence == (
+        "Compared: x. Left out: d (steps to these) and r (tiny differences, which a plan may "
+        "change); --compare NAME, for each value, chooses otherwise."
+    )
+
+
+def options(*compare: str, **more: object) -> TuningOptions:
+    return TuningOptions(limits_from({None: 2e-6}, {}), compare, **more)  # type: ignore[arg-type]
+
+
+def tuned(path: Path, source: str, **more: object) -> TuningResult:
+    path.write_text(source)
+    return tuned_program(launcher.script(str(path)), options(**more), cost=float32_is_faster)
+
+
+def values(found: TuningResult) -> set[str]:
+    return {value.name for value in found.plan.criterion if ":" not in value.name}
+
+
+def lowered(found: TuningResult) -> int:
+    return sum(scheme != "native" for scheme in found.plan.schemes().values())
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [(CONJUGATE_GRADIENTS, "x"), (POWER_ITERATION, "eigenvalue"), (REFINEMENT, "x")],
+    ids=["conjugate gradients", "power iteration", "refinement"],
+)
+def test_a_plan_for_the_answer_may_change_what_leads_to_it(
+    source: str, answer: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.py"
+    found = tuned(path, source)
+    assert values(found) == {answer}
+    assert found.notes[0].startswith(f"Compared: {answer}")
+    assert lowered(found) > 1
+    names = dependencies(source.encode(), "s").names
+    everything = prepare(launcher.script(str(path)), options(*names), cost=float32_is_faster)
+    assert everything is not None
+    assert everything.experiment.comparison.choice is None
+    measured = everything.measure(found.outcome.plan)
+    assert measured.errors.keys() == set(names)
+    assert measured.errors[answer] <= 2e-6 < measured.error
+
+
+def test_a_plan_is_verified_by_what_it_was_tuned_on(tmp_path: Path) -> None:
+    path = tmp_path / "s.py"
+    found = tuned(path, f"{REFINEMENT}last = b - a @ x\n", hold_outs=(("1",),))
+    assert len(found.plan.criterion) == 2  # x, and the product of the last line
+    assert {value.name for value in found.plan.criterion if value.holdout is not None} == {
+        value.name for value in found.plan.criterion
+    }
+    verdict = check_plan(launcher.script(str(path)), found.plan, options())
+    assert verdict.holds
+    assert [value.name for value in verdict.values] == [v.name for v in found.plan.criterion]
+
+
+COUNTING = """\
+import numpy as np
+a = np.eye(160) + np.random.default_rng(0).standard_normal((160, 160)) / 100
+exact = (a[:, None, :] * a.T).sum(2)
+steps = 7
+x = a @ a
+if abs(x - exact).max() > 1e-9:
+    steps = 8
+    again = a.dot(a)
+"""
+
+
+def test_counts_that_differ_are_told(tmp_path: Path) -> None:
+    found = tuned(tmp_path / "s.py", COUNTING)
+    assert lowered(found) == 1
+    (told,) = (note for note in found.notes if "counts" in note)
+    assert "steps 8 (natively 7)" in told
