@@ -80,15 +80,19 @@ class Context:
                 self.passing.add(site)
         return found
 
+    def plan_of(self, module: str) -> Plan | None:
+        """The plan that decides about the sites of a module; None where there is none."""
+        if self.plan is None or not knows(self.plan, module):
+            return self.find_plan(module) or self.plan
+        return self.plan
+
     def _look_up(self, site: str | None) -> Choice:
         if self.scheme is not None:
             return _checked(Choice(self.scheme))
         if site is None:
             return UNCHOSEN
         module = site.partition(":")[0]
-        plan = self.plan
-        if plan is None or not _knows(plan, module):
-            plan = self.find_plan(module) or plan
+        plan = self.plan_of(module)
         entry = None if plan is None else plan.find(site)
         if entry is not None and entry.id == site:
             return _checked(Choice(entry.scheme, entry.block))
@@ -99,7 +103,7 @@ class Context:
                 stacklevel=5,
             )
             return _checked(Choice(entry.scheme, entry.block))
-        if plan is not None and _knows(plan, module):
+        if plan is not None and knows(plan, module):
             warnings.warn(
                 f"call site {site} is not in the plan (stale?); it runs as if there were none",
                 stacklevel=5,
@@ -107,7 +111,7 @@ class Context:
         return UNCHOSEN
 
 
-def _knows(plan: Plan, module: str) -> bool:
+def knows(plan: Plan, module: str) -> bool:
     """Whether a plan has sites of a module: of others it was never meant to say anything."""
     return any(entry.id.startswith(f"{module}:") for entry in plan.site)
 
