@@ -48,6 +48,7 @@ class Context:
     constant: names products none of whose operands is written to in between, so what has moved to a
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
+    overrides_sites: `scheme` comes before the one that is written at a call site, too.
     """
 
     scheme: str | None = None
@@ -58,6 +59,7 @@ class Context:
     workspace_limit: int | None = None
     devices: str | None = None
     constant: str = ""
+    overrides_sites: bool = False
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -196,15 +198,18 @@ def _end_out_of_turn(override: Override, seen: Override | None) -> None:
 
 @contextmanager
 def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
-    """Run every product inside under one scheme, whatever a plan says: in this thread or task, and
-    in tasks that are begun here.
+    """Run every product inside under one scheme: in this thread or task, and in tasks begun here.
 
+    It comes before every plan, and before schemes that comments, `accelerate`, `install` or
+    `mixpert rewrite` have put at a call site; of several, the innermost counts. Only a call with a
+    `scheme` and without a `site`, which a person wrote, keeps its own.
     Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
     """
     _checked(Choice(scheme))
     require_backend(backend)
     outer = current()
-    with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
+    backend = backend or outer.backend
+    with use(replace(outer, scheme=scheme, backend=backend, overrides_sites=True)):
         yield
 
 
