@@ -24,6 +24,7 @@ from mixpert_py.tuner.records import (
 )
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
+from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
@@ -113,7 +114,7 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
     runs = prepared.resources.runs if prepared.experiment.runs_apart else 1
     with Speculation(measure or prepared.measure, runs) as speculation:
         outcome = tune(
-            speculation,
+            HangGuard(speculation, prepared.problem.start),
             replace(prepared.problem, budget=budget),
             search=kind,
             excess=prepared.hold_outs.excess if prepared.hold_outs else None,
