@@ -23,6 +23,8 @@ except ImportError:  # there are no such locks on Windows: nothing is removed
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
 NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they replace the old
 RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LEAST_ROOM = 1 << 16  # bytes: where less is left, a file that did not fit has taken the rest
 OLD = 60.0  # seconds in which a live process has got its lock
 
 
@@ -84,8 +86,41 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder for a run, which is removed with all that is in it."""
-    remove_abandoned(tempfile.gettempdir(), RUN_PREFIX)
+    """A folder for a run, which is removed with all that is in it.
+
+    Raises OSError, which names the way out, where there is no room for it, or for what is written
+    there meanwhile.
+    """
+    place = tempfile.gettempdir()
+    try:
+        with _new_folder(place) as folder:
+            yield folder
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise _no_room(place) from None
+        raise
+
+
+def require_room(folder: str | os.PathLike[str]) -> None:
+    """Raise OSError, which names the way out, where nothing can be written to a folder any more.
+
+    To be asked where a process has failed that writes there: its own error may say nothing of it.
+    """
+    if hasattr(os, "statvfs"):
+        found = os.statvfs(folder)
+        without_names = found.f_files > 0 and found.f_favail == 0
+        if found.f_bavail * found.f_frsize < LEAST_ROOM or without_names:
+            raise _no_room(tempfile.gettempdir())
+
+
+def _no_room(folder: str) -> OSError:
+    what = f"{os.strerror(errno.ENOSPC)} for what runs leave; let TMPDIR name another folder"
+    return OSError(errno.ENOSPC, what, folder)
+
+
+@contextmanager
+def _new_folder(place: str) -> Iterator[str]:
+    remove_abandoned(place, RUN_PREFIX)
     # What left the process group of a run may still be writing there when it is removed.
     with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
         descriptor = hold(folder)

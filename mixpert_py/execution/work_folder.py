@@ -30,42 +30,45 @@ class WorkFolder:
     def __init__(self, program: str) -> None:
         self._program = program
         self._here = os.getcwd()
-        self._copied: bool | None = None  # before the first run
+        self._wrote: bool | None = None  # before the first run
         self._problem = ""  # why there is no copy
         self.is_apart = True
 
     def learn(self, wrote: bool) -> None:
-        """Give later runs copies if the first one wrote; warn once where that is not possible."""
-        self._copied = wrote and self._problem == "" and self._is_small()
-        if wrote and not self._copied:
-            self._warn(self._problem)
+        """Give later runs copies if the first one wrote; warn where that is not possible."""
+        self._wrote = wrote
+        if wrote:
+            self._require_small()
+            if self._problem:
+                self._warn()
 
     def for_run(self, folder: str) -> str:
         """The folder that a run works in: the current one, or a copy in the folder of that run."""
-        if self._copied is None:
-            self._copied = self._is_small()
-        if self._copied:
-            try:
-                return copy_in_place(self._here, os.path.join(folder, "work"))
-            except OSError as error:
-                self._copied, self._problem = False, error.strerror or str(error)
-                self._warn(self._problem)
+        if self._wrote is None:
+            self._require_small()
+        if self._wrote is False or self._problem:
+            return self._here
+        place = os.path.join(folder, "work")
+        try:
+            return copy_in_place(self._here, place)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            self._problem = error.strerror or str(error)
+            if self._wrote:
+                self._warn()
         return self._here
 
-    def _is_small(self) -> bool:
-        if is_small(self._here):
-            return True
-        self._problem = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
-        return False
+    def _require_small(self) -> None:
+        if not self._problem and not is_small(self._here):
+            self._problem = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
 
-    def _warn(self, reason: str) -> None:
-        if self.is_apart:
-            self.is_apart = False
-            warnings.warn(
-                f"{self._program}: each run works in your own folder, also where it writes there: "
-                f"it is not copied: {reason}",
-                stacklevel=2,
-            )
+    def _warn(self) -> None:
+        self.is_apart = False
+        warnings.warn(
+            f"{self._program} writes where it runs, and each run does so in your own folder: it "
+            f"is not copied: {self._problem}",
+            stacklevel=2,
+        )
 
 
 def state(folder: str) -> State | None:

@@ -14,7 +14,7 @@ from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, Value
 from mixpert_py.execution.outputs import WrittenFile
 from mixpert_py.execution.work_folder import WorkFolder
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
-from mixpert_py.files import temporary_folder
+from mixpert_py.files import require_room, temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
@@ -196,7 +196,11 @@ class Experiment:
             before = None if self._slowest else work_folder.state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             ended = self.executor.run(str(job_file), limit, warm=request.warm)
-            result = folder.result(name, ended, limit)
+            try:
+                result = folder.result(name, ended, limit)
+            except ProgramError:
+                require_room(temporary)
+                raise
             if self._slowest:  # what the first run showed is not stored with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:

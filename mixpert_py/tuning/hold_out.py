@@ -123,8 +123,12 @@ class _Input:
             native = self._experiment.native(f"{self._label}, native run")
             values = reference_of(self._experiment, native, self._kind)
             self._folder.mkdir()
-            for number, array in enumerate(values.values()):
-                np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
+            try:
+                for number, array in enumerate(values.values()):
+                    np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
+            except OSError:
+                files.require_room(self._folder)
+                raise
             self._names = list(values)
             return values
         return {

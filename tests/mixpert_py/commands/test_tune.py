@@ -371,3 +371,27 @@ def test_a_criterion_that_returns_nan_is_named(chain: Path, mixpert: Mixpert) ->
     said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
     assert said.code == 2
     assert "criterion mine:wrong returned NaN for 'b' of two native" in said.one_clear_line()
+
+
+@pytest.mark.parametrize("free", [8, 40], ids="{} KiB".format)
+def test_a_full_temporary_folder_gets_one_line(free: int, tmp_path: Path) -> None:
+    """There is no room for a run's job, or for the values that it leaves."""
+    (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(99)\nb = a @ a\n")
+    full = tmp_path / "full"
+    full.mkdir()
+    within = f"mount -t tmpfs -o size=64k none {full} && head -c {64 - free}k /dev/zero >{full}/x"
+    command = f"exec {sys.executable} -m mixpert_py tune --error 1 -q s.py"
+    environment = {**os.environ, "PYTHONPATH": IMPORTABLE, "TMPDIR": str(full)}
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", f"{within} || exit 99\n{command}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    if done.returncode in (1, 99) and "mixpert" not in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"mixpert: {full}: No space left on device for what runs leave; ")
+    assert done.returncode == 2

@@ -121,7 +121,7 @@ def test_a_program_that_writes_where_it_runs_and_is_not_copied_runs_alone(
     monkeypatch.setattr("mixpert_py.execution.work_folder.MOST_BYTES", 10)
     (folder / "s.py").write_text(CHAIN.replace("0.2", "0.02"))
     options = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy", workers=2)
-    with pytest.warns(UserWarning, match="works in your own folder"):
+    with pytest.warns(UserWarning, match="writes where it runs"):
         tuned(options)
     assert {others for others, _ in seen(folder)} == {"1"}
 

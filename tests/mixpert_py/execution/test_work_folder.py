@@ -91,7 +91,7 @@ def test_a_run_that_writes_no_file_to_compare_fails(folder: Path) -> None:
 def test_a_large_folder_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_folder, "MOST_BYTES", 10)
     made = experiment(WRITES)
-    with pytest.warns(UserWarning, match="s.py: each run works in your own folder"):
+    with pytest.warns(UserWarning, match="s.py writes where it runs"):
         reference = made.native().values
     with warnings.catch_warnings(action="error"):
         made.measure({}, reference)
