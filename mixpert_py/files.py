@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 try:
@@ -128,6 +129,43 @@ def _new_folder(place: str) -> Iterator[str]:
             yield folder
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def working_on(path: Path) -> Iterator[bool]:
+    """Let others see that this process works on a file; gives whether it is the only one.
+
+    Others are those of the same user on the same machine. Where nobody could see it, it is alone.
+    """
+    name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
+    place = os.path.join(tempfile.gettempdir(), f"{RUN_PREFIX}on-{name}")
+    try:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except (OSError, AttributeError):
+        yield True
+        return
+    try:
+        is_alone = _lock_alone(descriptor)
+        _lock(descriptor)
+        yield is_alone
+    finally:
+        if _lock_alone(descriptor):  # nobody else is left
+            with suppress(OSError):
+                os.unlink(place)
+        os.close(descriptor)
+
+
+def _lock_alone(descriptor: int) -> bool:
+    """Whether no other process has a lock; then this one has it for itself."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def hold(path: str | os.PathLike[str]) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import files
+from tests.mixpert_py.command import IMPORTABLE
 
 
 @pytest.fixture(autouse=True)
@@ -215,3 +216,40 @@ def test_whether_there_is_room(
         return
     with pytest.raises(OSError, match=WAY_OUT):
         files.require_room(tmp_path)
+
+
+WORKS = """
+import sys
+from pathlib import Path
+from mixpert_py import files
+with files.working_on(Path(sys.argv[1])) as is_alone:
+    print(is_alone, flush=True)
+    input()
+"""
+
+
+def test_who_works_on_a_file_is_seen(tmp_path: Path) -> None:
+    def begin(name: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", WORKS, str(tmp_path / name)]
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "PYTHONPATH": IMPORTABLE, "TMPDIR": str(tmp_path)}
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+
+    def is_alone(process: "subprocess.Popen[str]") -> bool:
+        assert process.stdout is not None
+        return process.stdout.readline() == "True\n"
+
+    (tmp_path / "link").symlink_to("plan")
+    first, other = begin("plan"), begin("other")
+    assert is_alone(first)
+    assert is_alone(other)
+    second = begin("link")
+    assert not is_alone(second)
+    first.communicate("\n", timeout=60)
+    third = begin("plan")
+    assert not is_alone(third)  # the second is there still
+    second.kill()
+    second.communicate(timeout=60)
+    third.communicate("\n", timeout=60)
+    other.communicate("\n", timeout=60)
+    assert os.listdir(tmp_path) == ["link"]

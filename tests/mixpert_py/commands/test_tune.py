@@ -395,3 +395,38 @@ def test_a_full_temporary_folder_gets_one_line(free: int, tmp_path: Path) -> Non
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith(f"mixpert: {full}: No space left on device for what runs leave; ")
     assert done.returncode == 2
+
+
+def test_a_second_tuning_of_one_plan_says_so(chain: Path, mixpert: Mixpert) -> None:
+    """The first one of two waits in its first run until the second one has ended."""
+    folder = chain.parent
+    waits = (
+        "import os, sys, time\nif sys.argv[1:]:\n    print('runs', file=open(sys.argv[1], 'a'))\n"
+    )
+    waits += "    while not os.path.exists(sys.argv[1] + '.end'): time.sleep(0.05)\n"
+    chain.write_text(waits + CHAIN.replace("160", "16"))
+    options = "--error", "1", "--backend", "reference", "-q"
+    sign = folder / "sign"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "mixpert_py", "tune", *options, chain.name, "--", str(sign)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not sign.exists():
+        assert first.poll() is None
+        time.sleep(0.05)
+    resumed = mixpert("tune", *options, "--resume", str(chain))
+    assert resumed.code == 2
+    assert "the tuning that --resume would go on with is running" in resumed.one_clear_line()
+    second = mixpert("tune", *options, str(chain))
+    assert second.code == 0
+    assert "another tuning of it is running" in second.one_clear_line()
+    elsewhere = mixpert("tune", *options, "-o", str(folder / "other.toml"), str(chain))
+    assert (elsewhere.code, elsewhere.err) == (0, "")
+    Path(f"{sign}.end").touch()
+    assert first.communicate(timeout=60)[1] == ""
+    assert first.returncode == 0
+    again = mixpert("tune", *options, str(chain))  # nobody else is there any more
+    assert (again.code, again.err) == (0, "")
