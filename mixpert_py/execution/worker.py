@@ -40,6 +40,7 @@ Array = np.ndarray[Any, Any]
 Product = tuple[str, int, int, int, str]
 """Scheme, m, k, n, dtype."""
 
+CHILDREN = "children"  # the file of the job's folder with the sites that children called
 SINKS = "sinks"  # stands for the last results of products that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
@@ -130,7 +131,8 @@ class Result(msgspec.Struct, frozen=True):
     changed its working folder. on_gpu: whether it has imported a library whose arrays may be on a
     GPU; true as well where `Job.products` were made. alone: the products by themselves.
     rewritten: path and module of those that were rewritten when they were imported. children:
-    seconds of processor time of the processes that the program started, and waited for.
+    seconds of processor time of the processes that the program started, and waited for. elsewhere:
+    sites that only such processes called, of a run of its own process.
     """
 
     seconds: float
@@ -143,6 +145,7 @@ class Result(msgspec.Struct, frozen=True):
     alone: tuple[MeasuredProduct, ...] = ()
     rewritten: tuple[tuple[str, str], ...] = ()
     children: float = 0.0
+    elsewhere: tuple[str, ...] = ()
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -158,7 +161,10 @@ def main(job_file: str, imported: float = 0.0) -> None:
     spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)
     captures = Captures() if job.alone is not None else None
-    trace = Trace(job.levels or None, job.sinks, captures)
+    trace = Trace(job.levels or None, job.sinks, captures, str(folder / CHILDREN))
+    # A process that may be warm runs other jobs later; where there is no fork, there is no hook.
+    if job.scheme is not None and not job.levels and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=trace.begin_child)
     settings = config.import_settings()
     os.chdir(job.directory)
     warm_up_host()
@@ -194,9 +200,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
         sites = {site: site_result(record) for site, record in trace.sites.items()}
         modules = _imported() if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
-        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu)
+        elsewhere = _called_by_children(folder, trace)
+        result = Result(seconds, sites, files, missing, modules, on_gpu=on_gpu, elsewhere=elsewhere)
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
+    """The sites that other processes of the program called, and this one did not."""
+    with suppress(FileNotFoundError):
+        lines = (folder / CHILDREN).read_text("utf-8").splitlines()
+        return tuple(sorted(set(lines) - trace.sites.keys()))
+    return ()
 
 
 def _alone(

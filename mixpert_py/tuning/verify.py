@@ -226,7 +226,7 @@ def check_plan(
         options,
         summary(natives, planned, lowered),
         stale=stale,
-        silent=tuple(site for site in entries if site not in traces),
+        silent=tuple(site for site in entries if site not in {*traces, *baseline.elsewhere}),
         fallbacks={
             site: traces[site].reasons
             for site in entries
