@@ -9,7 +9,6 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
 from mixpert_py import files
@@ -102,9 +101,9 @@ def copy_in_place(folder: str, target: str) -> str:
     for parent, inner in zip(above, [*above[1:], original], strict=True):
         place.mkdir()
         with suppress(PermissionError):  # which a program may pass through, but not list
-            for entry in islice(parent.iterdir(), MOST_ENTRIES):
-                if entry.name != inner.name:
-                    (place / entry.name).symlink_to(entry)
+            for name in os.listdir(parent)[:MOST_ENTRIES]:
+                if name != inner.name:
+                    os.symlink(os.path.join(parent, name), os.path.join(place, name))
         place /= inner.name
     copy(folder, str(place))
     return str(place)

@@ -44,6 +44,10 @@ class HangGuard:
             self._blame(lowered)
         return measured
 
+    def allows(self, plan: Mapping[str, str]) -> bool:
+        """Whether a plan would be run."""
+        return not self._refusal(plan)
+
     def _uncleared(self, plan: Mapping[str, str]) -> set[Lowering]:
         """What a plan lowers that no run has cleared."""
         changed = {

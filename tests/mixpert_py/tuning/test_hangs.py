@@ -83,6 +83,8 @@ def test_what_ended_in_time_is_not_suspected() -> None:
     assert guard({**START, "a": "int8x3", "b": "int8x6"}).problem == HANGS  # so a is guilty
     refused = guard({**START, "a": "int8x10"}).problem or ""
     assert refused == "not run: the program ran into its time limit under int8x3 here"
+    assert not guard.allows({**START, "a": "int8x10"})
+    assert guard.allows({**START, "b": "int8x3"})
     assert guard({**START, "a": "int8x6"}).problem is None  # it ended there before
     assert guard({**START, "b": "int8x3"}).problem is None
 
