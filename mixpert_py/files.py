@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 try:
@@ -23,6 +24,8 @@ except ImportError:  # there are no such locks on Windows: nothing is removed
 IMPORTED_FROM = Path(__file__).resolve().parents[1]  # the folder that holds this package
 NEW_PREFIX = ".mixpert-new-"  # of the names that new bytes have until they replace the old
 RUN_PREFIX = "mixpert-run-"  # of the names of what is in the system's temporary folder
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LEAST_ROOM = 1 << 16  # bytes: where less is left, a file that did not fit has taken the rest
 OLD = 60.0  # seconds in which a live process has got its lock
 
 
@@ -84,8 +87,41 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A folder for a run, which is removed with all that is in it."""
-    remove_abandoned(tempfile.gettempdir(), RUN_PREFIX)
+    """A folder for a run, which is removed with all that is in it.
+
+    Raises OSError, which names the way out, where there is no room for it, or for what is written
+    there meanwhile.
+    """
+    place = tempfile.gettempdir()
+    try:
+        with _new_folder(place) as folder:
+            yield folder
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise _no_room(place) from None
+        raise
+
+
+def require_room(folder: str | os.PathLike[str]) -> None:
+    """Raise OSError, which names the way out, where nothing can be written to a folder any more.
+
+    To be asked where a process has failed that writes there: its own error may say nothing of it.
+    """
+    if hasattr(os, "statvfs"):
+        found = os.statvfs(folder)
+        without_names = found.f_files > 0 and found.f_favail == 0
+        if found.f_bavail * found.f_frsize < LEAST_ROOM or without_names:
+            raise _no_room(tempfile.gettempdir())
+
+
+def _no_room(folder: str) -> OSError:
+    what = f"{os.strerror(errno.ENOSPC)} for what runs leave; let TMPDIR name another folder"
+    return OSError(errno.ENOSPC, what, folder)
+
+
+@contextmanager
+def _new_folder(place: str) -> Iterator[str]:
+    remove_abandoned(place, RUN_PREFIX)
     # What left the process group of a run may still be writing there when it is removed.
     with tempfile.TemporaryDirectory(prefix=RUN_PREFIX, ignore_cleanup_errors=True) as folder:
         descriptor = hold(folder)
@@ -93,6 +129,43 @@ def temporary_folder() -> Iterator[str]:
             yield folder
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def working_on(path: Path) -> Iterator[bool]:
+    """Let others see that this process works on a file; gives whether it is the only one.
+
+    Others are those of the same user on the same machine. Where nobody could see it, it is alone.
+    """
+    name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
+    place = os.path.join(tempfile.gettempdir(), f"{RUN_PREFIX}on-{name}")
+    try:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except (OSError, AttributeError):
+        yield True
+        return
+    try:
+        is_alone = _lock_alone(descriptor)
+        _lock(descriptor)
+        yield is_alone
+    finally:
+        if _lock_alone(descriptor):  # nobody else is left
+            with suppress(OSError):
+                os.unlink(place)
+        os.close(descriptor)
+
+
+def _lock_alone(descriptor: int) -> bool:
+    """Whether no other process has a lock; then this one has it for itself."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def hold(path: str | os.PathLike[str]) -> int:

@@ -197,12 +197,20 @@ def _has_operator(a: Any, b: Any) -> bool:
     return hasattr(type(a), "__matmul__") or hasattr(type(b), "__rmatmul__")
 
 
+def in_force(settings: Settings, context: Context) -> Settings:
+    """The settings of a call, without its scheme where `precision` comes before it."""
+    if context.overrides_sites and settings.site is not None:
+        return settings._replace(scheme=None, block=None)
+    return settings
+
+
 def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     """The result of a call, and the product where a scheme made it.
 
     For a call that asks for something, or that is traced, or the first of its site.
     """
     context = current()
+    settings = in_force(settings, context)
     if type(call.a) is PackedArray or type(call.b) is PackedArray:
         call, choice = unpacked(call, settings)
         settings = settings._replace(scheme=choice.scheme)

@@ -53,6 +53,7 @@ class Context:
     constant: names products none of whose operands is written to in between, so what has moved to a
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
+    overrides_sites: `scheme` comes before the one that is written at a call site, too.
     """
 
     scheme: str | None = None
@@ -63,6 +64,7 @@ class Context:
     workspace_limit: int | None = None
     devices: str | None = None
     constant: str = ""
+    overrides_sites: bool = False
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -85,15 +87,19 @@ class Context:
                 self.passing.add(site)
         return found
 
+    def plan_of(self, module: str) -> Plan | None:
+        """The plan that decides about the sites of a module; None where there is none."""
+        if self.plan is None or not knows(self.plan, module):
+            return self.find_plan(module) or self.plan
+        return self.plan
+
     def _look_up(self, site: str | None) -> Choice:
         if self.scheme is not None:
             return _checked(Choice(self.scheme))
         if site is None:
             return UNCHOSEN
         module = site.partition(":")[0]
-        plan = self.plan
-        if plan is None or not _knows(plan, module):
-            plan = self.find_plan(module) or plan
+        plan = self.plan_of(module)
         entry = None if plan is None else plan.find(site)
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
@@ -107,7 +113,7 @@ class Context:
                 stacklevel=5,
             )
             return choice
-        if plan is not None and _knows(plan, module):
+        if plan is not None and knows(plan, module):
             warnings.warn(
                 f"call site {site} is not in the plan (stale?); it runs as if there were none",
                 stacklevel=5,
@@ -115,7 +121,7 @@ class Context:
         return UNCHOSEN
 
 
-def _knows(plan: Plan, module: str) -> bool:
+def knows(plan: Plan, module: str) -> bool:
     """Whether a plan has sites of a module: of others it was never meant to say anything."""
     return any(entry.id.startswith(f"{module}:") for entry in plan.site)
 
@@ -200,15 +206,18 @@ def _end_out_of_turn(override: Override, seen: Override | None) -> None:
 
 @contextmanager
 def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
-    """Run every product inside under one scheme, whatever a plan says: in this thread or task, and
-    in tasks that are begun here.
+    """Run every product inside under one scheme: in this thread or task, and in tasks begun here.
 
+    It comes before every plan, and before schemes that comments, `accelerate`, `install` or
+    `mixpert rewrite` have put at a call site; of several, the innermost counts. Only a call with a
+    `scheme` and without a `site`, which a person wrote, keeps its own.
     Raises PlanError for an unknown scheme or backend, DeviceError for an absent device.
     """
     _checked(Choice(scheme))
     require_backend(backend)
     outer = current()
-    with use(replace(outer, scheme=scheme, backend=backend or outer.backend)):
+    backend = backend or outer.backend
+    with use(replace(outer, scheme=scheme, backend=backend, overrides_sites=True)):
         yield
 
 

@@ -68,7 +68,8 @@ class Operator:
     the unit of Measurement.site_seconds. local_errors: scheme → relative Frobenius error against
     FP64 on the profiled operands. predicted: scheme → predicted value of `seconds` under it.
     excluded: scheme → why it is not tried. locked: whether it keeps the scheme that the search
-    starts with. sensitivity: the program's error per local error, until runs are known.
+    starts with. sensitivity: the program's error per local error, until runs are known. elsewhere:
+    whether only other processes call it, of which nothing is measured.
 
     sampled: the number of its calls that were profiled; three figures are those of the worst of
     them. spread: mean number of bits by which entries lie below the largest of their row of A or
@@ -95,6 +96,7 @@ class Operator:
     cancellation: float = 1.0
     transfer: float = 0.0
     fed_by: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ class Reason(StrEnum):
     BOTTOM = "lowest rung"
     LOCKED = "locked"
     NEVER_RAN = "never ran"
+    ELSEWHERE = "in another process"
     TOO_SHORT = "too short"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"

@@ -125,6 +125,8 @@ class SearchState:
         """Why an operator is not lowered at all; None if it may be."""
         if operator.locked:
             return Reason.LOCKED
+        if operator.elsewhere:
+            return Reason.ELSEWHERE
         if operator.id not in self.start.measurement.site_seconds:
             return Reason.NEVER_RAN
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):

@@ -78,7 +78,11 @@ class Options:
 )
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
 @click.option("--profile", is_flag=True, help="Print what ran at each product, and why.")
-@click.option("--strict", is_flag=True, help="Exit 1 if a call did not take its planned scheme.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit 1 if a call did not take its planned scheme, or the plan is stale.",
+)
 @click.option(
     "--json",
     "json_path",
@@ -125,10 +129,11 @@ def run(options: Options) -> int:
             tables.print_profile(records, script=program.filename)
         if json_file:
             running.write_json(records, json_file)
-        fallbacks = running.fallback_lines(program, records) if options.strict else []
-        for line in fallbacks:
+        deviations = running.fallback_lines(program, records) if options.strict else []
+        deviations += running.stale_lines(program, hook, trace) if options.strict else []
+        for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
-    return exit_code or int(bool(fallbacks))
+    return exit_code or int(bool(deviations))
 
 
 def _warn_without_device(schemes: list[str]) -> None:

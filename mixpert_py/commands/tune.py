@@ -251,7 +251,7 @@ def tune(options: Options) -> int:
     right behind SCRIPT; what follows them, or `--`, is the program's. Every run is kept in a
     .trials.db file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
-    from mixpert_py import config
+    from mixpert_py import config, files
     from mixpert_py.launch import launcher
     from mixpert_py.tuning.trials import Trials, beside
 
@@ -261,7 +261,15 @@ def tune(options: Options) -> int:
     program = launcher.script(options.script, options.arguments)
     path = Path(options.output) if options.output else config.plan_beside(options.script)
     trials = Trials(beside(path), options.resume, _say)
-    return _tune(program, settings, path, trials, options)
+    with files.working_on(path) as is_alone:
+        if not is_alone and not files.is_stream(path):
+            if options.resume:
+                raise PlanError(f"{path}: the tuning that --resume would go on with is running")
+            _say(
+                f"{path}: another tuning of it is running: the last to end writes it, and each "
+                "disturbs the other's times"
+            )
+        return _tune(program, settings, path, trials, options)
 
 
 def _settings(options: Options, taken: list[str]) -> "TuningOptions":

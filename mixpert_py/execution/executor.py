@@ -26,6 +26,13 @@ from mixpert_py.tuner.records import Measurement
 
 Values = Mapping[str, np.ndarray[Any, Any]]
 
+STILL_RUNNING = "still running after"  # in the problem of a run that took longer than it may
+
+
+def is_timeout(problem: str) -> bool:
+    """Whether the problem of a run, a stored one too, is that it took longer than it may."""
+    return STILL_RUNNING in problem.partition("; its last lines")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
@@ -84,7 +91,7 @@ class RunFolder:
         """
         output = ended.last_lines()
         if ended.code is None:
-            how = f"still running after {limit:g} s, and was stopped"
+            how = f"{STILL_RUNNING} {limit:g} s, and was stopped"
         elif ended.code < 0:
             how = f"killed by signal {-ended.code}"
         elif ended.code > 0:

@@ -9,6 +9,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 from mixpert_py import files
 
@@ -19,41 +20,52 @@ State = dict[str, tuple[int, int]]
 
 
 class WorkFolder:
-    """The current folder, in which a program runs until it turns out to write there.
+    """The current folder, in which a program runs unless it writes there.
 
-    program: its name in messages. is_apart: whether no run writes where another works.
+    The first run, which shows whether it does, works in a copy, too, where the folder is small
+    enough. program: its name in messages. is_apart: whether no run writes where another works.
     """
 
     def __init__(self, program: str) -> None:
         self._program = program
         self._here = os.getcwd()
-        self._copied = False
+        self._wrote: bool | None = None  # before the first run
+        self._problem = ""  # why there is no copy
         self.is_apart = True
 
-    def copy_from_now_on(self) -> None:
-        """Give later runs copies, or warn once that the folder is too large for that."""
-        if is_small(self._here):
-            self._copied = True
-        else:
-            self._runs_in_place(f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files")
+    def learn(self, wrote: bool) -> None:
+        """Give later runs copies if the first one wrote; warn where that is not possible."""
+        self._wrote = wrote
+        if wrote:
+            self._require_small()
+            if self._problem:
+                self._warn()
 
     def for_run(self, folder: str) -> str:
         """The folder that a run works in: the current one, or a copy in the folder of that run."""
-        if self._copied:
-            place = os.path.join(folder, "work")
-            try:
-                copy(self._here, place)
-            except OSError as error:
-                self._runs_in_place(error.strerror or str(error))
-            else:
-                return place
+        if self._wrote is None:
+            self._require_small()
+        if self._wrote is False or self._problem:
+            return self._here
+        place = os.path.join(folder, "work")
+        try:
+            return copy_in_place(self._here, place)
+        except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
+            self._problem = error.strerror or str(error)
+            if self._wrote:
+                self._warn()
         return self._here
 
-    def _runs_in_place(self, reason: str) -> None:
-        self._copied = self.is_apart = False
+    def _require_small(self) -> None:
+        if not self._problem and not is_small(self._here):
+            self._problem = f"more than {MOST_BYTES >> 20} MiB or {MOST_ENTRIES} files"
+
+    def _warn(self) -> None:
+        self.is_apart = False
         warnings.warn(
             f"{self._program} writes where it runs, and each run does so in your own folder: it "
-            f"is not copied: {reason}",
+            f"is not copied: {self._problem}",
             stacklevel=2,
         )
 
@@ -76,6 +88,25 @@ def is_small(folder: str) -> bool:
     """Whether a folder may be copied for every run."""
     found = state(folder)
     return found is not None and sum(size for _, size in found.values()) <= MOST_BYTES
+
+
+def copy_in_place(folder: str, target: str) -> str:
+    """Copy a folder for one run; returns the copy's place below `target`.
+
+    Beside it, and beside each folder above it, are links to what is beside the original, so that a
+    program finds `../data`, too.
+    """
+    original, place = Path(folder), Path(target)
+    above = list(reversed(original.parents))
+    for parent, inner in zip(above, [*above[1:], original], strict=True):
+        place.mkdir()
+        with suppress(PermissionError):  # which a program may pass through, but not list
+            for name in os.listdir(parent)[:MOST_ENTRIES]:
+                if name != inner.name:
+                    os.symlink(os.path.join(parent, name), os.path.join(place, name))
+        place /= inner.name
+    copy(folder, str(place))
+    return str(place)
 
 
 def copy(folder: str, target: str) -> None:

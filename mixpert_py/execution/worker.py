@@ -40,6 +40,7 @@ Array = np.ndarray[Any, Any]
 Product = tuple[str, int, int, int, str]
 """Scheme, m, k, n, dtype."""
 
+CHILDREN = "children"  # the file of the job's folder with the sites that children called
 SINKS = "sinks"  # stands for the last results of products that feed no other product
 WITHOUT_EFFECT = frozenset({"numpy", "scipy", "sklearn"})  # packages whose import does nothing else
 GPU_LIBRARIES = frozenset({"cupy", "torch"})
@@ -137,7 +138,8 @@ class Result(msgspec.Struct, frozen=True):
     seconds of processor time of the processes that the program started, and waited for. kinds: kind
     of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
     difference → its size, as a part of its operands'. counts: integers of the main module that are
-    no values.
+    no values. elsewhere: sites that only processes which it started called, of a run of its own
+    process.
     """
 
     seconds: float
@@ -153,6 +155,7 @@ class Result(msgspec.Struct, frozen=True):
     kinds: dict[str, str] = {}
     ratios: dict[str, float] = {}
     counts: dict[str, int] = {}
+    elsewhere: tuple[str, ...] = ()
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -168,7 +171,10 @@ def main(job_file: str, imported: float = 0.0) -> None:
     spec = spec_from_file_location(job.module, job.filename) if job.as_module else None
     program = launcher.Program(b"", job.filename, job.argv, job.module, job.path, spec)
     captures = Captures() if job.alone is not None else None
-    trace = Trace(job.levels or None, job.sinks, captures)
+    trace = Trace(job.levels or None, job.sinks, captures, str(folder / CHILDREN))
+    # A process that may be warm runs other jobs later; where there is no fork, there is no hook.
+    if job.scheme is not None and not job.levels and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=trace.begin_child)
     settings = config.import_settings()
     os.chdir(job.directory)
     warm_up_host()
@@ -220,9 +226,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
             kinds=kinds,
             ratios=ratios,
             counts=_counts(namespace, values),
+            elsewhere=_called_by_children(folder, trace),
         )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
+    """The sites that other processes of the program called, and this one did not."""
+    with suppress(FileNotFoundError):
+        lines = (folder / CHILDREN).read_text("utf-8").splitlines()
+        return tuple(sorted(set(lines) - trace.sites.keys()))
+    return ()
 
 
 def _alone(

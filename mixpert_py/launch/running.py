@@ -14,6 +14,7 @@ from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
+from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, require_backend
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project, source_files
@@ -159,6 +160,46 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
     """Write the profile to a file. Raises SourceError if that fails."""
     with writing(path):
         files.replace(path, json.dumps(records, indent=2).encode())
+
+
+def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
+    """One line for each called site that its module's plan lacks, and each entry without a site.
+
+    The plans are those in force when the program has ended; under one scheme for all products there
+    are none. Modules that no plan knows are passed over.
+    """
+    context = contexts.current()
+    if context.scheme is not None:
+        return []
+    places = places_of(program, hook.rewritten.values())
+    sites = [site for site, (_, place) in places.items() if place.reason is None]
+    sites += [site for site in trace.sites if site not in places]  # in a file that `rewrite` wrote
+    modules = [program.module, *(module for _, module in hook.rewritten.values())]
+    lines = []
+    for module in dict.fromkeys([*modules, *(site.partition(":")[0] for site in sites)]):
+        plan = context.plan_of(module)
+        if plan is None or not contexts.knows(plan, module):
+            continue
+        found = {site: plan.find(site) for site in sites if site.startswith(f"{module}:")}
+        for site in trace.sites:
+            if site in found and found[site] is None:
+                lines.append(f"{_shown(program, places, site)}: not in the plan (stale?)")
+        known = {entry.id for entry in found.values() if entry is not None}
+        for entry in plan.site:
+            written = entry.id.encode() in program.source  # a call in a rewritten file
+            if entry.id.startswith(f"{module}:") and entry.id not in known and not written:
+                expression = f" ({entry.expression})" if entry.expression else ""
+                lines.append(f"{entry.id}{expression}: in the plan, and not in the program")
+    return lines
+
+
+def _shown(program: Program, places: Places, site: str) -> str:
+    """A site by its place and its expression, or by its id where that is all that is known."""
+    if site not in places:
+        return site
+    path, place = places[site]
+    file = program.argv[0] if path == program.filename else path
+    return f"{file}:{place.line}: {place.expression}"
 
 
 def fallback_lines(program: Program, records: list[dict[str, Any]]) -> list[str]:

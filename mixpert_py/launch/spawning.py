@@ -14,6 +14,7 @@ from mixpert_py import config, files
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, set_default
+from mixpert_py.runtime.tracing.trace import Trace
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):
@@ -24,6 +25,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     scheme: str | None
     backend: str | None
     plan: Plan | None
+    children: str | None = None  # as in `Trace`
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
@@ -36,7 +38,11 @@ class SpawnedJob(msgspec.Struct, frozen=True):
 
         script = os.fsdecode(self.script)
         limit = config.workspace_limit(script)
-        set_default(Context(self.scheme, self.plan, self.backend, workspace_limit=limit))
+        trace = None
+        if self.children is not None:
+            trace = Trace(children=self.children)
+            trace.begin_child()
+        set_default(Context(self.scheme, self.plan, self.backend, trace, workspace_limit=limit))
         if self.project is not None:
             ImportHook(folder=os.fsdecode(self.project)).install()
         return launcher.compiled(launcher.script(script))
@@ -69,7 +75,9 @@ def rewrite_in_spawned_children(script: str, context: Context, project: str | No
         files.hold(path)  # to the end of this process
         atexit.register(Path(path).unlink, missing_ok=True)
         folder = None if project is None else os.fsencode(project)
-        job = SpawnedJob(os.fsencode(script), folder, context.scheme, context.backend, context.plan)
+        children = None if context.trace is None else context.trace.children
+        told = context.scheme, context.backend, context.plan, children
+        job = SpawnedJob(os.fsencode(script), folder, *told)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

@@ -36,13 +36,15 @@ class Baseline:
     """The native runs, judged; the values that errors are measured against; the profile by site.
 
     reference: the values with every product in float64, or those of the first native run. alone:
-    the products that the profile made by themselves.
+    the products that the profile made by themselves. elsewhere: sites that only other processes of
+    the program called.
     """
 
     natives: tuple[ProgramRun, ...]
     reference: Values
     profile: dict[str, SiteResult]
     alone: tuple[MeasuredProduct, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 def establish(
@@ -56,12 +58,18 @@ def establish(
 
     levels: returns those of the ladder; called after the native runs. reference: FLOAT64 or NATIVE.
     timed: whether times are measured: then the profile times products of the host by themselves.
-    None if the program calls no product. Raises ProgramError if it fails or has nothing to compare,
-    BudgetError if its own spread is more than half of a budget.
+    None if the program calls no product. Raises ProgramError if it fails, has nothing to compare,
+    or leaves all products to other processes, BudgetError if its own spread is more than half of a
+    budget.
     """
     name = experiment.program.argv[0]
     first = experiment.native()
     if not first.result.sites:
+        if first.result.elsewhere:
+            raise ProgramError(
+                f"{name}: only processes that it starts make its products, which cannot be tuned; "
+                "let the program make some of them itself, with one worker or none"
+            )
         return None
     _require_numbers(name, first)
     alone = timed and not experiment.on_gpu
@@ -71,7 +79,11 @@ def establish(
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
     profile = experiment.profile(names, timed=alone) if (names := levels()) else first
-    return Baseline(natives, values, profile.result.sites, profile.result.alone)
+    elsewhere = set().union(*(run.result.elsewhere for run in natives))
+    elsewhere -= profile.result.sites.keys()
+    return Baseline(
+        natives, values, profile.result.sites, profile.result.alone, tuple(sorted(elsewhere))
+    )
 
 
 def _require_numbers(name: str, run: ProgramRun) -> None:

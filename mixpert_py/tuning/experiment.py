@@ -1,6 +1,7 @@
 """Runs a program under plans, each run in a process of its own: the tuner's `measure`."""
 
 import marshal
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from mixpert_py.execution.executor import Executor, ProgramRun, RunFolder, Value
 from mixpert_py.execution.outputs import WrittenFile
 from mixpert_py.execution.work_folder import WorkFolder
 from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Result
-from mixpert_py.files import temporary_folder
+from mixpert_py.files import require_room, temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.dataflow.graph import Dependencies
@@ -50,8 +51,9 @@ class _Request:
 class Experiment:
     """One program, run as often as the tuner wants.
 
-    The first run shows two things. If the program changes the folder that it runs in, each later
-    run gets a copy of that folder, and the user's stays as the first run left it. And the modules
+    The first run, in a copy of the current folder, shows two things. If the program changes the
+    folder that it runs in, each later run gets a copy, too, and the user's stays as it was. And the
+    modules
     that it imports are imported before trials and the profile begin: these get warm processes,
     forked ones where no GPU takes the products. All other runs are new processes.
 
@@ -167,8 +169,7 @@ class Experiment:
         first = run.result
         self.comparison = self.comparison.after(run)
         self.executor.modules = first.modules
-        if first.wrote:
-            self._work_folder.copy_from_now_on()
+        self._work_folder.learn(first.wrote)
         gpu = gpus.usable(self.backend)
         if gpu is not None and gpus.would_run(first, gpu, self.backend):
             self._first = first
@@ -195,13 +196,19 @@ class Experiment:
         name = self.program.argv[0]
         with temporary_folder() as temporary:
             folder = RunFolder(Path(temporary))
-            directory = self._work_folder.for_run(temporary)
+            # An estimate's one run leaves what it would have left without us.
+            is_only = request.alone is not None and not self._slowest
+            directory = os.getcwd() if is_only else self._work_folder.for_run(temporary)
             job_file = folder.write(self._code, self._job(request, temporary, directory))
             files = [WrittenFile(file, directory) for file in self.comparison.files]
             before = None if self._slowest else work_folder.state(directory)
             limit = self._limit(is_profile=bool(request.levels))
             ended = self.executor.run(str(job_file), limit, warm=request.warm)
-            result = folder.result(name, ended, limit)
+            try:
+                result = folder.result(name, ended, limit)
+            except ProgramError:
+                require_room(temporary)
+                raise
             if self._slowest:  # what the first run showed is not stored with each
                 result = msgspec.structs.replace(result, modules=())
             elif before is not None and work_folder.state(directory) != before:

@@ -11,12 +11,14 @@ import numpy as np
 
 from mixpert_py import files
 from mixpert_py.errors import ProgramError, ShapeError
-from mixpert_py.execution.executor import Values
+from mixpert_py.execution.executor import Values, is_timeout
 from mixpert_py.tuner.rate import highest_rate
 from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limits
+
+MOST_HANGS = 2  # under plans, after which every other plan fails there unrun
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,16 @@ class HoldOuts:
     def excess(self, plan: Mapping[str, str]) -> float:
         """The error of a plan on the first input where it is over the budget, in budgets.
 
-        1 where there is none; NaN if the program fails there. The next plan is judged there first,
-        and none twice: a search with a smaller budget may end in the same one.
+        1 where there is none; NaN if the program fails there, or if it hung under two other plans:
+        each such run takes all of its time limit. The next plan is judged there first, and none
+        twice: a search with a smaller budget may end in the same one.
         """
         key = plan_key(plan)
         if key in self._failed:
             return self._failed[key]
+        if sum(one.hangs for one in self._inputs) >= MOST_HANGS:
+            self._failed[key] = nan
+            return nan
         for one in self._order:
             excess = one.excess(plan)
             if not excess <= 1:
@@ -100,6 +106,7 @@ class _Input:
         self._label = label
         self._names: list[str] | None = None  # of the values in the folder
         self.errors: Mapping[str, float] = {}
+        self.hangs = 0  # plans under which it ran into its time limit
 
     @property
     def arguments(self) -> str:
@@ -121,8 +128,12 @@ class _Input:
             native = self._experiment.native(f"{self._label}, native run")
             values = reference_of(self._experiment, native, self._kind)
             self._folder.mkdir()
-            for number, array in enumerate(values.values()):
-                np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
+            try:
+                for number, array in enumerate(values.values()):
+                    np.save(self._folder / f"{number}.npy", array, allow_pickle=False)
+            except OSError:
+                files.require_room(self._folder)
+                raise
             self._names = list(values)
             return values
         return {
@@ -135,8 +146,9 @@ class _Input:
         reference = self.reference()
         try:
             run = self._experiment.planned(plan, reference, self._label)
-        except (ProgramError, ShapeError):
+        except (ProgramError, ShapeError) as failure:
             self.errors = {}
+            self.hangs += is_timeout(str(failure))
             return nan
         self.errors = run.errors
         return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))

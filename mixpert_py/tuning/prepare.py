@@ -18,7 +18,7 @@ from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuner.records import Ladder, Measurement, Problem, Rung, median_of
+from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
 from mixpert_py.tuning.baseline import (
     Baseline,
     Clock,
@@ -162,6 +162,11 @@ def _problem(
     )
     if not operators:
         return None
+    operators += tuple(
+        Operator(site, sites[site].expression, sites[site].line, elsewhere=True)
+        for site in baseline.elsewhere
+        if site in sites
+    )
     return Problem(
         operators,
         flow.edges | profiled_edges(baseline.profile),

@@ -86,6 +86,7 @@ def sites(
 
 def _site(verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], predicted: bool) -> Site:
     operator = verdict.operator
+    unknown = predicted or operator.elsewhere
     error = operator.local_errors.get(scheme, 0.0)
     seconds = verdict.seconds_after if scheme == verdict.after else verdict.seconds_before
     return Site(
@@ -97,8 +98,8 @@ def _site(verdict: Verdict, scheme: str, blocks: Mapping[str, int | None], predi
         shapes=[list(shape) for shape in operator.shapes[:SHAPES]],
         calls=operator.calls,
         error=error if isfinite(error) else 0.0,
-        native_ms=None if predicted else round(verdict.seconds_before * 1e3, 3),
-        ms=None if predicted else round(seconds * 1e3, 3),
+        native_ms=None if unknown else round(verdict.seconds_before * 1e3, 3),
+        ms=None if unknown else round(seconds * 1e3, 3),
     )
 
 

@@ -26,6 +26,7 @@ from mixpert_py.tuner.records import (
 from mixpert_py.tuner.tune import tune
 from mixpert_py.tuning import record
 from mixpert_py.tuning.decisions import decisive_products
+from mixpert_py.tuning.hangs import HangGuard
 from mixpert_py.tuning.hold_out import HoldOutErrors
 from mixpert_py.tuning.options import Limits
 from mixpert_py.tuning.prepare import Prepared
@@ -126,12 +127,17 @@ def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None
     """One of `tuner.tune.SEARCHES`. measure: None for `prepared.measure`."""
     runs = prepared.resources.runs if prepared.experiment.runs_apart else 1
     with Speculation(measure or prepared.measure, runs) as speculation:
+        guard = HangGuard(speculation, prepared.problem.start)
+
+        def expect(plans: Sequence[Schemes]) -> None:
+            speculation.expect([*plans[:1], *filter(guard.allows, plans[1:])])
+
         outcome = tune(
-            speculation,
+            guard,
             replace(prepared.problem, budget=budget),
             search=kind,
             excess=prepared.hold_outs.excess if prepared.hold_outs else None,
-            expect=speculation.expect if runs > 1 else None,
+            expect=expect if runs > 1 else None,
         )
     return replace(outcome, interrupted=True) if speculation.interrupted else outcome
 

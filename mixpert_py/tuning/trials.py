@@ -5,6 +5,7 @@ were made in the same order, and is given them from the file.
 """
 
 import json
+import os
 import platform
 import sqlite3
 import threading
@@ -88,13 +89,14 @@ class Trials:
         self._subject = json.dumps(subject, sort_keys=True)
         self._machine = json.dumps({"host": platform.node(), **machine()})
         # The file is created with the first run, so that a program that fails leaves none.
-        if self._path is not None and self._path.exists():
+        if self._path is not None and os.path.lexists(self._path):
             try:
                 with closing(Store(self._path)) as store:
                     if self._resume:
                         self._take_over(store)
             except (sqlite3.Error, OSError) as error:
-                self._give_up(error)
+                self._give_up(error, "; the tuning begins anew" if self._resume else "")
+                return
         if self._resume and self._tuning is None:
             self._say("no unfinished tuning of this program with these options; it begins anew")
 
@@ -182,8 +184,8 @@ class Trials:
             except (sqlite3.Error, OSError, MixPertError) as error:
                 self._give_up(error)
 
-    def _give_up(self, error: Exception) -> None:
-        self._say(f"{self._path}: runs are not kept from here on: {one_line(error)}")
+    def _give_up(self, error: Exception, more: str = "") -> None:
+        self._say(f"{self._path}: runs are not kept from here on: {one_line(error)}{more}")
         self._path = self._tuning = None
         self._made.clear()
 

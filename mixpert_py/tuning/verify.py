@@ -271,7 +271,7 @@ def check_plan(
         options,
         verification,
         stale=stale,
-        silent=tuple(site for site in entries if site not in traces),
+        silent=tuple(site for site in entries if site not in {*traces, *baseline.elsewhere}),
         fallbacks={
             site: traces[site].reasons
             for site in entries

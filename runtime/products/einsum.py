@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from mixpert_py.runtime.api import MOVES, carry_out
+from mixpert_py.runtime.api import MOVES, carry_out, in_force
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
@@ -49,7 +49,7 @@ def einsum(
     """
     if scheme is None and backend is None and passes(site) and _are_small(operands):
         return native(*operands, **options)
-    settings = Settings(scheme, block, backend, site)
+    settings = in_force(Settings(scheme, block, backend, site), current())
     if is_dask(*operands):
         from mixpert_py.runtime.products import dask_array
 

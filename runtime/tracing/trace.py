@@ -3,6 +3,7 @@
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,7 +119,8 @@ class Trace:
     levels: None if no operands are read. Otherwise those of sampled calls are read, the local
     errors of these schemes are measured on them, and operands are recognised as results of other
     sites. keep: the sites whose last non-empty result is stored, in `results`. captures: takes the
-    operands of sampled calls as well.
+    operands of sampled calls as well. children: the file in which children of this process leave
+    the names of the sites that they call, see `begin_child`.
     """
 
     def __init__(
@@ -126,7 +128,10 @@ class Trace:
         levels: Collection[str] | None = None,
         keep: Collection[str] = (),
         captures: Captures | None = None,
+        children: str | None = None,
     ) -> None:
+        self.children = children
+        self.is_child = False
         self.levels = None if levels is None else tuple(levels)
         self.captures = captures
         self.keep = frozenset(keep)
@@ -150,6 +155,17 @@ class Trace:
             record.outliers = max(record.outliers, call.outliers)
             if call.reason is not None:
                 record.reasons[call.reason] += 1
+
+    def begin_child(self) -> None:
+        """In a child process: from here on only the names of sites are recorded, in `children`.
+
+        A child may be ended at any moment, as those of a pool are, so each name is written at once.
+        """
+        self.is_child = True
+        self._lock = threading.Lock()  # another thread may have held it when this one forked
+        self.levels = self.captures = None
+        self.keep = frozenset()
+        self.sites, self.results = {}, {}
 
     def take(self) -> dict[str, SiteTrace]:
         """Remove and return the records of all sites."""
@@ -197,4 +213,7 @@ class Trace:
         record = self.sites.get(site or "-")
         if record is None:
             record = self.sites[site or "-"] = SiteTrace()
+            if self.is_child and self.children is not None:
+                with suppress(OSError), open(self.children, "a", encoding="utf-8") as file:
+                    file.write(f"{site or '-'}\n")
         return record

@@ -10,6 +10,7 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ import mixpert_py
 from mixpert_py.errors import PlanError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan, Site, save
-from mixpert_py.runtime.context import Context, precision, use
+from mixpert_py.runtime.context import Context, current, precision, use
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.mixpert_py.command import ROOT
 
@@ -390,12 +391,65 @@ def test_a_plan_decides_site_by_site(load: Load, tmp_path: Path) -> None:
         call = mixpert_py.accelerate(plan=given)(module.call)
         with use(Context(backend="reference")):
             assert [is_emulated(y) for y in call(A)[:2]] == [True, False]
-            with precision("int8x6"):
+            with use(replace(current(), scheme="int8x6")):
                 results = call(A)
-        # What the plan says comes before what is in force; what it does not, after.
+        # What the plan says comes before what the process runs under; what it does not, after.
         np.testing.assert_array_equal(results[1], EXACT)
         assert np.abs(results[0] - EXACT).max() > 1e-4
         assert 0 < np.abs(results[2] - A.T @ A).max() < 1e-4
+
+
+PRECEDENCE = """\
+import numpy as np
+import mixpert_py
+def call(x):
+    return x @ x, np.dot(x, x), np.einsum("ij,jk,kl", x, x, x)
+def inside(x):
+    with mixpert_py.precision("native"):
+        y = x @ x
+    return y, x @ x
+def commented(x):
+    return x @ x  # mixpert: scheme=int8x3
+def by_hand(x):
+    return mixpert_py.matmul(x, x, scheme="int8x3")
+"""
+
+
+def test_precision_comes_before_what_stands_at_a_site(load: Load) -> None:
+    ids = [site.id for site in analyze(PRECEDENCE.encode(), "program")]
+    plan = Plan(site=[Site(id=site, scheme="int8x3", block=64) for site in ids])
+    module = load(PRECEDENCE)
+    for given in ({"plan": plan}, {"scheme": "int8x3"}):
+        call, inside, commented = (
+            mixpert_py.accelerate(**given)(function)
+            for function in (module.call, module.inside, module.commented)
+        )
+        with use(Context(backend="reference")):
+            assert is_emulated(call(A)[0])
+            assert [is_emulated(y) for y in inside(A)] == [False, True]
+            assert np.abs(call(A)[2] - module.call(A)[2]).max() > 0
+            with precision("native"):
+                assert not any(is_emulated(y) for y in call(A)[:2])
+                np.testing.assert_array_equal(call(A)[2], module.call(A)[2])
+                assert not is_emulated(commented(A))
+                assert is_emulated(module.by_hand(A))  # a person wrote its scheme
+                with precision("int8x6"):  # the innermost counts
+                    assert 0 < np.abs(call(A)[0] - EXACT).max() < 1e-4
+
+
+def test_the_example_in_the_docs_does_what_it_shows(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "docs" / "library.md").read_text("utf-8")
+    example = text.partition("```python\n")[2].partition("```")[0]
+    assert 'accelerate(plan="net.mixpert.toml")' in example
+    program = f"import numpy as np\nx = w = np.random.default_rng(0).random((16, 16))\n{example}"
+    (site,) = (site.id for site in analyze(program.encode(), "program"))
+    save(Plan(site=[Site(id=site, scheme="native")]), tmp_path / "net.mixpert.toml")
+    monkeypatch.chdir(tmp_path)
+    module = load(program)
+    np.testing.assert_array_equal(module.forward(module.x, module.w), module.x @ module.w)
+    assert 0 < np.abs(module.y - module.x @ module.w).max() < 1e-4
 
 
 def test_a_plan_and_a_scheme_together(load: Load) -> None:

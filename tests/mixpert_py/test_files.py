@@ -1,5 +1,6 @@
 """Files are replaced in one step, or not at all; what killed processes leave is removed."""
 
+import errno
 import os
 import signal
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import files
+from tests.mixpert_py.command import IMPORTABLE
 
 
 @pytest.fixture(autouse=True)
@@ -168,3 +170,86 @@ def test_where_there_are_no_locks_nothing_is_removed(
     files.replace(tmp_path / "f", b"")
     with files.temporary_folder():
         assert path.exists()
+
+
+WAY_OUT = "No space left on device for what runs leave; let TMPDIR name another folder"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_named_with_the_way_out(number: int) -> None:
+    with pytest.raises(OSError, match=WAY_OUT) as raised, files.temporary_folder() as folder:
+        raise OSError(number, os.strerror(number))
+    assert raised.value.filename == tempfile.gettempdir()
+    assert not os.path.exists(folder)
+
+
+def test_other_errors_pass_a_temporary_folder() -> None:
+    with pytest.raises(PermissionError, match="another error"), files.temporary_folder():
+        raise PermissionError(errno.EACCES, "another error")
+
+
+def test_no_room_for_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    place = tempfile.gettempdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(OSError, match=WAY_OUT) as raised, files.temporary_folder():
+        pass
+    assert raised.value.filename == place
+
+
+ROOM = os.statvfs(".") if hasattr(os, "statvfs") else None
+
+
+@pytest.mark.skipif(ROOM is None, reason="the system does not say how much room there is")
+@pytest.mark.parametrize(
+    ("blocks", "names", "is_full"), [(0, 9, True), (9, 0, True), (16, 9, False)]
+)
+def test_whether_there_is_room(
+    blocks: int, names: int, is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = [4096, 4096, 99, blocks, blocks, 99, names, names, 0, 255]
+    monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result(fields))
+    if not is_full:
+        files.require_room(tmp_path)
+        return
+    with pytest.raises(OSError, match=WAY_OUT):
+        files.require_room(tmp_path)
+
+
+WORKS = """
+import sys
+from pathlib import Path
+from mixpert_py import files
+with files.working_on(Path(sys.argv[1])) as is_alone:
+    print(is_alone, flush=True)
+    input()
+"""
+
+
+def test_who_works_on_a_file_is_seen(tmp_path: Path) -> None:
+    def begin(name: str) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", WORKS, str(tmp_path / name)]
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "PYTHONPATH": IMPORTABLE, "TMPDIR": str(tmp_path)}
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+
+    def is_alone(process: "subprocess.Popen[str]") -> bool:
+        assert process.stdout is not None
+        return process.stdout.readline() == "True\n"
+
+    (tmp_path / "link").symlink_to("plan")
+    first, other = begin("plan"), begin("other")
+    assert is_alone(first)
+    assert is_alone(other)
+    second = begin("link")
+    assert not is_alone(second)
+    first.communicate("\n", timeout=60)
+    third = begin("plan")
+    assert not is_alone(third)  # the second is there still
+    second.kill()
+    second.communicate(timeout=60)
+    third.communicate("\n", timeout=60)
+    other.communicate("\n", timeout=60)
+    assert os.listdir(tmp_path) == ["link"]

@@ -102,7 +102,7 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
             _place(verdict.operator.id, several),
             str(verdict.operator.line),
             verdict.operator.expression,
-            f"{outcome.share(verdict):.0%}".rstrip("%"),
+            "–" if verdict.operator.elsewhere else f"{outcome.share(verdict):.0%}".rstrip("%"),
             _level(verdict, full=bool(starts)),
             error_text(verdict.local_error),
             _times(verdict, unit),
@@ -127,6 +127,8 @@ def _level(verdict: Verdict, full: bool) -> str:
 
 
 def _times(verdict: Verdict, unit: Unit) -> str:
+    if verdict.operator.elsewhere:
+        return "–"
     before = unit.number(verdict.seconds_before)
     if verdict.before == verdict.after:
         return before

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mixpert_py.command import Mixpert
+from mixpert_py.passes.pipeline import analyze
+from tests.mixpert_py.command import Mixpert, Said
 from tests.mixpert_py.commands.run_program import PRODUCT
 
 
@@ -32,6 +33,63 @@ def test_strict_turns_a_fallback_into_an_exit_code(tmp_path: Path, mixpert: Mixp
     assert said.code == 1
     assert said.one_clear_line().endswith("s.py:4: a @ a: ran native: integer dtype (1 call)")
     assert mixpert("run", "--strict", "s.py").code == 0
+
+
+TWICE = """\
+import sys
+import numpy as np
+a = np.eye(800)
+def f(x, y):
+    return x @ y
+f(a, a)
+"""
+# An edit → the words on stderr behind "mixpert: "; none: the plan holds. See docs/commands.md.
+EDITS = {
+    "nothing": ("f(a, a)", "f(a, a)", []),
+    "a local's name": ("x", "z", []),
+    "spacing": ("x @ y", "(x\n            @ y)", []),
+    "a function's name": ("f(", "g(", []),
+    "another product": ("f(a, a)", "f(a, a); a @ a.T", ["s.py:6: a @ a.T: not in the plan"]),
+    "the expression": (
+        "x @ y",
+        "x @ (y * 1.0)",
+        ["s.py:5: x @ (y * 1.0): not in the plan", "(x @ y): in the plan, and not in the program"],
+    ),
+    "the expression, uncalled": (
+        "    return x @ y\nf",
+        "    return x.T @ y\nf, ",
+        ["(x @ y): in the plan, and not in the program"],
+    ),
+    "left alone": ("x @ y", "x @ y  # mixpert: off", ["(x @ y): in the plan, and not in the"]),
+    "no product": ("    return x @ y", "    pass", ["(x @ y): in the plan, and not in the"]),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "words"), EDITS.values(), ids=EDITS)
+def test_strict_turns_a_stale_plan_into_an_exit_code(
+    tmp_path: Path, mixpert: Mixpert, old: str, new: str, words: list[str]
+) -> None:
+    site = analyze(TWICE.encode(), "s")[0]
+    entry = f'[[site]]\nid = "{site.id}"\nscheme = "float32"\nexpression = "x @ y"\n'
+    (tmp_path / "s.mixpert.toml").write_text(entry)
+    (tmp_path / "s.py").write_text(TWICE.replace(old, new))
+    said = mixpert("run", "--strict", "s.py")
+    lines = [line for line in said.err.splitlines() if line.startswith("mixpert: ")]
+    assert len(lines) == len(words), said.err
+    assert all(word in line for word, line in zip(words, lines, strict=True)), said.err
+    assert said.code == bool(words)
+    # Without a plan for its sites, and without --strict, nothing is expected of them.
+    assert mixpert("run", "--strict", "--scheme", "native", "s.py").code == 0
+    assert mixpert("run", "s.py").code == 0
+
+
+def test_a_rewritten_file_is_not_stale(tmp_path: Path, mixpert: Mixpert) -> None:
+    site = analyze(TWICE.encode(), "s")[0]
+    (tmp_path / "s.mixpert.toml").write_text(f'[[site]]\nid = "{site.id}"\nscheme = "float32"\n')
+    (tmp_path / "s.py").write_text(TWICE.replace("\nf(a", "\nif len(sys.argv) > 1: f(a"))
+    assert mixpert("rewrite", "s.py").code == 0
+    for words in ((), ("call",)):
+        assert mixpert("run", "--strict", "s_mixpert.py", *words) == Said(0, "", "")
 
 
 SILENT_ENDS = [

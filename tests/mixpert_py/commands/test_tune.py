@@ -334,7 +334,8 @@ def test_a_plan_that_cannot_be_saved_is_not_lost(
     chain: Path, mixpert: Mixpert, as_json: bool
 ) -> None:
     # A folder in its place, which was not there when the tuning began.
-    chain.write_text(f"{CHAIN}import os\nos.makedirs('chain.mixpert.toml', exist_ok=True)\n")
+    path = str(chain.with_name("chain.mixpert.toml"))  # a run's own folder is a copy
+    chain.write_text(f"{CHAIN}import os\nos.makedirs({path!r}, exist_ok=True)\n")
     options = ["--error", "1e-5", "--backend", "reference", *["--json"] * as_json]
     temporary = chain.parent / "temporary"
     temporary.mkdir()
@@ -374,3 +375,62 @@ def test_a_criterion_that_returns_nan_is_named(chain: Path, mixpert: Mixpert) ->
     said = mixpert("tune", "--error", "1", "--criterion", "mine:wrong", "chain.py")
     assert said.code == 2
     assert "criterion mine:wrong returned NaN for 'c' of two native" in said.one_clear_line()
+
+
+@pytest.mark.parametrize("free", [8, 40], ids="{} KiB".format)
+def test_a_full_temporary_folder_gets_one_line(free: int, tmp_path: Path) -> None:
+    """There is no room for a run's job, or for the values that it leaves."""
+    (tmp_path / "s.py").write_text("import numpy as np\na = np.eye(99)\nb = a @ a\n")
+    full = tmp_path / "full"
+    full.mkdir()
+    within = f"mount -t tmpfs -o size=64k none {full} && head -c {64 - free}k /dev/zero >{full}/x"
+    command = f"exec {sys.executable} -m mixpert_py tune --error 1 -q s.py"
+    environment = {**os.environ, "PYTHONPATH": IMPORTABLE, "TMPDIR": str(full)}
+    done = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", f"{within} || exit 99\n{command}"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    if done.returncode in (1, 99) and "mixpert" not in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr}")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"mixpert: {full}: No space left on device for what runs leave; ")
+    assert done.returncode == 2
+
+
+def test_a_second_tuning_of_one_plan_says_so(chain: Path, mixpert: Mixpert) -> None:
+    """The first one of two waits in its first run until the second one has ended."""
+    folder = chain.parent
+    waits = (
+        "import os, sys, time\nif sys.argv[1:]:\n    print('runs', file=open(sys.argv[1], 'a'))\n"
+    )
+    waits += "    while not os.path.exists(sys.argv[1] + '.end'): time.sleep(0.05)\n"
+    chain.write_text(waits + CHAIN.replace("160", "16"))
+    options = "--error", "1", "--backend", "reference", "-q"
+    sign = folder / "sign"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "mixpert_py", "tune", *options, chain.name, "--", str(sign)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": IMPORTABLE},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not sign.exists():
+        assert first.poll() is None
+        time.sleep(0.05)
+    resumed = mixpert("tune", *options, "--resume", str(chain))
+    assert resumed.code == 2
+    assert "the tuning that --resume would go on with is running" in resumed.one_clear_line()
+    second = mixpert("tune", *options, str(chain))
+    assert second.code == 0
+    assert "another tuning of it is running" in second.one_clear_line()
+    elsewhere = mixpert("tune", *options, "-o", str(folder / "other.toml"), str(chain))
+    assert (elsewhere.code, elsewhere.err) == (0, "")
+    Path(f"{sign}.end").touch()
+    assert first.communicate(timeout=60)[1] == ""
+    assert first.returncode == 0
+    again = mixpert("tune", *options, str(chain))  # nobody else is there any more
+    assert (again.code, again.err) == (0, "")

@@ -4,6 +4,7 @@ import os
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mixpert_py.execution import work_folder
@@ -35,25 +36,60 @@ def experiment(text: str) -> Experiment:
     return Experiment(launcher.script("s.py"), options)
 
 
-def test_only_the_first_run_writes_in_the_users_folder(folder: Path) -> None:
-    made = experiment(WRITES)
-    reference = made.native().values
+# Statements of a program that deletes what it reads, by paths from the folder that it works in.
+DELETES = {
+    "relative": "os.remove('input')",
+    "from above": "os.remove(f'../{os.path.basename(os.getcwd())}/input')",
+}
+
+
+@pytest.mark.parametrize("statement", DELETES.values(), ids=DELETES)
+def test_no_run_changes_the_users_folder(folder: Path, statement: str) -> None:
+    (folder / "input").write_text("precious")
+    made = experiment(f"import os\n{statement}\n{WRITES}")
     before = state(str(folder))
-    assert made.measure({}, reference).error == 0
-    assert made.native("verification", reference).error == 0
+    first = made.native()
+    assert first.result.wrote
+    assert made.measure({}, first.values).error == 0
+    assert made.native("verification", first.values).error == 0
     assert state(str(folder)) == before
-    assert (folder / "runs").read_text() == "."
+
+
+def test_a_program_that_only_reads_works_in_the_users_folder_after_the_first_run(
+    folder: Path,
+) -> None:
+    made = experiment("import os\nimport mixpert_py\nmixpert_py.observe('x', 1.0)\n")
+    made.comparison = Comparison(made.comparison.judge)
+    assert not made.native().result.wrote
+    copies: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work_folder, "copy", lambda *where: copies.extend(where))
+        made.native()
+    assert copies == []
+
+
+def test_what_is_beside_the_folder_is_beside_its_copy(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("x")
+    (tmp_path.parent / "y").write_text("y")
+    reads = "assert open('../data/x').read() == 'x' and open('../../y').read() == 'y'\n"
+    made = experiment(f"{reads}{WRITES}")
+    reference = made.native().values
+    assert made.measure({}, reference).problem is None
+    assert not (folder / "runs").exists()
 
 
 def test_a_run_that_writes_no_file_to_compare_fails(folder: Path) -> None:
-    made = experiment(WRITES.replace("np.save", "len(open('runs').read()) > 1 or np.save"))
-    (folder / "runs").write_text(".")
+    count = str(folder.parent / "count")  # which no run has a copy of
+    text = f"open({count!r}, 'a').write('.')\nlen(open({count!r}).read()) > 1 or np.save"
+    made = experiment(WRITES.replace("np.save", text))
+    np.save(folder / "x.npy", np.ones(3))  # that there is one already is no result
     reference = made.native().values
     assert "x.npy: not written" in (made.measure({}, reference).problem or "")
 
 
 def test_a_large_folder_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_folder, "MOST_BYTES", 100)
+    monkeypatch.setattr(work_folder, "MOST_BYTES", 10)
     made = experiment(WRITES)
     with pytest.warns(UserWarning, match="s.py writes where it runs"):
         reference = made.native().values
@@ -67,9 +103,10 @@ def test_no_room_for_a_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(28, "No space left on device")
 
     made = experiment(WRITES)
-    reference = made.native().values
     monkeypatch.setattr(work_folder.shutil, "copy2", full)
     with pytest.warns(UserWarning, match="No space left"):
+        reference = made.native().values
+    with warnings.catch_warnings(action="error"):
         assert made.measure({}, reference).problem is None
     assert (folder / "runs").read_text() == ".."
 

@@ -1,11 +1,18 @@
 """Plans are judged on each input until one is over the budget, and no plan twice."""
 
+from dataclasses import replace
+from math import isnan, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mixpert_py.launch import launcher
+from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuning import hold_out
+from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.hold_out import HoldOuts
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 
 
 class Input:
@@ -14,6 +21,7 @@ class Input:
     def __init__(self, name: str, errors: dict[str, float], seen: list[str]) -> None:
         self.arguments, self._errors, self._seen = name, errors, seen
         self.error = 0.0
+        self.hangs = 0
         self.errors: dict[str, float] = {}
 
     def reference(self) -> None:
@@ -22,8 +30,9 @@ class Input:
     def excess(self, plan: dict[str, str]) -> float:
         self._seen.append(f"{self.arguments}{plan['s']}")
         self.error = self._errors[plan["s"]]
+        self.hangs += isnan(self.error)
         self.errors = {"c": self.error}
-        return max(1.0, self.error)
+        return max(self.error, 1.0)  # NaN stays
 
 
 def test_the_input_that_failed_comes_first_and_no_plan_is_judged_twice(
@@ -45,3 +54,34 @@ def test_the_input_that_failed_comes_first_and_no_plan_is_judged_twice(
     assert errors.inputs == (("a", 0.2), ("b", 0.9))
     assert (errors.error, errors.values, errors.tightened) == (0.9, {"c": 0.9}, 1)
     assert errors.rate == pytest.approx(1 - 0.025**0.5)
+
+
+def test_a_program_that_hung_on_two_plans_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    errors = {"1": nan, "3": nan, "6": nan, "10": 0.5}
+    monkeypatch.setattr(hold_out, "_Input", lambda *_: Input("a", errors, seen))
+    found = HoldOuts([None], "native")  # type: ignore[list-item]
+    assert all(isnan(found.excess({"s": scheme})) for scheme in errors)
+    assert seen == ["a1", "a3"]
+    assert found.errors().tightened == 4
+
+
+@pytest.mark.parametrize(("ends", "hangs"), [("while True: pass", 1), ("sys.exit(3)", 0)])
+def test_only_the_time_limit_is_a_hang(
+    ends: str, hangs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.py").write_text(
+        "import sys\nimport numpy as np\na = np.random.default_rng(0).random((16, 16))\n"
+        f"b = a @ a\nif abs(b - np.dot(a, a)).max() > 1e-9:\n    {ends}\n"
+    )
+    options = TuningOptions(Limits(Limit(1.0)), backend="reference", time_limit=3.0)
+    experiment = Experiment(launcher.script("s.py"), options)
+    experiment.comparison = replace(experiment.comparison, names=("b",))
+    one = hold_out._Input(experiment, "native", tmp_path / "values", "hold-out")
+    one.reference()
+    (site, _) = (site.id for site in analyze(Path("s.py").read_bytes(), "s"))
+    assert isnan(one.excess({site: "int8x1"}))
+    assert one.hangs == hangs

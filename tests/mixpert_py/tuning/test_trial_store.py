@@ -387,6 +387,39 @@ def test_a_file_that_fails_costs_one_line_and_no_run(
     assert said[0] == f"{tmp_path / 't.db'}: runs are not kept from here on: {failure}"
 
 
+def damaged(path: Path) -> None:
+    """All but the first page, with which the file is known to be ours."""
+    changed(path, "SELECT 1")
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+
+
+def folder_there(path: Path) -> None:
+    path.mkdir()
+
+
+def link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.parent / "nowhere" / "t.db")
+
+
+@pytest.mark.parametrize("make", [damaged, folder_there, link_to_nothing], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_file_of_no_use_costs_one_line(
+    make: Callable[[Path], None], resume: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.mixpert.trials.db"
+    make(path)
+    said: list[str] = []
+    trials = Trials(path, resume, said.append)
+    trials.begin({})
+    assert trials.take("native run", {}) is None
+    trials.store("native run", {}, RUN)
+    trials.end({}, finished=True)
+    (line,) = said
+    assert line.startswith(f"{path}: runs are not kept from here on: ")
+    assert line.endswith("; the tuning begins anew") == resume
+
+
 def test_a_full_disk_leaves_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     trials = Trials(tmp_path / "t.db", say=said.append)

@@ -2,6 +2,7 @@
 
 import math
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +76,24 @@ def test_not_a_number_is_the_largest(place: int) -> None:
     for error in errors:
         trace.add_statistics("s", OperandStatistics({"fp16": error}, 1.0, 0.0, 1.0))
     assert math.isnan(trace.sites["s"].errors["fp16"])
+
+
+def test_a_child_leaves_the_names_of_its_sites(tmp_path: Path) -> None:
+    trace = Trace(("float32",), ("m:f/x~1#0",), children=str(tmp_path / "names"))
+    a = np.eye(4)
+    with use(Context(trace=trace)):
+        matmul(a, a, site="m:f/x~1#0")
+        assert not (tmp_path / "names").exists()  # the parent has its records
+        trace.begin_child()
+        for site in ("m:f/x~1#0", "m:g/x~2#0", "m:f/x~1#0"):
+            matmul(a, a, site=site)
+    assert (tmp_path / "names").read_text() == "m:f/x~1#0\nm:g/x~2#0\n"
+    assert trace.sites["m:f/x~1#0"].calls == 2
+    assert trace.sites["m:f/x~1#0"].errors == trace.results == {}
+    trace = Trace(children=str(tmp_path / "nowhere" / "names"))
+    trace.begin_child()
+    with use(Context(trace=trace)):
+        matmul(a, a, site="m:f/x~1#0")  # the parent has ended: nobody reads names any more
 
 
 def test_results_are_kept_of_the_sites_asked_for() -> None:

@@ -1,0 +1,123 @@
+"""A program that hung under a plan is not made to hang again and again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from mixpert_py.execution.executor import is_timeout
+from mixpert_py.launch import launcher
+from mixpert_py.tuner.records import Measurement, Operator, Outcome
+from mixpert_py.tuner.tune import SEARCHES
+from mixpert_py.tuning.hangs import HangGuard
+from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from tests.mixpert_py.tuning.tuned_program import tuned_program
+from tests.tuner.table_program import tune
+
+SITES = ("a", "b", "c")
+START = dict.fromkeys(SITES, "native")
+RUNGS = (("native",), ("int8x10",), ("int8x6",), ("int8x3",))
+SECONDS = {"native": 1.0, "int8x10": 0.8, "int8x6": 0.5, "int8x3": 0.3}
+HANGS = "s.py: still running after 20 s, and was stopped; its last lines:\nwaiting"
+
+
+class Program:
+    """It hangs where one of these is lowered; `hung` are the plans under which it did."""
+
+    def __init__(self, *guilty: str) -> None:
+        self._guilty = guilty
+        self.hung: list[dict[str, str]] = []
+
+    def __call__(self, plan: Mapping[str, str], /) -> Measurement:
+        if any(plan[site] != "native" for site in self._guilty):
+            self.hung.append(dict(plan))
+            return Measurement(0.0, float("nan"), {}, HANGS)
+        times = {site: SECONDS[scheme] for site, scheme in plan.items()}
+        return Measurement(sum(times.values()), 1e-6, times)
+
+
+def tuned(program: Program, search: str, *, guarded: bool = True) -> Outcome:
+    operators = [
+        Operator(site, seconds=1.0, local_errors=dict.fromkeys(SECONDS, 1e-6)) for site in SITES
+    ]
+    measure = HangGuard(program, START) if guarded else program
+    return tune(measure, operators, [], RUNGS, 1e-3, noise=0.01, start=START, search=search)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("guilty", [("b",), ("a", "c")], ids="-".join)
+def test_each_guilty_site_hangs_once_by_itself(search: str, guilty: tuple[str, ...]) -> None:
+    program = Program(*guilty)
+    found = tuned(program, search)
+    alone = [
+        [site for site in SITES if plan[site] != "native"]
+        for plan in program.hung
+        if sum(scheme != "native" for scheme in plan.values()) == 1
+    ]
+    assert len(alone) == len({site for (site,) in alone})  # never twice
+    lowered = {site for site, scheme in found.plan.items() if scheme != "native"}
+    if search == "random":  # a few plans, none of which may lower the others alone
+        assert lowered.isdisjoint(guilty)
+    else:
+        assert len(program.hung) <= len(guilty) + 1
+        assert lowered == set(SITES) - set(guilty)
+    unguarded = Program(*guilty)
+    tuned(unguarded, search, guarded=False)
+    assert len(unguarded.hung) >= len(program.hung)
+
+
+def test_it_is_tried_again_without_the_guard() -> None:
+    program = Program("b")
+    tuned(program, "predictive", guarded=False)
+    assert len(program.hung) > 2
+
+
+def test_what_ended_in_time_is_not_suspected() -> None:
+    def measure(plan: Mapping[str, str]) -> Measurement:
+        hangs = plan["a"] == "int8x3"
+        return Measurement(1.0, 0.0, {}, HANGS if hangs else None)
+
+    guard = HangGuard(measure, START)
+    assert guard(START).problem is None
+    assert guard({**START, "a": "int8x6", "b": "int8x6"}).problem is None
+    assert guard({**START, "a": "int8x3", "b": "int8x6"}).problem == HANGS  # so a is guilty
+    refused = guard({**START, "a": "int8x10"}).problem or ""
+    assert refused == "not run: the program ran into its time limit under int8x3 here"
+    assert not guard.allows({**START, "a": "int8x10"})
+    assert guard.allows({**START, "b": "int8x3"})
+    assert guard({**START, "a": "int8x6"}).problem is None  # it ended there before
+    assert guard({**START, "b": "int8x3"}).problem is None
+
+
+def test_only_the_limit_is_a_hang() -> None:
+    assert is_timeout(HANGS)
+    assert not is_timeout("s.py: ended with exit code 1; its last lines:\nstill running after 3 s")
+    fails = HangGuard(lambda plan: Measurement(0.0, float("nan"), {}, "exit code 1"), START)
+    for scheme in ("int8x3", "int8x6"):
+        assert fails({**START, "a": scheme}).problem == "exit code 1"
+
+
+WAITS = """\
+import numpy as np
+a = np.random.default_rng(0).standard_normal((96, 96))
+exact = (a[:, :, None] * a).sum(axis=1)
+b = a @ a
+c = a.dot(a.T)
+while abs(b - exact).max() > 1e-12:
+    pass
+"""
+
+
+def test_a_program_that_waits_for_a_residual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.py").write_text(WAITS)
+    limits = Limits(Limit(1e-3))
+    options = TuningOptions(limits, ("b", "c"), "reference", time_limit=3.0)
+    found = tuned_program(launcher.script("s.py"), options)
+    problems = [trial.measurement.problem or "" for trial in found.outcome.trials]
+    assert 1 <= sum(map(is_timeout, problems)) <= 2
+    schemes = {site.partition("/")[2][:3]: scheme for site, scheme in found.outcome.plan.items()}
+    assert schemes["mat"] == "native"
+    assert schemes["dot"] != "native"
