@@ -105,6 +105,7 @@ class Problem:
     the most accurate first. noise: the smallest gain that counts, in the unit of
     Measurement.site_seconds, for all sites or by site (those of several changed sites are added).
     start: site → scheme at which the search begins; other sites begin at the top of the ladder.
+    until: the part of the program's time below which what is left to gain ends the search.
     """
 
     operators: tuple[Operator, ...]
@@ -113,6 +114,7 @@ class Problem:
     budget: float
     noise: float | Mapping[str, float]
     start: Schemes = field(default_factory=dict)
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,11 @@ class Measurement:
     not_taken: frozenset[str] = frozenset()
     outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def in_products(self) -> float:
+        """The time of all products together."""
+        return sum(self.site_seconds.values())
 
 
 def median_of(runs: Sequence[Measurement]) -> Measurement:
