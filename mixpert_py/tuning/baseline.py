@@ -36,13 +36,15 @@ class Baseline:
     """The native runs, judged; the values that errors are measured against; the profile by site.
 
     reference: the values with every product in float64, or those of the first native run. alone:
-    the products that the profile made by themselves.
+    the products that the profile made by themselves. spread: the largest number by which a native
+    run differs from the first (see `Limits`).
     """
 
     natives: tuple[ProgramRun, ...]
     reference: Values
     profile: dict[str, SiteResult]
     alone: tuple[MeasuredProduct, ...] = ()
+    spread: float = 0.0
 
 
 def establish(
@@ -66,12 +68,11 @@ def establish(
     _require_numbers(name, first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
-    for run in others:
-        _require_steady(experiment, first, run)
+    spread = max(_require_steady(experiment, first, run) for run in others)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
     profile = experiment.profile(names, timed=alone) if (names := levels()) else first
-    return Baseline(natives, values, profile.result.sites, profile.result.alone)
+    return Baseline(natives, values, profile.result.sites, profile.result.alone, spread)
 
 
 def _require_numbers(name: str, run: ProgramRun) -> None:
@@ -89,10 +90,11 @@ def _require_numbers(name: str, run: ProgramRun) -> None:
             )
 
 
-def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> None:
-    """Raise BudgetError, naming the value, where two native runs differ by too much.
+def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> float:
+    """The number by which two native runs differ (see `Limits`).
 
-    ProgramError where that cannot be decided: a criterion of the user's gives no number.
+    Raises BudgetError, naming the value, where that is too much, ProgramError where that cannot be
+    decided: a criterion of the user's gives no number.
     """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
     # The line of what is printed that differs is quoted: most often it shows a time.
@@ -115,6 +117,7 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
             "or compare another value with --compare"
         )
+    return spread.error
 
 
 def reference_of(experiment: Experiment, native: ProgramRun, reference: str) -> Values:

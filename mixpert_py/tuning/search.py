@@ -11,7 +11,7 @@ from types import TracebackType
 
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Criterion, Plan
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import (
     Measure,
@@ -79,22 +79,10 @@ def tune_program(prepared: Prepared) -> TuningResult:
     else:
         schemes = outcome.plan
         errors = outcome.best.errors if outcome.interrupted else verification.errors
-    plan = Plan(
-        provenance=record.provenance(
-            prepared.experiment.program,
-            options.backend,
-            options.command,
-            prepared.resources.threads,
-            gain=Pace.UNCLEAR if unclear else "",
-        ),
-        criterion=record.criteria(
-            options.limits, options.reference, errors, hold_out.values if hold_out else None
-        ),
-        site=[
-            *record.sites(outcome, schemes, prepared.experiment.blocks, predicted=clock.predicts),
-            *prepared.other_entries,
-        ],
+    criteria = record.criteria(
+        options.limits, options.reference, errors, hold_out.values if hold_out else None
     )
+    plan = plan_of(prepared, outcome, schemes, criteria, gain=Pace.UNCLEAR if unclear else "")
     return TuningResult(
         outcome,
         plan,
@@ -105,6 +93,27 @@ def tune_program(prepared: Prepared) -> TuningResult:
         unclear=unclear,
         hold_out=hold_out,
         device=clock.device,
+    )
+
+
+def plan_of(
+    prepared: Prepared,
+    outcome: Outcome,
+    schemes: Schemes,
+    criteria: list[Criterion],
+    gain: str = "",
+) -> Plan:
+    """The plan file of a search. schemes: those that are written. gain: see Provenance."""
+    options, experiment = prepared.options, prepared.experiment
+    return Plan(
+        provenance=record.provenance(
+            experiment.program, options.backend, options.command, prepared.resources.threads, gain
+        ),
+        criterion=criteria,
+        site=[
+            *record.sites(outcome, schemes, experiment.blocks, predicted=prepared.clock.predicts),
+            *prepared.other_entries,
+        ],
     )
 
 
@@ -138,6 +147,11 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
         return verification.ratio.pace is Pace.UNCLEAR
+    return leaves_undecided(outcome)
+
+
+def leaves_undecided(outcome: Outcome) -> bool:
+    """Whether a product that takes some of the time was left since no time told what is faster."""
     return any(
         verdict.reason is Reason.UNCLEAR and outcome.share(verdict) >= COUNTS
         for verdict in outcome.verdicts
