@@ -24,6 +24,7 @@ from mixpert_py.tuner.search import OnTrial, SearchState
 from mixpert_py.tuner.tune import begin, outcome_of
 
 WORTH_A_STEP = 0.02  # part of the program's time: what gains less is no step of its own
+PATIENCE = 4  # plans refused in a row, after which the next budget is searched
 TIGHTEST = 1e-15  # the last digits of float64; no budget below it is searched
 
 
@@ -117,7 +118,7 @@ def _descend(search: PredictiveSearch, tightest: float) -> None:
         if state.incumbent is not state.start and state.incumbent.measurement.error <= budget:
             continue
         search.go_on_within(budget)
-        search.descend()
+        search.descend(PATIENCE)
         if state.incumbent is state.start:  # and so it is within every tighter budget
             return
 

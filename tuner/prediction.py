@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import product
 from math import exp, inf, isfinite, log, prod, sqrt
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from mixpert_py.tuner.records import Measurement, Operator, Schemes
 from mixpert_py.tuner.search import SearchState
 
 STEPS = 100  # iterations of the fit of sensitivities, which has nearly converged after twenty
-REMEMBERED = 5  # runs whose predictions say how far the next one may be off
-FIRST_DOUBT = 4.0  # the factor by which a prediction may be off before any run has shown it
 # The part of an operator's time that a lower rung is taken to save where it was not measured.
 SAVED_BY_A_RUNG = 1 / 3
 # The share of outliers from which a rung may take longer than the one above it, whose slices may
@@ -46,7 +44,6 @@ class ErrorModel:
         self._before = np.array([*priors, squared(floor)])  # the floor is the last
         self._squares = self._before
         self._rows: list[np.ndarray] = []
-        self._misses: list[float] = []  # logarithms of measured over predicted errors, the last
 
     def learn(self, plan: Schemes, error: float) -> None:
         """Fit the sensitivities to one more run; failed and exact runs have no effect."""
@@ -57,8 +54,6 @@ class ErrorModel:
         row = np.array([*(self.weight(x, plan[x.id]) for x in self._operators), 1.0]) / square
         if not np.isfinite(row).all():
             return
-        if (predicted := float(row @ self._squares)) > 0:
-            self._misses = [*self._misses, -log(predicted) / 2][-REMEMBERED:]
         self._rows = [*self._rows, row]  # a copy of this object keeps its own
         rows = np.array(self._rows)
         squares = self._before.copy()
@@ -70,16 +65,6 @@ class ErrorModel:
             share = (rows / found[:, None]).sum(axis=0)
             squares *= np.divide(share, total, out=np.ones_like(total), where=total > 0)
         self._squares = squares
-
-    @property
-    def doubt(self) -> float:
-        """The factor by which the next prediction may be too large, from how far the last were off.
-
-        Two standard deviations of the logarithms of measured over predicted errors.
-        """
-        if not self._misses:
-            return FIRST_DOUBT
-        return exp(2 * sqrt(fmean(miss * miss for miss in self._misses)))
 
     def weight(self, operator: Operator, scheme: str) -> float:
         """The squared local error; Inf where the profile shows that the scheme fails."""

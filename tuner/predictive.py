@@ -30,7 +30,7 @@ FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
 
 def predictive(state: SearchState) -> None:
     """Lower operators in as few runs as predictions allow."""
-    search = PredictiveSearch(state)
+    search = PredictiveSearch(state, state.problem.until)
     search.descend()
     search.explain()
 
@@ -39,7 +39,8 @@ class PredictiveSearch:
     """The plans tried so far and the models fitted to them.
 
     options: site → the schemes that it may run under, the start's first; one if it is fixed.
-    worth_a_step: the least gain of a plan that is run, as a part of the program's time.
+    worth_a_step: the least gain of a plan that is run, as a part of the program's time. Where less
+    is left to gain, by predictions whose errors may be a few times too large, the search ends.
     """
 
     def __init__(self, state: SearchState, worth_a_step: float = 0.0) -> None:
@@ -55,10 +56,17 @@ class PredictiveSearch:
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
-    def descend(self) -> None:
-        """Run plans until none promises to be worth a run."""
+    def descend(self, patience: float = inf) -> None:
+        """Run plans until none promises to be worth a run.
+
+        patience: so many refused in a row are the last ones, if there is a plan that passed.
+        """
+        state, refused = self.state, 0
         while (plan := self.next_plan()) is not None:
             self.run(plan)
+            refused = 0 if state.trials[-1].reason is Reason.KEPT else refused + 1
+            if refused >= patience and state.incumbent is not state.start:
+                break
         self.restore_idle()
 
     def explain(self) -> None:
@@ -101,9 +109,6 @@ class PredictiveSearch:
 
     def next_plan(self) -> Schemes | None:
         """The plan to run next; None if none promises to be worth a run."""
-        until = self.state.problem.until
-        if until and self._left_to_gain() < until:
-            return None
         for plan in self._fastest_within(*(slack * self.state.budget for slack in SLACK)):
             if self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
                 return plan
@@ -120,15 +125,6 @@ class PredictiveSearch:
             chosen = choose(times, squares, max(squared(budget) - errors.floor, 0.0))
             if chosen is not None:
                 yield {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
-
-    def _left_to_gain(self) -> float:
-        """The part of the program's time that further steps may save, at the most.
-
-        Errors are taken to be smaller than predicted by as much as predictions have been off.
-        """
-        found = self._fastest_within(self.errors.doubt * self.state.budget)
-        whole = self.state.incumbent.measurement.seconds
-        return max((self._gain(plan) for plan in found), default=0.0) / whole if whole > 0 else 0.0
 
     def _following(self, plan: Schemes) -> list[Schemes]:
         """The plans that may be run after a plan, one for each of several assumed errors of it."""
@@ -262,8 +258,11 @@ class PredictiveSearch:
             refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
             if refused and trial.changed == (site,):
                 return trial.reason, trial.measurement.problem or ""
-        over = self._is_over_budget(operator)
-        return (Reason.PREDICTED if over else Reason.NOT_FASTER), ""
+        if self._is_over_budget(operator):
+            return Reason.PREDICTED, ""
+        plan = {**state.incumbent.plan, site: lower[0]}
+        gains = self.worth_a_step and self._gain(plan) > state.noise(site)
+        return (Reason.TOO_LITTLE if gains else Reason.NOT_FASTER), ""
 
     def _is_over_budget(self, operator: Operator) -> bool:
         """Whether the next lower level of an operator is predicted to be over the budget."""

@@ -232,6 +232,7 @@ class Reason(StrEnum):
     TOO_SHORT = "too short"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"
+    TOO_LITTLE = "gains too little"
     HOLD_OUT = "over budget on the hold-out"
     SEARCHED = "as the best plan has it"
     RAISED = "raised for a successor"

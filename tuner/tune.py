@@ -158,7 +158,9 @@ def _explained(trial: Trial, budget: float) -> Trial:
 def outcome_of(state: SearchState, otherwise: Reason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best, budget = state.start, state.incumbent, state.problem.budget
-    trials = [_explained(trial, budget) for trial in state.trials]
+    trials = state.trials
+    if state.is_tightened:
+        trials = [_explained(trial, budget) for trial in trials]
     held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
     verdicts = []
     for operator in state.longest_first():

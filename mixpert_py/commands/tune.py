@@ -89,7 +89,7 @@ class Options:
         criteria = self.criteria or project.criterion
         compare = self.compare or project.compare
         words = [
-            *(word for one in budgets if not self.budgets for word in ("--error", one)),
+            *(w for one in budgets if not (self.budgets or self.front) for w in ("--error", one)),
             *(word for one in criteria if not self.criteria for word in ("--criterion", one)),
             *(word for one in compare if not self.compare for word in ("--compare", one)),
         ]

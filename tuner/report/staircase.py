@@ -1,7 +1,7 @@
 """The staircase of accuracy and speed: a row and a stair for each step of a search."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -13,7 +13,9 @@ from mixpert_py.tuner.report.unit import budget_text, share_text
 
 def step_names(record: Record) -> tuple[str, ...]:
     """The headings of the table of steps."""
-    gain = "gain, predicted" if record.predicted else "gain of the products' times"
+    gain = "gain, predicted" if record.predicted else "gain of the products"
+    if record.unit == "products":
+        gain = "fewer products, predicted"
     whole = () if record.predicted else ("of whole runs",)
     return ("budget", error_name(record), gain, *whole, "products lowered")
 
@@ -91,6 +93,7 @@ class Staircase:
     BOTTOM: ClassVar[int] = 326
     GUTTER: ClassVar[float] = 24.0  # above the axis, for an error of 0
     LETTER: ClassVar[float] = 10.5  # pixels of a character, about
+    LINE: ClassVar[float] = 20.0
     GAP: ClassVar[float] = 10.0  # between a corner and its name
 
     across: tuple[tuple[float, str], ...]
@@ -120,9 +123,7 @@ def staircase(record: Record) -> Staircase | None:
     ]
     path = _edge(across(1.0), corners)
     area = [(Staircase.LEFT, Staircase.BOTTOM), *path, (Staircase.LEFT, Staircase.TOP)]
-    stairs = tuple(
-        _stair(record, step, corner) for step, corner in zip(steps, corners, strict=True)
-    )
+    stairs = [_stair(record, step, corner) for step, corner in zip(steps, corners, strict=True)]
     ticks = [(across(tick), f"{tick_text(tick)}×") for tick in across.ticks()]
     lowest = exact - 2 * Staircase.GAP  # below, the word for an error of 0 is in a tick's way
     return Staircase(
@@ -130,7 +131,7 @@ def staircase(record: Record) -> Staircase | None:
         tuple((up(tick), tick_text(tick)) for tick in up.ticks() if up(tick) < lowest),
         _points(path),
         _points(area),
-        stairs,
+        tuple(_named_apart(stairs)),
     )
 
 
@@ -151,6 +152,28 @@ def _stair(record: Record, step: StepEntry, corner: tuple[float, float]) -> Stai
         f"gain {name}, products lowered: {step.lowered}"
     )
     return Stair(x, y, "start" if fits else "end", name, text)
+
+
+def _named_apart(stairs: Sequence[Stair]) -> list[Stair]:
+    """The stairs; of two whose names would cover one another, the lower one has none."""
+    found: list[Stair] = []
+    for stair in reversed(stairs):
+        above = [other for other in found if other.name]
+        if any(_covers(stair, other) for other in above):
+            stair = replace(stair, name="")
+        found.append(stair)
+    return found[::-1]
+
+
+def _covers(stair: Stair, other: Stair) -> bool:
+    (left, right), (its_left, its_right) = _extent(stair), _extent(other)
+    return left < its_right and its_left < right and abs(stair.y - other.y) < Staircase.LINE
+
+
+def _extent(stair: Stair) -> tuple[float, float]:
+    """Where the name of a stair begins and ends."""
+    width = Staircase.GAP + len(stair.name) * Staircase.LETTER
+    return (stair.x, stair.x + width) if stair.anchor == "start" else (stair.x - width, stair.x)
 
 
 def _points(places: Sequence[tuple[float, float]]) -> str:
