@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 
-from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose
+from mixpert_py.tuner.prediction import ErrorModel, TimeModel, choose, squared
 from mixpert_py.tuner.records import Operator, Reason, Schemes, Trial, plan_key
 from mixpert_py.tuner.search import SearchState
 
@@ -25,26 +25,27 @@ PASSES = (1.0, 0.5)  # errors assumed of a run that passes, as parts of its pred
 REFUSED = (1.5, 3.0, 10.0)  # errors assumed of a run that is refused, in budgets
 TOGETHER = 1 / 8  # part of the time: operators that take less are probed together
 WORTH_A_PROBE = 1 / 20  # part of the time: operators that take less together are not probed
+FIRST_GAIN = 1 / 100  # the same, as long as nothing has gained
 
 
 def predictive(state: SearchState) -> None:
     """Lower operators in as few runs as predictions allow."""
-    search = _Search(state)
-    while (plan := search.next_plan()) is not None:
-        search.run(plan)
-    search.restore_idle()
-    for operator in state.longest_first():
-        state.stopped[operator.id] = search.verdict(operator)
+    search = PredictiveSearch(state, state.problem.until)
+    search.descend()
+    search.explain()
 
 
-class _Search:
+class PredictiveSearch:
     """The plans tried so far and the models fitted to them.
 
     options: site → the schemes that it may run under, the start's first; one if it is fixed.
+    worth_a_step: the least gain of a plan that is run, as a part of the program's time. Where less
+    is left to gain, by predictions whose errors may be a few times too large, the search ends.
     """
 
-    def __init__(self, state: SearchState) -> None:
+    def __init__(self, state: SearchState, worth_a_step: float = 0.0) -> None:
         self.state = state
+        self.worth_a_step = worth_a_step
         self.operators = list(state.operators.values())
         self.errors = ErrorModel(self.operators, state.start.measurement.error)
         self.times = TimeModel(state)
@@ -55,7 +56,35 @@ class _Search:
         for trial in {plan_key(trial.plan): trial for trial in state.trials}.values():
             self._learn(trial)
 
+    def descend(self, patience: float = inf) -> None:
+        """Run plans until none promises to be worth a run.
+
+        patience: so many refused in a row are the last ones, if there is a plan that passed.
+        """
+        state, refused = self.state, 0
+        while (plan := self.next_plan()) is not None:
+            self.run(plan)
+            refused = 0 if state.trials[-1].reason is Reason.KEPT else refused + 1
+            if refused >= patience and state.incumbent is not state.start:
+                break
+        self.restore_idle()
+
+    def explain(self) -> None:
+        """Put down why each operator is lowered no further."""
+        for operator in self.state.longest_first():
+            self.state.stopped[operator.id] = self.verdict(operator)
+
+    def go_on_within(self, budget: float) -> None:
+        """Go on with another budget, from the fastest plan that is known to be within it."""
+        self.state.go_on_within(budget)
+        self.refused = [
+            trial.plan
+            for trial in self.state.trials
+            if trial.measurement.problem is not None or not trial.measurement.error <= budget
+        ]
+
     def run(self, plan: Schemes) -> None:
+        """Run a plan, and learn from it."""
         state = self.state
         self.tried.append(plan)
         before, is_probe = len(state.trials), self._is_probe(plan)
@@ -80,19 +109,22 @@ class _Search:
 
     def next_plan(self) -> Schemes | None:
         """The plan to run next; None if none promises to be worth a run."""
+        for plan in self._fastest_within(*(slack * self.state.budget for slack in SLACK)):
+            if self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
+                return plan
+        return self._single_step() or self._probe()
+
+    def _fastest_within(self, *budgets: float) -> Iterator[Schemes]:
+        """The fastest plan whose predicted error is within each budget, where there is one."""
         operators, errors = self.operators, self.errors
         times = [
             [self.times.seconds(x, scheme) for scheme in self.options[x.id]] for x in operators
         ]
         squares = [[errors.square(x, scheme) for scheme in self.options[x.id]] for x in operators]
-        for slack in SLACK:
-            room = (slack * self.state.budget) ** 2 - errors.floor
-            chosen = choose(times, squares, max(room, 0.0))
+        for budget in budgets:
+            chosen = choose(times, squares, max(squared(budget) - errors.floor, 0.0))
             if chosen is not None:
-                plan = {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
-                if self._gain(plan) > self._least_gain(plan) and self._is_new(plan):
-                    return plan
-        return self._single_step() or self._probe()
+                yield {x.id: self.options[x.id][i] for x, i in zip(operators, chosen, strict=True)}
 
     def _following(self, plan: Schemes) -> list[Schemes]:
         """The plans that may be run after a plan, one for each of several assumed errors of it."""
@@ -146,7 +178,9 @@ class _Search:
             for x in self.operators
             if x.id in steps
         }
-        for group in probe_groups(times, incumbent.measurement.seconds):
+        is_first = incumbent.plan == self.state.start.plan
+        least = FIRST_GAIN if is_first else WORTH_A_PROBE
+        for group in probe_groups(times, incumbent.measurement.seconds, least):
             plan = {**incumbent.plan, **{site: steps[site] for site in group}}
             if self._is_new(plan):
                 return plan
@@ -174,8 +208,9 @@ class _Search:
         )
 
     def _least_gain(self, plan: Schemes) -> float:
-        now = self.state.incumbent.plan
-        return self.state.noise(*(site for site in plan if plan[site] != now[site]))
+        now, whole = self.state.incumbent.plan, self.state.incumbent.measurement.seconds
+        noise = self.state.noise(*(site for site in plan if plan[site] != now[site]))
+        return max(noise, self.worth_a_step * whole)
 
     def _is_new(self, plan: Schemes) -> bool:
         """Whether a plan was not tried, and is more accurate at some site than each refused one."""
@@ -223,8 +258,11 @@ class _Search:
             refused = trial.reason is not Reason.KEPT and trial.plan[site] in lower
             if refused and trial.changed == (site,):
                 return trial.reason, trial.measurement.problem or ""
-        over = self._is_over_budget(operator)
-        return (Reason.PREDICTED if over else Reason.NOT_FASTER), ""
+        if self._is_over_budget(operator):
+            return Reason.PREDICTED, ""
+        plan = {**state.incumbent.plan, site: lower[0]}
+        gains = self.worth_a_step and self._gain(plan) > state.noise(site)
+        return (Reason.TOO_LITTLE if gains else Reason.NOT_FASTER), ""
 
     def _is_over_budget(self, operator: Operator) -> bool:
         """Whether the next lower level of an operator is predicted to be over the budget."""
@@ -234,27 +272,29 @@ class _Search:
         return self.errors.error({**plan, **step}) > self.state.budget
 
 
-def probe_groups(times: Mapping[str, float], whole: float) -> Iterator[tuple[str, ...]]:
+def probe_groups(
+    times: Mapping[str, float], whole: float, least: float = WORTH_A_PROBE
+) -> Iterator[tuple[str, ...]]:
     """Groups of sites to probe together, in order, so that few runs cover most of the time.
 
     times: site → seconds. whole: seconds of the program. Short operators are joined until they take
-    an eighth of it. A group is followed by its halves; those below a twentieth are left out.
+    an eighth of it. A group is followed by its halves; those below the least part are left out.
     """
     group: list[str] = []
     for site in sorted(times, key=lambda site: -times[site]):
         group.append(site)
         if sum(times[member] for member in group) >= TOGETHER * whole:
-            yield from _halved(group, times, whole)
+            yield from _halved(group, times, least * whole)
             group = []
-    yield from _halved(group, times, whole)
+    yield from _halved(group, times, least * whole)
 
 
 def _halved(
-    group: Sequence[str], times: Mapping[str, float], whole: float
+    group: Sequence[str], times: Mapping[str, float], least: float
 ) -> Iterator[tuple[str, ...]]:
-    if group and sum(times[site] for site in group) >= WORTH_A_PROBE * whole:
+    if group and sum(times[site] for site in group) >= least:
         yield tuple(group)
         if len(group) > 1:
             middle = (len(group) + 1) // 2
-            yield from _halved(group[:middle], times, whole)
-            yield from _halved(group[middle:], times, whole)
+            yield from _halved(group[:middle], times, least)
+            yield from _halved(group[middle:], times, least)

@@ -107,6 +107,7 @@ class Problem:
     the most accurate first. noise: the smallest gain that counts, in the unit of
     Measurement.site_seconds, for all sites or by site (those of several changed sites are added).
     start: site → scheme at which the search begins; other sites begin at the top of the ladder.
+    until: the part of the program's time below which what is left to gain ends the search.
     """
 
     operators: tuple[Operator, ...]
@@ -115,6 +116,7 @@ class Problem:
     budget: float
     noise: float | Mapping[str, float]
     start: Schemes = field(default_factory=dict)
+    until: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,11 @@ class Measurement:
     not_taken: frozenset[str] = frozenset()
     outliers: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def in_products(self) -> float:
+        """The time of all products together."""
+        return sum(self.site_seconds.values())
 
 
 def median_of(runs: Sequence[Measurement]) -> Measurement:
@@ -228,6 +235,7 @@ class Reason(StrEnum):
     TOO_SHORT = "too short"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"
+    TOO_LITTLE = "gains too little"
     HOLD_OUT = "over budget on the hold-out"
     SEARCHED = "as the best plan has it"
     RAISED = "raised for a successor"

@@ -39,8 +39,8 @@ class SearchState:
     fails under it. on_trial: called with every trial as it is judged. expect: see `Expect`.
 
     incumbent: the best trial that was run, valid at any moment. budget: the error that trials are
-    judged by now, which is the problem's budget or a share of it. stopped: site → the reason and
-    the detail of its Verdict.
+    judged by now, which is the problem's budget or a smaller one. is_tightened: whether that is
+    because of a hold-out. stopped: site → the reason and the detail of its Verdict.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class SearchState:
         self.operators = {operator.id: operator for operator in problem.operators}
         self.ladder = problem.ladder
         self.budget = problem.budget
+        self.is_tightened = False
         self.trials: list[Trial] = []
         self.stopped: dict[str, tuple[Reason, str]] = {}
         self._measure = measure
@@ -68,9 +69,28 @@ class SearchState:
 
     def restart(self, share: float) -> None:
         """Return to the start, with a share of the budget. No plan is run a second time."""
+        self.is_tightened = True
         self.budget = share * self.problem.budget
         self.incumbent = self.start
         self.stopped.clear()
+
+    def go_on_within(self, budget: float) -> None:
+        """Judge by another budget from here on, from the fastest plan that is known within it."""
+        self.budget = budget
+        known = self.sound_within(budget)
+        self.incumbent = min(known, key=lambda x: x.measurement.in_products, default=self.start)
+        self.stopped.clear()
+
+    def sound_within(self, budget: float) -> list[Trial]:
+        """The trials within a budget in which each lowered operator took its scheme."""
+        start = self.start.plan
+        return [
+            trial
+            for trial in self.trials
+            if trial.measurement.problem is None
+            and trial.measurement.error <= budget
+            and all(trial.plan[site] == start[site] for site in trial.measurement.not_taken)
+        ]
 
     def consider(
         self, *steps: Mapping[str, str], then: Callable[[], Iterable[Schemes]] = tuple

@@ -55,6 +55,23 @@ def tune(
     """
     if search not in SEARCHES:
         raise PlanError(f"unknown search {search!r}; known: {', '.join(SEARCHES)}")
+    state = begin(measure, problem, on_trial, expect)
+    if not state.start.measurement.error <= problem.budget:
+        return outcome_of(state, Reason.START_OVER_BUDGET)
+    try:
+        _search_within_hold_out(state, SEARCHES[search], excess)
+    except KeyboardInterrupt:
+        return outcome_of(state, Reason.INTERRUPTED)
+    return outcome_of(state, Reason.BOTTOM)
+
+
+def begin(
+    measure: Measure,
+    problem: Problem,
+    on_trial: OnTrial | None = None,
+    expect: Expect | None = None,
+) -> SearchState:
+    """The state at the start of a search. Raises as `tune` does."""
     if not problem.budget >= 0:
         raise BudgetError(f"a budget is a number ≥ 0, not {problem.budget}")
     top = dict.fromkeys((x.id for x in problem.operators), problem.ladder.top)
@@ -62,14 +79,7 @@ def tune(
     for operator in problem.operators:
         if not operator.locked:
             problem.ladder.level(operator.id, problem.start[operator.id])
-    state = SearchState(measure, problem, on_trial, expect)
-    if not state.start.measurement.error <= problem.budget:
-        return _outcome(state, Reason.START_OVER_BUDGET)
-    try:
-        _search_within_hold_out(state, SEARCHES[search], excess)
-    except KeyboardInterrupt:
-        return _outcome(state, Reason.INTERRUPTED)
-    return _outcome(state, Reason.BOTTOM)
+    return SearchState(measure, problem, on_trial, expect)
 
 
 def exhaustive(state: SearchState) -> None:
@@ -145,10 +155,12 @@ def _explained(trial: Trial, budget: float) -> Trial:
     return trial
 
 
-def _outcome(state: SearchState, otherwise: Reason) -> Outcome:
+def outcome_of(state: SearchState, otherwise: Reason) -> Outcome:
     """The outcome of a search. otherwise: the reason for operators that it did not finish."""
     start, best, budget = state.start, state.incumbent, state.problem.budget
-    trials = [_explained(trial, budget) for trial in state.trials]
+    trials = state.trials
+    if state.is_tightened:
+        trials = [_explained(trial, budget) for trial in trials]
     held_out = {x for trial in trials if trial.reason is Reason.HOLD_OUT for x in trial.changed}
     verdicts = []
     for operator in state.longest_first():

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
@@ -16,6 +17,8 @@ from mixpert_py.plan import Criterion, Plan
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
+from mixpert_py.tuner.report.staircase import notes as step_notes
+from mixpert_py.tuner.report.staircase import step_names, step_rows
 from mixpert_py.tuner.report.summary import (
     MEANING,
     Program,
@@ -166,6 +169,18 @@ def value_line(value: Criterion) -> str:
         f"{value.name}: {value.metric} error {error_text(value.achieved)} of {value.budget:.2g} "
         "allowed"
     )
+
+
+def print_front(record: "Record") -> None:
+    """Print the result of `mixpert tune --front`: the program as it is, and each step."""
+    names = [name.replace(" of ", "\nof ").replace(", ", ",\n") for name in step_names(record)]
+    columns = [Column(name, right=True, drop=drop) for drop, name in enumerate(names)]
+    columns = [replace(column, drop=0) if at < 3 else column for at, column in enumerate(columns)]
+    console = _Console()
+    console.print(fitted(columns, step_rows(record), console.width))
+    console.print()
+    for note in step_notes(record):
+        console.print(Text(note))
 
 
 def print_sites(records: Records) -> None:
@@ -381,6 +396,9 @@ def print_report(record: "Record", program: "Program") -> None:
     console.print(Text(f"Error: {size(record, reached(record))} {allowed(record)}"))
     for note in program.notes:
         console.print(Text(note))
+    if record.steps is not None:
+        console.print()
+        print_front(record)
     if not found:
         return
     columns = (

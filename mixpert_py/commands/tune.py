@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,8 @@ SEARCHES = (
 )  # tuner.tune has them, and imports NumPy
 SEED = "{seed}"
 MOST_SEEDS = 10_000
+LOOSEST = "0.1"  # budget of --front, where none was typed
+RELATIVE = ("frobenius", "max-relative", "mred")  # criteria for which that is a tenth
 LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
@@ -57,6 +60,8 @@ class Options:
     workers: str
     dask: str | None
     search: str
+    until: str | None
+    front: bool
     hold_outs: tuple[str, ...]
     seeds: str | None
     hold_out_budgets: tuple[str, ...]
@@ -72,17 +77,19 @@ class Options:
     def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
         """The options, those that were not typed as the project has them; and these as words.
 
-        Raises UsageError where neither has a budget.
+        With --front that is the loosest budget, and LOOSEST where it was not typed. Raises
+        UsageError where neither has a budget.
         """
-        if not (self.budgets or project.error):
+        if not (self.budgets or project.error or self.front):
             raise click.UsageError(
-                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml"
+                "give --error BUDGET, or `error` under [tool.mixpert] in pyproject.toml; "
+                "or --front, to see what each budget gains"
             )
-        budgets = self.budgets or project.error
+        budgets = self.budgets or ((LOOSEST,) if self.front else project.error)
         criteria = self.criteria or project.criterion
         compare = self.compare or project.compare
         words = [
-            *(word for one in budgets if not self.budgets for word in ("--error", one)),
+            *(w for one in budgets if not (self.budgets or self.front) for w in ("--error", one)),
             *(word for one in criteria if not self.criteria for word in ("--criterion", one)),
             *(word for one in compare if not self.compare for word in ("--compare", one)),
         ]
@@ -99,6 +106,34 @@ class Options:
             raise click.UsageError(f"--workers is a number of at least 1, or gpus, not {workers}")
         if self.dask is not None and workers != "1":
             raise click.UsageError("give one of --workers and --dask")
+        if self.front:
+            self._require_front()
+
+    def _require_front(self) -> None:
+        """Raise UsageError for what a search for all budgets does not take."""
+        if self.hold_outs:
+            raise click.UsageError("--hold-out judges one budget: give it with the --error of one")
+        if self.search != SEARCHES[0]:
+            raise click.UsageError(f"--front is a search of its own, not --search {self.search}")
+        absolute = [name.rpartition("=")[2] for name in self.criteria]
+        absolute = [name for name in absolute if name not in RELATIVE]
+        if absolute and self.budgets == (LOOSEST,):
+            raise click.UsageError(
+                f"--front with --criterion {absolute[0]}: give --error, the largest of interest"
+            )
+
+    def share_left(self) -> float:
+        """The share of --until, 0 without. Raises UsageError where it is none."""
+        if self.until is None:
+            return 0.0
+        number, percent, rest = self.until.partition("%")
+        try:
+            share = float(number) / (100 if percent else 1)
+        except ValueError:
+            share = nan
+        if rest or not 0 <= share < 1:
+            raise click.UsageError(f"--until is a part of the time, such as 1%, not {self.until}")
+        return share
 
     def other_arguments(self) -> tuple[tuple[str, ...], ...]:
         """The arguments of each hold-out; of one with {seed}, for each of the seeds.
@@ -210,6 +245,18 @@ def _seeds(text: str) -> range:
     help="How plans are chosen; greedy as MixPert published it, the last two as controls.",
 )
 @click.option(
+    "--until",
+    metavar="SHARE",
+    help="End the search where what is left to gain is predicted to be less, such as 1% of the "
+    "time.",
+)
+@click.option(
+    "--front",
+    is_flag=True,
+    help="Show the fastest plan within each of many budgets, from 0.1 or --error down, by one "
+    "search; -o FOLDER writes them.",
+)
+@click.option(
     "--hold-out",
     "hold_outs",
     multiple=True,
@@ -234,7 +281,8 @@ def _seeds(text: str) -> range:
     "--output",
     metavar="PLAN",
     shell_complete=complete_files,
-    help="Default: SCRIPT.mixpert.toml.",
+    help="Default: SCRIPT.mixpert.toml. With --front, a folder for a plan of each step; default: "
+    "none.",
 )
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -259,13 +307,17 @@ def tune(options: Options) -> int:
     options, taken = options.with_defaults(config.tuning_defaults(options.script))
     settings = _settings(options, taken)
     program = launcher.script(options.script, options.arguments)
+    if options.front:
+        from mixpert_py.commands.tune_front import tune_front
+
+        return tune_front(program, settings, options)
     path = Path(options.output) if options.output else config.plan_beside(options.script)
-    trials = Trials(beside(path), options.resume, _say)
+    trials = Trials(beside(path), options.resume, say)
     with files.working_on(path) as is_alone:
         if not is_alone and not files.is_stream(path):
             if options.resume:
                 raise PlanError(f"{path}: the tuning that --resume would go on with is running")
-            _say(
+            say(
                 f"{path}: another tuning of it is running: the last to end writes it, and each "
                 "disturbs the other's times"
             )
@@ -304,6 +356,8 @@ def _settings(options: Options, taken: list[str]) -> "TuningOptions":
         workers=None if options.workers == "gpus" else int(options.workers),
         device=options.device,
         dask=options.dask,
+        until=options.share_left(),
+        front=options.front,
     )
 
 
@@ -337,7 +391,7 @@ def _tune(
             except KeyboardInterrupt:  # before there was any plan
                 stopped = True
         if stopped:  # said when the progress bar is gone, which would share its line
-            return _interrupted(trials)
+            return interrupted_search(trials)
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
             nothing = "no matrix product to tune in this file; imported modules are not tuned"
@@ -357,7 +411,7 @@ def _tune(
     finally:
         if unsaved is not None:  # raised where the output cannot be written, either
             raise unsaved
-    return _interrupted(trials) if result.outcome.interrupted else int(result.unclear)
+    return interrupted_search(trials) if result.outcome.interrupted else int(result.unclear)
 
 
 def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:
@@ -377,9 +431,9 @@ def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanEr
     return None
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
     click.echo(f"mixpert: {line}", err=True)
 
 
-def _interrupted(trials: "Trials") -> int:
+def interrupted_search(trials: "Trials") -> int:
     return interrupted("; --resume goes on from here" if trials.has_runs else "")

@@ -37,7 +37,8 @@ class Baseline:
 
     reference: the values with every product in float64, or those of the first native run. alone:
     the products that the profile made by themselves. elsewhere: sites that only other processes of
-    the program called.
+    the program called. spread: the largest number by which a native run differs from the first (see
+    `Limits`).
     """
 
     natives: tuple[ProgramRun, ...]
@@ -45,6 +46,7 @@ class Baseline:
     profile: dict[str, SiteResult]
     alone: tuple[MeasuredProduct, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    spread: float = 0.0
 
 
 def establish(
@@ -74,15 +76,19 @@ def establish(
     _require_numbers(name, first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
-    for run in others:
-        _require_steady(experiment, first, run)
+    spread = max(_require_steady(experiment, first, run) for run in others)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
     profile = experiment.profile(names, timed=alone) if (names := levels()) else first
     elsewhere = set().union(*(run.result.elsewhere for run in natives))
     elsewhere -= profile.result.sites.keys()
     return Baseline(
-        natives, values, profile.result.sites, profile.result.alone, tuple(sorted(elsewhere))
+        natives,
+        values,
+        profile.result.sites,
+        profile.result.alone,
+        tuple(sorted(elsewhere)),
+        spread,
     )
 
 
@@ -101,10 +107,11 @@ def _require_numbers(name: str, run: ProgramRun) -> None:
             )
 
 
-def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> None:
-    """Raise BudgetError, naming the value, where two native runs differ by too much.
+def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun) -> float:
+    """The number by which two native runs differ (see `Limits`).
 
-    ProgramError where that cannot be decided: a criterion of the user's gives no number.
+    Raises BudgetError, naming the value, where that is too much, ProgramError where that cannot be
+    decided: a criterion of the user's gives no number.
     """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
     # The line of what is printed that differs is quoted: most often it shows a time.
@@ -127,6 +134,7 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
             f"more than half the budget of {limits.of(value).budget:g}; seed its random numbers, "
             f"{_allowed_share(value, metric)}or compare another value with --compare"
         )
+    return spread.error
 
 
 def _allowed_share(value: str, metric: str) -> str:

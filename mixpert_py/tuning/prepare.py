@@ -174,6 +174,7 @@ def _problem(
         options.limits.budget,
         clock.noise,
         {x.id: locked[x.id].scheme if x.id in locked else "native" for x in operators},
+        options.until,
     )
 
 
@@ -330,7 +331,7 @@ def _subject(
         "reference": options.reference,
         "compare": options.compare,
         "backend": origin.backend,
-        "search": options.search,
+        "search": [options.search, options.until, options.front],
         "hold_out": [options.hold_outs, there and there.record()],
         "ladder": options.ladder,
         "gpu": None if gpu is None else gpu.name,

@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf, isfinite, isnan
 from pathlib import Path
@@ -28,12 +28,20 @@ from mixpert_py.plan import Criterion, Plan, Provenance, Site
 from mixpert_py.sources import source_files
 from mixpert_py.tuner.records import Outcome, Verdict
 from mixpert_py.tuner.report import record as report_record
-from mixpert_py.tuner.report.record import InputEntry, Record, ValueEntry, VerificationEntry, finite
+from mixpert_py.tuner.report.record import (
+    InputEntry,
+    Record,
+    StepEntry,
+    ValueEntry,
+    VerificationEntry,
+    finite,
+)
 from mixpert_py.tuner.report.summary import Program as ReportedProgram
 from mixpert_py.tuning.options import Limits
 
 if TYPE_CHECKING:
     from mixpert_py.graph.graph import Graph
+    from mixpert_py.tuning.front import FrontResult
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.verify import Verification
 
@@ -179,6 +187,33 @@ def record(result: "TuningResult", path: str) -> dict[str, Any]:
     return entry
 
 
+def front_record(result: "FrontResult", paths: Sequence[str] = ()) -> dict[str, Any]:
+    """The record of a staircase, as `record` makes it of the fastest step. paths: of the plans."""
+    names = paths or [""] * len(result.steps)
+    steps = [_step(step, name) for step, name in zip(result.steps, names, strict=True)]
+    fastest = record(result.fastest, names[-1] if steps else "")
+    return {**fastest, "steps": msgspec.to_builtins(steps), "left_out": result.left_out}
+
+
+def _step(step: "TuningResult", path: str) -> StepEntry:
+    outcome, found = step.outcome, step.verification
+    before, after, program = outcome.start.seconds, outcome.best.seconds, None
+    if not step.predicted:
+        # Of the program's time only the products' is compared in turn, and told from the noise.
+        before = found.native_seconds
+        after = before - (found.native_lowered - found.lowered)
+        program = found.native_seconds / found.seconds if found.seconds else None
+    return StepEntry(
+        budget=finite(outcome.budget),
+        error=finite(found.error),
+        gain=finite(before / after) if after > 0 else None,
+        program=finite(program),
+        lowered=sum(verdict.before != verdict.after for verdict in outcome.verdicts),
+        schemes=step.plan.schemes(),
+        plan_file=path,
+    )
+
+
 def value_entries(criteria: Iterable[Criterion]) -> list[ValueEntry]:
     """A plan's list of values, for JSON."""
     return [
@@ -204,15 +239,16 @@ def _verification(found: "Verification") -> VerificationEntry:
     )
 
 
-def reported_program(record: Record, plan: Plan, script: Path) -> ReportedProgram:
+def reported_program(record: Record, plan: Plan | None, script: Path) -> ReportedProgram:
     """The program's source, products and graph today, with notes on what differs from the record.
 
-    script: where the program is; it need not exist, nor be as it was.
+    plan: the plan file as it is today; None where there is none. script: where the program is; it
+    need not exist, nor be as it was.
     """
     from mixpert_py.graph.graph import of_source, with_seen
 
     notes = list(record.notes)
-    if record.schemes != plan.schemes():
+    if plan is not None and record.schemes != plan.schemes():
         notes.append("The plan file has changed since: this is what the tuning found.")
     origin = record.provenance
     name = origin.source or script.name

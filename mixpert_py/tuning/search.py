@@ -12,7 +12,7 @@ from types import TracebackType
 
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Criterion, Plan
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import (
     Measure,
@@ -83,22 +83,10 @@ def tune_program(prepared: Prepared) -> TuningResult:
     else:
         schemes = outcome.plan
         errors = outcome.best.errors if outcome.interrupted else verification.errors
-    plan = Plan(
-        provenance=record.provenance(
-            prepared.experiment.program,
-            options.backend,
-            options.command,
-            prepared.resources.threads,
-            gain=Pace.UNCLEAR if unclear else "",
-        ),
-        criterion=record.criteria(
-            options.limits, options.reference, errors, hold_out.values if hold_out else None
-        ),
-        site=[
-            *record.sites(outcome, schemes, prepared.experiment.blocks, predicted=clock.predicts),
-            *prepared.other_entries,
-        ],
+    criteria = record.criteria(
+        options.limits, options.reference, errors, hold_out.values if hold_out else None
     )
+    plan = plan_of(prepared, outcome, schemes, criteria, gain=Pace.UNCLEAR if unclear else "")
     return TuningResult(
         outcome,
         plan,
@@ -121,6 +109,27 @@ def _notes(prepared: Prepared, outcome: Outcome, verification: Verification) -> 
         with suppress(KeyboardInterrupt):  # the plan is there, and this only explains it
             found += [product.sentence for product in products]
     return tuple(found)
+
+
+def plan_of(
+    prepared: Prepared,
+    outcome: Outcome,
+    schemes: Schemes,
+    criteria: list[Criterion],
+    gain: str = "",
+) -> Plan:
+    """The plan file of a search. schemes: those that are written. gain: see Provenance."""
+    options, experiment = prepared.options, prepared.experiment
+    return Plan(
+        provenance=record.provenance(
+            experiment.program, options.backend, options.command, prepared.resources.threads, gain
+        ),
+        criterion=criteria,
+        site=[
+            *record.sites(outcome, schemes, experiment.blocks, predicted=prepared.clock.predicts),
+            *prepared.other_entries,
+        ],
+    )
 
 
 def search(prepared: Prepared, budget: float, kind: str, measure: Measure | None = None) -> Outcome:
@@ -158,6 +167,11 @@ def _is_unclear(outcome: Outcome, verification: Verification) -> bool:
     """Whether measured times do not tell if the plan, or any other, is faster than the program."""
     if outcome.lowered:
         return verification.ratio.pace is Pace.UNCLEAR
+    return leaves_undecided(outcome)
+
+
+def leaves_undecided(outcome: Outcome) -> bool:
+    """Whether a product that takes some of the time was left since no time told what is faster."""
     return any(
         verdict.reason is Reason.UNCLEAR and outcome.share(verdict) >= COUNTS
         for verdict in outcome.verdicts

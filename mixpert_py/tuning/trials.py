@@ -26,6 +26,7 @@ from mixpert_py.machine import machine
 from mixpert_py.tuning.trial_store import LONGEST_TEXT, MOST_BYTES, Row, Store
 
 TRIAL = "trial"  # the purpose of a run that may fail
+SUFFIX = ".trials.db"
 
 
 def beside(plan: Path) -> Path | None:
@@ -33,17 +34,24 @@ def beside(plan: Path) -> Path | None:
 
     None where the plan is written to a stream.
     """
-    return None if files.is_stream(plan) else plan.with_name(f"{plan.stem}.trials.db")
+    return None if files.is_stream(plan) else plan.with_name(f"{plan.stem}{SUFFIX}")
 
 
 def latest(plan: Path) -> dict[str, Any] | None:
     """The record of the tuning that wrote a plan file last; None if there is none.
 
-    Raises MixPertError, in one line, if the file beside the plan is no trials file of this version,
-    or cannot be read.
+    Raises as `latest_in` does.
     """
     path = beside(plan)
-    if path is None or not path.is_file():
+    return None if path is None else latest_in(path)
+
+
+def latest_in(path: Path) -> dict[str, Any] | None:
+    """The record of the last tuning in a trials file; None if there is none.
+
+    Raises MixPertError, in one line, if it is no trials file of this version, or cannot be read.
+    """
+    if not path.is_file():
         return None
     try:
         with closing(Store(path, read_only=True)) as store:

@@ -77,7 +77,7 @@ def verify(
     faster. Raises BudgetError if it is over a budget, ProgramError if it fails.
     """
     natives, planned = _run_in_turn(experiment, reference, plan, timed=timed)
-    found = summary(natives, planned, _lowered_by(plan))
+    found = summary(natives, planned, lowered_by(plan))
     limits = experiment.comparison.judge.limits
     if not found.error <= limits.budget:
         raise BudgetError(
@@ -97,7 +97,7 @@ def _run_in_turn(
     """
     natives: list[ProgramRun] = []
     planned: list[ProgramRun] = []
-    lowered, end = _lowered_by(plan), perf_counter() + SECONDS
+    lowered, end = lowered_by(plan), perf_counter() + SECONDS
     while True:
         is_odd = len(natives) % 2
         for is_planned in (True, False) if is_odd else (False, True):
@@ -107,12 +107,12 @@ def _run_in_turn(
                 natives.append(experiment.native("verification, native", reference))
         if not (timed and lowered) or len(natives) >= MOST_PAIRS:
             return natives, planned
-        is_clear = _ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
+        is_clear = pair_ratio(natives, planned, lowered).pace is not Pace.UNCLEAR
         if len(natives) >= LEAST_PAIRS and (is_clear or perf_counter() > end):
             return natives, planned
 
 
-def _lowered_by(plan: Mapping[str, str]) -> list[str]:
+def lowered_by(plan: Mapping[str, str]) -> list[str]:
     """The sites that a plan does not leave native."""
     return [site for site, scheme in plan.items() if scheme != "native"]
 
@@ -139,7 +139,7 @@ def summary(
         spread=max(spread(natives), spread(planned)),
         native_lowered=time_in(natives),
         lowered=time_in(planned),
-        ratio=_ratio(natives, planned, lowered),
+        ratio=pair_ratio(natives, planned, lowered),
         errors=largest_of_each(run.errors for run in planned),
         counts=_different_counts(natives, planned),
     )
@@ -162,10 +162,13 @@ def _different_counts(
     }
 
 
-def _ratio(
+def pair_ratio(
     natives: Sequence[ProgramRun], planned: Sequence[ProgramRun], lowered: Sequence[str]
 ) -> Ratio:
-    """The time in the lowered products under a plan over their native time, by pairs of runs."""
+    """The time in the lowered products under a plan over their native time, by pairs of runs.
+
+    The runs of two plans are compared in the same way.
+    """
     pairs = zip(natives, planned, strict=True)
     return Ratio.of([(_seconds_in(a, lowered), _seconds_in(b, lowered)) for a, b in pairs])
 
@@ -265,7 +268,7 @@ def check_plan(
     except (ProgramError, ShapeError) as failure:
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites
-    lowered = _lowered_by(schemes)
+    lowered = lowered_by(schemes)
     verification = summary(natives, planned, lowered)
     return PlanVerdict(
         options,

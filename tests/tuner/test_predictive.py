@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mixpert_py.tuner import tune as tuner
 from mixpert_py.tuner.prediction import ErrorModel, choose
 from mixpert_py.tuner.predictive import MOST_FAILED_PROBES, probe_groups
-from mixpert_py.tuner.records import Measurement, Operator, Outcome, Reason
+from mixpert_py.tuner.records import Ladder, Measurement, Operator, Outcome, Problem, Reason
 from tests.every_check import some
 from tests.tuner.propagated_program import ERRORS, LADDER, RUNGS, SHARES, PropagatedProgram
 from tests.tuner.table_program import InterruptedProgram, TableProgram, tune
@@ -326,3 +327,47 @@ def test_excluded_schemes_are_not_run_and_their_reason_stands() -> None:
     assert outcome.plan == {"a": "native", "b": "half"}
     assert reasons(outcome)["a"] is Reason.UNCLEAR
     assert all(plan["a"] == "native" for plan in program.plans)
+
+
+@pytest.mark.parametrize("seed", some(range(3)))
+def test_a_search_that_ends_where_little_is_left_takes_fewer_runs(seed: int) -> None:
+    def tuned(until: float) -> tuple[float, int]:
+        program = PropagatedProgram(30, seed)
+        parts = tuple(program.operators()), frozenset[tuple[str, str]](), Ladder(LADDER)
+        outcome = tuner.tune(program, Problem(*parts, program.budget, 0.0, until=until))
+        return outcome.start.seconds - outcome.best.seconds, program.runs
+
+    (all_of_it, runs), (most, fewer) = tuned(0.0), tuned(0.02)
+    assert fewer < runs
+    assert most >= 0.95 * all_of_it
+
+
+def test_what_gains_less_than_asked_for_is_not_run_and_said_so() -> None:
+    program = program_of(a=1e-7, b=1e-5)
+    program.seconds["b"].update(native=0.02, half=0.01)  # type: ignore[attr-defined]
+
+    def left(budget: float, *locked: str) -> tuple[str, Reason]:
+        operators = tuple(program.operators(*locked))
+        problem = Problem(operators, frozenset(), Ladder(CPU), budget, 0.0, until=0.05)
+        outcome = tuner.tune(program, problem)
+        return outcome.plan["b"], reasons(outcome)["b"]
+
+    assert left(1.0) == ("half", Reason.BOTTOM), "one run lowers both"
+    assert left(5e-6) == ("native", Reason.PREDICTED)
+    assert left(1.0, "a") == ("native", Reason.TOO_LITTLE)
+
+
+@pytest.mark.parametrize(("gains", "plan"), [(False, "half"), (True, "native")])
+def test_a_short_product_is_probed_if_nothing_else_has_gained(gains: bool, plan: str) -> None:
+    """Its error is predicted far over the budget, and a refinement removes it."""
+    seconds = {"a": {"native": 96.0, "half": 90.0 if gains else 96.0}, "b": CLOSE}
+    program = TableProgram(seconds, {})
+    operators = [
+        Operator("a", seconds=96.0, local_errors={"half": 1e-9}),
+        Operator("b", seconds=3.0, local_errors={"half": 1.0}),
+    ]
+    outcome = tune(program, operators, [], CPU, 1e-6, noise=0.0)
+    assert outcome.plan == {"a": "half" if gains else "native", "b": plan}
+
+
+CLOSE = {"native": 3.0, "half": 1.5}

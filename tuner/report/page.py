@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
-from mixpert_py.tuner.report import operands, summary
+from mixpert_py.tuner.report import operands, staircase, summary
 from mixpert_py.tuner.report.bars import bars
 from mixpert_py.tuner.report.listing import listing
 from mixpert_py.tuner.report.plane import plane
@@ -66,6 +66,7 @@ def page(record: Record, program: Program) -> str:
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=plane(record),
+        staircase=staircase.staircase(record),
         bars=bars(record, found),
         sampled=operands.sampled_rows(found),
         listing=listing(program.text, program.spans, found),
@@ -101,6 +102,9 @@ def _template() -> "Template":
         "calls_text": calls_text,
         "error_text": error_text,
         "operands": operands,
+        "step_names": staircase.step_names,
+        "step_notes": staircase.notes,
+        "step_rows": staircase.step_rows,
     }
     return environment.from_string(_file("page.html").lstrip())
 

@@ -89,6 +89,23 @@ class InputEntry(Entry, frozen=True, kw_only=True):
     error: float | None
 
 
+class StepEntry(Entry, frozen=True, kw_only=True):
+    """One step of a staircase, verified in fresh processes.
+
+    budget: the one in the plan file of the step. gain: how many times as fast the program is, by
+    the times of its products; program: by those of whole runs, None where times are predicted.
+    lowered: the number of products. plan_file: empty where none was written.
+    """
+
+    budget: float | None
+    error: float | None
+    gain: float | None
+    program: float | None
+    lowered: int
+    schemes: dict[str, str]
+    plan_file: str = ""
+
+
 class Record(Entry, frozen=True, kw_only=True):
     """A search and its plan.
 
@@ -98,7 +115,9 @@ class Record(Entry, frozen=True, kw_only=True):
     reverted. unclear: whether the machine did not tell if the plan is faster. time_before,
     time_after, error: of the search's own runs. hold_out: the plan's largest error on other inputs,
     hold_outs; hold_out_rate: the part of such inputs that is over the budget at most. notes:
-    sentences on what was compared, and on what a plan changes besides.
+    sentences on what was compared, and on what a plan changes besides. steps: of the search for all
+    budgets, the most accurate first, and the rest is that of the last step; None where one budget
+    was searched. left_out: plans of that search that are no steps.
     """
 
     plan_file: str = ""
@@ -120,6 +139,8 @@ class Record(Entry, frozen=True, kw_only=True):
     hold_out: float | None = None
     hold_outs: list[InputEntry] = []
     hold_out_rate: float | None = None
+    steps: list[StepEntry] | None = None
+    left_out: int = 0
     provenance: Provenance = Provenance()
     device: str = ""
     notes: list[str] = []

@@ -30,6 +30,8 @@ MEANING: Mapping[str, str] = {
     "clock's noise, or there was no time to measure it: nothing is known on this machine now.",
     Reason.PREDICTED: "Its measured error on these operands, carried through the program, is over "
     "the budget; so it was not run.",
+    Reason.TOO_LITTLE: "Lowering it would save less of the program's time than a run is worth "
+    "(`--until`).",
     Reason.SEARCHED: "Every plan, or a sample of them, was run, and the best one has it so.",
     Reason.RAISED: "Put back to a higher level so that a longer product could be lowered.",
     Reason.START_OVER_BUDGET: "The program was over the budget before anything was lowered.",

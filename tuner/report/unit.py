@@ -56,6 +56,12 @@ def error_text(error: float | None) -> str:
     return f"{error:.1e}" if error else "0"
 
 
+def budget_text(budget: float) -> str:
+    """A budget as it is typed: 1e-5, 2.5e-3, 1."""
+    mantissa, _, power = f"{budget:e}".partition("e")
+    return f"{float(mantissa):g}e{int(power)}" if int(power) else f"{budget:g}"
+
+
 def share_text(share: float | None) -> str:
     """An error as a part, or a multiple, of a budget; a dash where it was not measured."""
     if share is None:

@@ -48,7 +48,7 @@ def says(monkeypatch: pytest.MonkeyPatch, ratio: Ratio) -> None:
     def of(*runs: object) -> Ratio:
         return ratio
 
-    monkeypatch.setattr(module, "_ratio", of)
+    monkeypatch.setattr(module, "pair_ratio", of)
 
 
 def test_only_what_is_faster_for_certain_is_lowered(
