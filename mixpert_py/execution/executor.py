@@ -40,7 +40,7 @@ class ProgramRun:
 
     values: compared with those of other runs; none once the run was judged. Then `errors` are
     those of its values against the reference, and `error` is the number that a search goes by,
-    found in the value `worst`. printed: what it wrote to stdout, where that is compared and the run
+    found in the value `worst`. printed: what it wrote to stdout, where that was read and the run
     was made by this process.
     """
 

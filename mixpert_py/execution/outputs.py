@@ -77,9 +77,12 @@ def printed_numbers(text: str) -> Array:
     return found
 
 
-def largest_difference(text: str, other: str) -> str:
-    """The line whose numbers differ most, as both texts have it; "" if none does."""
-    worst, place = 0.0, ""
+def largest_difference(text: str, other: str, most: float = 0.0) -> str:
+    """The line whose numbers differ most, as both texts have it; "" if none does.
+
+    most: the relative difference of two numbers that does not count.
+    """
+    worst, place = most, ""
     for at, (a, b) in enumerate(zip_longest(text.splitlines(), other.splitlines(), fillvalue="")):
         if a != b and (size := _distance(_numbers(a), _numbers(b))) > worst:
             worst, place = size, f"line {at + 1}: {a.strip()[:80]!r}, then {b.strip()[:80]!r}"

@@ -338,7 +338,7 @@ def _values(
     return values, missing
 
 
-def _counts(namespace: Mapping[str, Any], values: Collection[str]) -> dict[str, int]:
+def _counts(namespace: Mapping[str, object], values: Collection[str]) -> dict[str, int]:
     """The integers among the variables, such as the number of an iteration."""
     integers = {
         name: int(value)
@@ -353,7 +353,7 @@ def _counts(namespace: Mapping[str, Any], values: Collection[str]) -> dict[str, 
 
 
 def _ratios(
-    job: Job, values: Mapping[str, Array], namespace: Mapping[str, Any]
+    job: Job, values: Mapping[str, Array], namespace: Mapping[str, object]
 ) -> dict[str, float]:
     """The differences among the values, each with its size as a part of its operands'."""
     found = {}
@@ -367,7 +367,7 @@ def _ratios(
     return found
 
 
-def _evaluated(expression: str, namespace: Mapping[str, Any]) -> Any:
+def _evaluated(expression: str, namespace: Mapping[str, object]) -> object:
     """A variable of the program, or the norm of one; None where it has none at the end."""
     with suppress(Exception):  # whatever the user's classes raise
         return eval(expression, dict(namespace))
@@ -384,7 +384,7 @@ def _size(value: object) -> float:
     return largest * float(np.linalg.norm(wide / largest)) if largest > 0 else 0.0
 
 
-def _numbers(source: Mapping[str, Any], kinds: str) -> dict[str, Array]:
+def _numbers(source: Mapping[str, object], kinds: str) -> dict[str, Array]:
     """The values among these that are arrays of such dtype kinds."""
     found = {name: _numeric(value, kinds) for name, value in source.items()}
     return {name: array for name, array in found.items() if array is not None}

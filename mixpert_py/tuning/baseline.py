@@ -115,7 +115,8 @@ def _require_steady(experiment: Experiment, first: ProgramRun, other: ProgramRun
     """
     name, limits = experiment.program.argv[0], experiment.comparison.judge.limits
     # The line of what is printed that differs is quoted: most often it shows a time.
-    where = outputs.largest_difference(first.printed, other.printed)
+    printed = (first.printed, other.printed) if experiment.comparison.stdout else ("", "")
+    where = outputs.largest_difference(*printed)
     at = f" ({where})" if where else ""
     try:
         spread = experiment.judged(other, first.values)

@@ -3,6 +3,7 @@
 import marshal
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ class _Request:
     """One run: its schemes, by a plan or one for all products, and what else it reports.
 
     levels: schemes whose local errors are measured. warm: whether its process may be a warm one.
-    alone: what is measured of its products by themselves.
+    alone: what is measured of its products by themselves. printed: whether what the program prints
+    is read, even where it is not compared.
     """
 
     purpose: str
@@ -46,6 +48,7 @@ class _Request:
     levels: tuple[str, ...] = ()
     warm: bool = False
     alone: Alone | None = None
+    printed: bool = False
 
 
 class Experiment:
@@ -83,6 +86,7 @@ class Experiment:
         self.blocks = blocks or {}
         self.guarded = guarded or {}
         self.executor = executor or Executor()
+        self.native_texts: list[str] = []  # what native runs printed; "" where that is not known
         self._slowest = 0.0  # seconds of a native run
         self._on_run = on_run
         self._trials = trials or Trials()
@@ -103,7 +107,8 @@ class Experiment:
     def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
         # Without a plan or a scheme float32 products on a GPU would run `faithful`.
-        run = self._run(_Request(purpose, scheme="native"), reference)
+        run = self._run(_Request(purpose, scheme="native", printed=True), reference)
+        self.native_texts.append(run.printed)
         if not self._slowest:
             self._learn(run)
         self._slowest = max(self._slowest, run.seconds)
@@ -138,13 +143,15 @@ class Experiment:
         self, plan: Mapping[str, str], reference: Values, purpose: str = TRIAL
     ) -> ProgramRun:
         """A run under a plan, judged. Raises ProgramError or ShapeError if it fails."""
-        return self._run(_Request(purpose, plan, warm=purpose == TRIAL), reference)
+        is_trial = purpose == TRIAL
+        request = _Request(purpose, plan, warm=is_trial, printed=not is_trial)
+        return self._run(request, reference)
 
     def judged(self, run: ProgramRun, reference: Values) -> ProgramRun:
         """The run with its errors instead of its values."""
         judge = self.comparison.judge
         errors = judge.errors(reference, run.values)
-        return ProgramRun(run.result, {}, *judge.limits.worst(errors), errors)
+        return ProgramRun(run.result, {}, *judge.limits.worst(errors), errors, run.printed)
 
     def measure(self, plan: Mapping[str, str], reference: Values) -> Measurement:
         """One trial. A program that fails under a plan is a measurement, not an exception."""
@@ -223,6 +230,9 @@ class Experiment:
             if self.comparison.stdout:
                 printed = outputs.printed_text(folder.path)
                 values[outputs.STDOUT] = outputs.printed_numbers(printed)
+            elif request.printed:
+                with suppress(ProgramError):  # too much to read
+                    printed = outputs.printed_text(folder.path)
         run = ProgramRun(result, self.comparison.judge.limits.judged(values), printed=printed)
         if self._slowest:
             return run
@@ -255,7 +265,7 @@ class Experiment:
             sinks=comparison.sinks,
             with_sinks=comparison.with_sinks,
             directory=directory,
-            stdout=comparison.stdout,
+            stdout=comparison.stdout or request.printed,
             products=self._warm_up_products(request),
             moved=self._first is not None and not self._first.on_gpu,
             alone=request.alone,

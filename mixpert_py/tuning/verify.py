@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter
 
 from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
+from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
 from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
@@ -27,6 +28,8 @@ from mixpert_py.tuning.options import TuningOptions
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
+RELATIVE = ("frobenius", "max-relative", "mred")  # criteria whose budget is a relative error
+DIFFERENCE = 1e-2  # of printed numbers that counts beside other criteria
 MOST_COUNTS = 3  # that a line lists
 SECONDS = 60.0  # after which no other pair is begun, once there are two
 
@@ -41,7 +44,8 @@ class Verification:
     fastest run of the same kind, the larger of both. native_lowered, lowered: time in the products
     that the plan lowers; ratio: of these, by pairs of runs. counts: an integer of the program, or a
     call site for the number of its calls → what it is natively, and under the plan, where these
-    differ: most often a number of iterations.
+    differ: most often a number of iterations. printed: a line of numbers that the program prints
+    natively, and as it is under the plan, if any differs by more than the budget.
     """
 
     error: float
@@ -54,12 +58,16 @@ class Verification:
     ratio: Ratio
     errors: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    printed: str = ""
 
     @property
-    def sentence(self) -> str:
-        """A line about the counts that differ; empty if none does."""
-        if not self.counts:
-            return ""
+    def sentences(self) -> list[str]:
+        """What is not judged, and differs."""
+        found = [f"Under the plan the program prints other numbers, {self.printed}."]
+        return [*(found if self.printed else []), *([self._counted] if self.counts else [])]
+
+    @property
+    def _counted(self) -> str:
         listed = [f"{name} {b} (natively {a})" for name, (a, b) in self.counts.items()]
         more = len(listed) - MOST_COUNTS
         return (
@@ -78,6 +86,7 @@ def verify(
     """
     natives, planned = _run_in_turn(experiment, reference, plan, timed=timed)
     found = summary(natives, planned, lowered_by(plan))
+    found = replace(found, printed=_different_line(experiment, planned[-1]))
     limits = experiment.comparison.judge.limits
     if not found.error <= limits.budget:
         raise BudgetError(
@@ -143,6 +152,25 @@ def summary(
         errors=largest_of_each(run.errors for run in planned),
         counts=_different_counts(natives, planned),
     )
+
+
+def _different_line(experiment: Experiment, planned: ProgramRun) -> str:
+    """The printed line that differs most from that of the native runs; see `Verification`.
+
+    Lines that differ between native runs, such as times, are left out, and nothing is known unless
+    there are two of these: a stored run has no text.
+    """
+    texts = [text.splitlines() for text in experiment.native_texts if text]
+    if not planned.printed or len(texts) < 2 or len({len(lines) for lines in texts}) > 1:
+        return ""
+    steady = [len(set(lines)) == 1 for lines in zip(*texts, strict=True)]
+    before, after = texts[0], planned.printed.splitlines()
+    for at in (at for at, is_steady in enumerate(steady) if not is_steady):
+        before[at] = ""
+        after[at : at + 1] = [""]
+    limits = experiment.comparison.judge.limits
+    most = limits.budget if limits.metric in RELATIVE else DIFFERENCE
+    return outputs.largest_difference("\n".join(before), "\n".join(after), most)
 
 
 def _different_counts(
@@ -269,7 +297,9 @@ def check_plan(
         return PlanVerdict(options, problem=f"under the plan, {failure}", stale=stale)
     traces = planned[-1].result.sites
     lowered = lowered_by(schemes)
-    verification = summary(natives, planned, lowered)
+    verification = replace(
+        summary(natives, planned, lowered), printed=_different_line(experiment, planned[-1])
+    )
     return PlanVerdict(
         options,
         verification,
@@ -289,8 +319,8 @@ def check_plan(
 def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, ...]:
     """Sentences on what was compared by default, and on counts that differ under the plan."""
     choice = experiment.comparison.choice
-    found = choice.sentence if choice else "", verification.sentence
-    return tuple(sentence for sentence in found if sentence)
+    chosen = [choice.sentence] if choice and choice.sentence else []
+    return (*chosen, *verification.sentences)
 
 
 def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, ...]:

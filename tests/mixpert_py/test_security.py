@@ -94,7 +94,10 @@ RUNNING = {
         "mixpert_py/notebook.py",  # a cell
         "mixpert_py/bench/apps/program.py",
     },
-    "eval": {"mixpert_py/notebook.py"},
+    "eval": {
+        "mixpert_py/notebook.py",
+        "mixpert_py/execution/worker.py",  # `norm(b)` of a program, in the process that runs it
+    },
     "marshal.loads": {
         "mixpert_py/sources/in_memory.py",  # of the cache
         "mixpert_py/execution/worker.py",  # of a run's folder

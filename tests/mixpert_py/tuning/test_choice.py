@@ -210,3 +210,34 @@ def test_counts_that_differ_are_told(tmp_path: Path) -> None:
     assert lowered(found) == 1
     (told,) = (note for note in found.notes if "counts" in note)
     assert "steps 8 (natively 7)" in told
+
+
+# All of it is in a function: its last product is compared, and no label.
+PRINTING = """\
+import time
+import numpy as np
+
+def main():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((300, 160))
+    w = rng.standard_normal((160, 160))
+    w[:, 1::2] = w[:, ::2] + 1e-7 * rng.standard_normal((160, 80))
+    scores = a @ w
+    print(f"the largest is {scores.max()}")
+    print("sizes", np.bincount(scores.argmax(1))[:6])
+
+main()
+"""
+
+
+def test_printed_numbers_that_differ_are_told(tmp_path: Path) -> None:
+    found = tuned(tmp_path / "s.py", PRINTING)
+    assert lowered(found) == 1
+    # The first line differs by less than the budget.
+    (note,) = found.notes
+    assert note.startswith("Under the plan the program prints other numbers, line 2: 'sizes [")
+
+
+def test_printed_times_are_not_told(tmp_path: Path) -> None:
+    found = tuned(tmp_path / "s.py", PRINTING.replace('"sizes",', 'time.time_ns(), "sizes",'))
+    assert (lowered(found), found.notes) == (1, ())

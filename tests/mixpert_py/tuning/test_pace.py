@@ -132,6 +132,7 @@ class Runs:
     def __init__(self, native: Sequence[float], planned: Sequence[float]) -> None:
         self._native, self._planned = iter(native), iter(planned)
         self.order = ""
+        self.native_texts: list[str] = []
         self.comparison = type("Comparison", (), {"judge": type("Judge", (), {})})
         self.comparison.judge.limits = Limits(Limit(1.0))
 
