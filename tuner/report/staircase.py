@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from typing import ClassVar
 
 from mixpert_py.tuner.report.record import Record, StepEntry
@@ -105,7 +106,7 @@ class Staircase:
 
 def staircase(record: Record) -> Staircase | None:
     """The picture; None where there is no step with a gain."""
-    steps = [step for step in record.steps or () if step.gain]
+    steps = [step for step in record.steps or () if 0 < (step.gain or 0.0) < inf]
     if not steps:
         return None
     gains = [step.gain or 1.0 for step in steps]
