@@ -50,7 +50,10 @@ def notes(record: Record) -> list[str]:
     if not record.steps:
         found = ["There is no step: no plan was faster than the program as it is."]
     if record.unclear:
-        found = ["There is no step: this machine did not tell whether a lower level is faster."]
+        found = [
+            "There is no step: this machine did not tell whether a lower level is faster. Try "
+            "while it is idle, or for a GPU whose times are predicted (--device NAME)."
+        ]
     if record.unit == "products":
         found.append("Slice products are counted, which are no times.")
     if record.left_out:
