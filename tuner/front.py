@@ -24,7 +24,7 @@ from mixpert_py.tuner.search import OnTrial, SearchState
 from mixpert_py.tuner.tune import begin, outcome_of
 
 WORTH_A_STEP = 0.02  # part of the program's time: what gains less is no step of its own
-PATIENCE = 4  # plans refused in a row, after which the next budget is searched
+PATIENCE = 5  # plans refused in a row, after which the next budget is searched
 TIGHTEST = 1e-15  # the last digits of float64; no budget below it is searched
 
 

@@ -60,7 +60,7 @@ class Options:
     workers: str
     dask: str | None
     search: str
-    until: str | None
+    until: str
     front: bool
     hold_outs: tuple[str, ...]
     seeds: str | None
@@ -123,9 +123,7 @@ class Options:
             )
 
     def share_left(self) -> float:
-        """The share of --until, 0 without. Raises UsageError where it is none."""
-        if self.until is None:
-            return 0.0
+        """The share of --until. Raises UsageError where it is none."""
         number, percent, rest = self.until.partition("%")
         try:
             share = float(number) / (100 if percent else 1)
@@ -247,8 +245,10 @@ def _seeds(text: str) -> range:
 @click.option(
     "--until",
     metavar="SHARE",
-    help="End the search where what is left to gain is predicted to be less, such as 1% of the "
-    "time.",
+    default="1%",
+    show_default=True,
+    help="End the search where no run is predicted to gain so much of the program's time; 0: any "
+    "gain is worth a run.",
 )
 @click.option(
     "--front",

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from typing import ClassVar
 
 from mixpert_py.tuner.report.record import Record, StepEntry
@@ -49,7 +50,10 @@ def notes(record: Record) -> list[str]:
     if not record.steps:
         found = ["There is no step: no plan was faster than the program as it is."]
     if record.unclear:
-        found = ["There is no step: this machine did not tell whether a lower level is faster."]
+        found = [
+            "There is no step: this machine did not tell whether a lower level is faster. Try "
+            "while it is idle, or for a GPU whose times are predicted (--device NAME)."
+        ]
     if record.unit == "products":
         found.append("Slice products are counted, which are no times.")
     if record.left_out:
@@ -105,7 +109,7 @@ class Staircase:
 
 def staircase(record: Record) -> Staircase | None:
     """The picture; None where there is no step with a gain."""
-    steps = [step for step in record.steps or () if step.gain]
+    steps = [step for step in record.steps or () if 0 < (step.gain or 0.0) < inf]
     if not steps:
         return None
     gains = [step.gain or 1.0 for step in steps]

@@ -1,14 +1,20 @@
 """`mixpert tune --front`: a table, plans on request, a page; and `--until`."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from mixpert_py import plan
+from mixpert_py.cli import main
+from mixpert_py.passes.pipeline import analyze
+from mixpert_py.tuning import prepare
+from mixpert_py.tuning.paired import PairedTimes
 from tests.mixpert_py.command import Mixpert
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain
+from tests.mixpert_py.tuning.test_pace import WIDE
 
 FRONT = "tune", "--front", "--backend", "reference"
 
@@ -137,3 +143,21 @@ def test_a_trials_file_without_a_tuning_is_one_line(small: Path, mixpert: Mixper
     said = mixpert("report", "none.trials.db")
     assert said.code == 2
     assert "none.trials.db: there is no finished tuning in it, or no such file" in said.err
+
+
+def test_a_machine_that_does_not_tell_ends_with_1(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site,) = (site.id for site in analyze(small.read_bytes(), "chain"))
+    times = PairedTimes({site: 10.0}, {site: {"float32": WIDE}})
+
+    def of(*measured: object) -> PairedTimes:
+        return times
+
+    monkeypatch.setattr(prepare.PairedTimes, "of", of)
+    monkeypatch.setattr(sys, "argv", ["mixpert", "tune", "--front", str(small)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    words = " ".join(capsys.readouterr().out.split())
+    assert "There is no step: this machine did not tell whether a lower level is faster." in words
