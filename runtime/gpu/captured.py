@@ -109,8 +109,8 @@ class _Graph(ABC):
     def __init__(
         self,
         function: Function,
-        args: Any,
-        options: Any,
+        args: tuple[object, ...],
+        options: dict[str, object],
         arrays: list[Any],
         before: "_Graph | tuple[int, ...]",
     ) -> None:
@@ -151,7 +151,8 @@ class _Graph(ABC):
         """Whether the last launch changed copies of arguments; then these are changed, too."""
         changed = False
         for place, x in zip(self._inputs, arrays, strict=True):
-            if place is not x and not self._are_equal(place, x):
+            # NaN is equal to NaN here.
+            if place is not x and not ((place == x) | ((place != place) & (x != x))).all():
                 self._write(x, place)
                 changed = True
         return changed
@@ -181,10 +182,6 @@ class _Graph(ABC):
 
     @abstractmethod
     def _copy(self, x: Any) -> Any: ...
-
-    def _are_equal(self, one: Any, other: Any) -> bool:
-        """Whether two arrays have the same elements, NaN being equal to NaN."""
-        return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 class _CupyGraph(_Graph):
@@ -274,7 +271,7 @@ class _TorchGraph(_Graph):
 _GRAPHS: Final[Mapping[Library, type[_Graph]]] = {"cupy": _CupyGraph, "torch": _TorchGraph}
 
 
-def _signature(arguments: Any, arrays: list[Any]) -> _Signature | None:
+def _signature(arguments: object, arrays: list[Any]) -> _Signature | None:
     """The signature of a call; None where it is to be made as ever. arrays: takes its arrays."""
     context = current()
     if context.trace is not None or context.devices is not None:
@@ -324,13 +321,17 @@ def _shape(value: Any, arrays: list[Any]) -> Any:
     return type(value), repr(value) if type(value) in PLAIN else _Same(value)
 
 
-def _library(value: Any) -> Library | None:
+def _library(value: object) -> Library | None:
     """The library of a plain array on a GPU; None for anything else."""
     kind = type(value)
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
     if cupy is not None and kind is cupy.ndarray:
         return "cupy"
-    if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.is_cuda:
+    if (
+        torch is not None
+        and kind in (torch.Tensor, torch.nn.Parameter)
+        and getattr(value, "is_cuda", False)
+    ):
         return "torch"
     return None
 

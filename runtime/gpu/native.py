@@ -11,10 +11,12 @@ as a whole.
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.signatures import native_product_of
 
 # By type: cuBLAS's numbers for its elements, and for sums of them in full precision.
@@ -74,7 +76,7 @@ def use_cupys_gemm() -> None:
         native_product_of[cupy.ndarray] = _product(cupy.ndarray, _direct(cupy, linalg) or call)
 
 
-def _direct(cupy: Any, linalg: Any) -> Callable[..., None] | None:
+def _direct(cupy: ModuleType, linalg: Any) -> Callable[..., None] | None:
     """The call of cuBLAS that `tensordot_core_v11` makes, by the same arguments; None where this
     CuPy has another way.
     """
@@ -94,7 +96,7 @@ def _direct(cupy: Any, linalg: Any) -> Callable[..., None] | None:
 
     def call(
         transposes_a: int, transposes_b: int, m: int, n: int, k: int,
-        a: Any, a_leading: int, b: Any, b_leading: int, c: Any, c_leading: int,
+        a: GpuArray, a_leading: int, b: GpuArray, b_leading: int, c: GpuArray, c_leading: int,
     ) -> None:  # fmt: skip
         dtype, device = c.dtype, c.data.device_id
         if device not in is_ampere:

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 Addresses = tuple[int, ...]
+Pointer = ctypes.c_void_p
 
 FEWEST: Final = 3  # launches: of fewer, a graph costs the host as much
 MOST: Final = 16  # graphs of one recording
@@ -37,7 +38,7 @@ class KernelNode(NamedTuple):
     shape: tuple[int, int, int]
     arguments: int
 
-    def add(self, driver: Any, graph: Any, before: Any, node: Any) -> int:
+    def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
         """Add it to a graph, after the node `before`, if any: the driver's status."""
         grid, block, shared = self.shape
         values = self.kernel, grid, 1, 1, block, 1, 1, shared, self.arguments, 0, 0, 0
@@ -54,7 +55,7 @@ class MemsetNode(NamedTuple):
     address: ctypes.c_uint64
     bytes: int
 
-    def add(self, driver: Any, graph: Any, before: Any, node: Any) -> int:
+    def add(self, driver: ctypes.CDLL, graph: Pointer, before: Pointer, node: Pointer) -> int:
         """As of a `KernelNode`."""
         context = ctypes.c_void_p()
         driver.cuCtxGetCurrent(ctypes.byref(context))
@@ -69,7 +70,7 @@ class MemsetNode(NamedTuple):
 Node = KernelNode | MemsetNode
 
 
-def _list_of(node: Any) -> tuple[Any, int]:
+def _list_of(node: ctypes.c_void_p) -> tuple[Any, int]:
     return (ctypes.byref(node), 1) if node.value else (None, 0)
 
 
@@ -82,7 +83,7 @@ class LaunchGraphs:
 
     __slots__ = ("_built", "_driver", "_given_up", "_graphs", "_launched", "_seen")
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: ctypes.CDLL) -> None:
         self._driver = driver
         self._graphs: dict[Addresses, _Graph] = {}
         self._seen: set[Addresses] = set()
@@ -130,7 +131,7 @@ class _Graph:
 
     __slots__ = ("__weakref__", "_driver", "_handle")
 
-    def __init__(self, handle: ctypes.c_void_p, driver: Any) -> None:
+    def __init__(self, handle: ctypes.c_void_p, driver: ctypes.CDLL) -> None:
         self._handle, self._driver = handle, driver
         weakref.finalize(self, _destroy, handle, driver).atexit = False
         _graphs.add(self)
@@ -143,7 +144,7 @@ class _Graph:
 _graphs: weakref.WeakSet[_Graph] = weakref.WeakSet()  # all that there are
 
 
-def is_idle(driver: Any, stream: int) -> bool:
+def is_idle(driver: ctypes.CDLL, stream: int) -> bool:
     """Whether all work of a stream is done."""
     mode = ctypes.c_int(RELAXED)  # as in `relaxed`, which takes longer
     driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
@@ -153,7 +154,7 @@ def is_idle(driver: Any, stream: int) -> bool:
 
 
 @contextmanager
-def relaxed(driver: Any) -> Iterator[None]:
+def relaxed(driver: ctypes.CDLL) -> Iterator[None]:
     """Let calls inside have no effect on captures of other threads, which they else may end."""
     mode = ctypes.c_int(RELAXED)
     driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
@@ -163,12 +164,12 @@ def relaxed(driver: Any) -> Iterator[None]:
         driver.cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
 
 
-def _destroy(handle: ctypes.c_void_p, driver: Any) -> None:
+def _destroy(handle: ctypes.c_void_p, driver: ctypes.CDLL) -> None:
     with relaxed(driver):
         driver.cuGraphExecDestroy(handle)
 
 
-def _built(driver: Any, nodes: Sequence[Node]) -> _Graph | None:
+def _built(driver: ctypes.CDLL, nodes: Sequence[Node]) -> _Graph | None:
     """The graph of nodes, one after another; None where the driver refuses it."""
     graph, ready, last = (ctypes.c_void_p() for _ in range(3))
     with relaxed(driver):
