@@ -16,6 +16,7 @@ TUNED = {
     "reverted": False,
     "verification": {
         "error": 2e-7, "native_seconds": 3.0, "seconds": 2.0, "native_lowered": 2.0, "lowered": 1.0,
+        "spread": 0.1,
     },
 }  # fmt: skip
 
@@ -44,6 +45,10 @@ def test_the_gain_of_a_tuning() -> None:
     assert estimates.gain(TUNED) == 1.5
     assert estimates.gain(None) == 1.0
     assert estimates.gain({**TUNED, "reverted": True}) == 1.0
+    # The runs vary by more than they differ: it is what the products save.
+    assert estimates.gain({**TUNED, "verification": {**verification, "spread": 1.1}}) == 1.5
+    varied = {**verification, "seconds": 3.5, "spread": 1.1}
+    assert estimates.gain({**TUNED, "verification": varied}) == 1.5
     noise = {**verification, "lowered": 1.99}
     assert estimates.gain({**TUNED, "verification": noise}) == 1.0
 

@@ -132,7 +132,7 @@ def test_two_dashes_end_the_options(mixpert: Mixpert, words: tuple[str, ...], mi
 LEAVES_NO_PLACE = """\
 import os, numpy as np
 x = np.eye(8) @ np.eye(8)
-os.makedirs("s.mixpert.toml", exist_ok=True)
+os.makedirs(os.path.join(os.path.dirname(os.path.abspath(__file__)), "s.mixpert.toml"), exist_ok=True)
 """
 
 

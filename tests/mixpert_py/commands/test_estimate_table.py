@@ -37,7 +37,7 @@ def test_the_tables_fit(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    estimate_table.print_estimate(FOUND, "1e-5")
+    estimate_table.print_estimate(FOUND, "1e-5", "s.py")
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line.rstrip()) <= width for line in lines)
     head = next(line for line in lines if "level" in line)
