@@ -132,7 +132,8 @@ def test_two_dashes_end_the_options(mixpert: Mixpert, words: tuple[str, ...], mi
 LEAVES_NO_PLACE = """\
 import os, numpy as np
 x = np.eye(8) @ np.eye(8)
-os.makedirs(os.path.join(os.path.dirname(os.path.abspath(__file__)), "s.mixpert.toml"), exist_ok=True)
+here = os.path.dirname(os.path.abspath(__file__))
+os.makedirs(os.path.join(here, "s.mixpert.toml"), exist_ok=True)
 """
 
 
