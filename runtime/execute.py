@@ -61,7 +61,7 @@ def execute(
     if (
         guard is not None
         and type(product.value) is np.ndarray
-        and out is None
+        and product.value is not out  # the native product may still be made, into `out` as well
         and not product.includes_addend
         and not guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
     ):

@@ -41,11 +41,14 @@ class PlanGuard:
         """
         work = product.size * a.shape[-1]
         self._unchecked += work
-        is_due = self._unchecked >= EACH or not self._calls or self._is_reported
-        if work < LEAST or not is_due:
+        if work < LEAST:
+            return True
+        self._calls += 1
+        # The first call, the second, the fourth, …: data may change after the first.
+        is_turn = self._calls & (self._calls - 1) == 0
+        if not (is_turn or self._unchecked >= EACH or self._is_reported):
             return True
         self._unchecked = 0
-        self._calls += 1
         error = sampled_error(a, b, product, self._calls)
         if error <= self.limit:
             return True
@@ -60,8 +63,8 @@ class PlanGuard:
 
 
 def sampled_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
-    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product; infinite where Ĉ alone is not finite, 0 where
-    nothing can be said. turn: other entries for another.
+    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product, those of C that are finite; infinite where Ĉ
+    is not finite there. turn: other entries for another.
     """
     if product.ndim > 2:
         index = np.unravel_index(turn % math.prod(product.shape[:-2]), product.shape[:-2])
@@ -78,8 +81,8 @@ def sampled_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> flo
     with np.errstate(all="ignore"):
         exact = left[rows].astype(wide) @ right[:, columns].astype(wide)
         found = made[rows, columns]
-        if not np.isfinite(exact).all():
-            return 0.0
+        is_known = np.isfinite(exact)
+        exact, found = exact[is_known], found[is_known]
         if not np.isfinite(found).all():
             return math.inf
         size = float(np.linalg.norm(exact))

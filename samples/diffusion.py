@@ -71,3 +71,4 @@ if __name__ == "__main__":
             distances = diffusion_distances(walk, stationary, labelled)
             best = max(best, accuracy(distances, labels, labelled))
         print(f"accuracy, {neighbours:2d} near    {best:.4f}")
+    print(f"median distance      {np.median(distances):.6g}")

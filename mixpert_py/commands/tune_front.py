@@ -52,6 +52,7 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
                 stopped = True
         if stopped or (result is not None and result.interrupted):
             return interrupted_search(trials)
+        choice = None if prepared is None else prepared.experiment.comparison.choice
         del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
             click.echo(f"{program.argv[0]}: no matrix product to tune", err=True)
@@ -65,6 +66,8 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
         click.echo(json.dumps(entry, indent=2))
     elif not options.quiet:
         _show(entry, folder, store)
+        if choice is not None and choice.sentence:
+            click.echo(choice.sentence)
     return int(result.unclear)
 
 

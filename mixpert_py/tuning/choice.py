@@ -2,8 +2,9 @@
 
 These are the variables that the program prints or writes, and those that it computes nothing else
 from. Left out are steps to others that are compared, and residuals: differences that are tiny
-beside their operands, so that an error which is harmless elsewhere is large in them. What is left
-out hides no product: one whose result reaches nothing else is compared itself.
+beside their operands, so that an error which is harmless elsewhere is large in them, and that are
+neither printed nor written. No product goes unjudged: one whose result reaches no variable that is
+compared, is compared itself.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -33,18 +34,19 @@ class Choice:
     @property
     def sentence(self) -> str:
         """A line that says what was chosen, and how to choose otherwise; empty if all are."""
-        if not (self.steps or self.residuals):
+        if not self.compared or not (self.steps or self.residuals or self.products):
             return ""
         count = len(self.products)
-        products = f" and {count} product{'s' * (count > 1)} of residuals" if count else ""
+        products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
         left = []
         if self.steps:
             left.append(f"{_listed(self.steps)} (steps to these)")
         if self.residuals:
             left.append(f"{_listed(self.residuals)} (tiny differences, which a plan may change)")
+        without = f" Left out: {' and '.join(left)};" if left else ""
         return (
-            f"Compared: {_listed(self.compared)}{products}. Left out: {' and '.join(left)}; "
-            "--compare NAME, for each value, chooses otherwise."
+            f"Compared: {_listed(self.compared)}{products}.{without} --compare NAME, for each "
+            "value, chooses otherwise."
         )
 
 
@@ -61,11 +63,12 @@ def choose(
     """
     variables = [name for name in flow.names if name in kinds]
     floats = {name for name in variables if kinds[name] in FLOATS}
-    residuals = {name for name in floats if ratios.get(name, 1.0) <= RESIDUAL} - set(named)
+    tiny = {name for name in floats if ratios.get(name, 1.0) <= RESIDUAL}
+    residuals = tiny - set(named) - flow.uses.shown
     if residuals == floats:  # there is nothing else
-        residuals = set()
+        tiny = residuals = set()
     order = _Order(flow)
-    results = floats - residuals
+    results = floats - tiny or floats  # what leads to a residual alone is no step
     # Labels and indices are what a program decides, even where it goes on with them. Truth values
     # are mostly masks, which are steps like any other.
     decisions = {name for name in variables if kinds[name] in INTEGERS}
@@ -81,7 +84,7 @@ def choose(
     compared = [name for name in variables if name not in steps | residuals]
     return Choice(
         tuple(compared),
-        _products(flow, compared, steps | residuals, named),
+        _products(flow, compared, named),
         tuple(name for name in variables if name in steps),
         tuple(name for name in variables if name in residuals),
     )
@@ -109,18 +112,15 @@ class _Order:
 
 
 def _products(
-    flow: Dependencies, compared: Iterable[str], left_out: Iterable[str], named: Collection[str]
+    flow: Dependencies, compared: Iterable[str], named: Collection[str]
 ) -> tuple[str, ...]:
-    """The last products of what is left out, as far as no compared value shows their errors."""
+    """The last products whose errors no compared value shows."""
     before: dict[str, list[str]] = {}
-    after: dict[str, list[str]] = {}
     for one, other in flow.edges:
-        after.setdefault(one, []).append(other)
         before.setdefault(other, []).append(one)
-    shown = [site for name in compared for site in flow.uses.sites[name]]
-    hidden = [site for name in left_out for site in flow.uses.sites[name]]
-    unseen = ({*hidden} | _reached(hidden, after)) - ({*shown} | _reached(shown, before))
-    return tuple(site for site in flow.sinks if site in unseen or site in named)
+    shown = {site for name in compared for site in flow.uses.sites.get(name, ())}
+    shown |= _reached(shown, before)
+    return tuple(site for site in flow.sinks if site not in shown or site in named)
 
 
 def _reached(names: Iterable[str], links: Links) -> set[str]:

@@ -86,13 +86,16 @@ def test_sites_that_are_not_checked(choice: dict[str, Any]) -> None:
         matmul(a, b, site=ID)
 
 
-def test_results_that_have_a_place_are_not_checked() -> None:
-    """The native product could not be made any more where that is an operand."""
+def test_results_that_have_a_place_are_checked_before_they_go_there() -> None:
     a, b = cancelling(512)
-    with use(Context(plan=PLAN)), warnings.catch_warnings():
-        warnings.simplefilter("error")
+    wanted = a @ b
+    with use(Context(plan=PLAN)):
         out = np.empty((512, 512))
-        assert matmul(a, b, out, site=ID, native=np.matmul) is out
+        with pytest.warns(UserWarning, match="off by"):
+            assert matmul(a, b, out, site=ID, native=np.matmul) is out
+        np.testing.assert_array_equal(out, wanted)
+        assert matmul(a, b, a, site=ID, native=np.matmul) is a
+    np.testing.assert_array_equal(a, wanted)
 
 
 def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +106,7 @@ def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch
         return 0.0
 
     monkeypatch.setattr(plan_guard, "sampled_error", watched)
-    for n, calls, wanted in ((32, 500, 0), (256, 65, 2), (512, 17, 3)):
+    for n, calls, wanted in ((32, 500, 0), (256, 65, 7), (512, 17, 5)):
         checked.clear()
         guard = PlanGuard(ID, 1e-7)
         a = normal(n, n)
@@ -156,6 +159,10 @@ def test_what_is_not_finite() -> None:
     assert sampled_error(a, a, overflown, 1) == np.inf
     a[:] = np.nan
     assert sampled_error(a, a, a @ a, 1) == 0.0
+    x = normal(64, 64)
+    x[::2] = np.nan
+    for turn in range(1, 9):  # the finite rows are compared
+        assert sampled_error(x, x[1::2].T @ np.ones((32, 64)), np.zeros((64, 64)), turn) in (0, 1)
     zero = np.zeros((64, 64))
     assert sampled_error(zero, zero, zero, 1) == 0.0
     assert sampled_error(zero, zero, zero + 1, 1) == np.inf
