@@ -51,15 +51,16 @@ def accelerate(
     left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
 
-    graph: whether calls with CuPy arrays or PyTorch tensors, no derivatives wanted, are captured
-    into a CUDA graph: the second call of each signature (shapes, dtypes, strides, other arguments,
-    what is in force) is captured, later ones launch it, and their results are copied. The
-    function's Python code does not run then. So it must do the same for all arrays of a signature;
-    it must not read elements on the host, nor change its arguments; arrays that it uses besides
-    have to stay where they are; its result is arrays, numbers, text and None, in tuples, lists and
-    dicts. While a call is captured, other threads must not wait for the device as a whole. Where it
-    cannot be captured, warns once, and makes all calls as ever: with CuPy that is so wherever a
-    product is native. At most 8 signatures are captured, each with memory of its own.
+    graph: whether calls with CuPy arrays, or PyTorch tensors without gradients, are captured into
+    CUDA graphs. The second call of each signature (shapes, dtypes, strides, other arguments, plan
+    and precision) is captured; later calls launch the graph, and their results are copied. The
+    function's Python code does not run in these. It must therefore do the same work for all arrays
+    of a signature, and must neither read elements on the host nor change its arguments. Arrays of
+    its closure or module must keep their addresses. It may return arrays, numbers, text and None,
+    in tuples, lists and dicts. While a call is captured, other threads must not wait for the whole
+    device. Where a call cannot be captured, the function warns once, and all its calls run without
+    graphs; with CuPy that happens wherever a product is native. At most 8 signatures are captured,
+    each with memory of its own.
 
     Raises PlanError for an unknown scheme or a malformed plan, when the decorator is applied.
     """

@@ -133,9 +133,10 @@ def _new_folder(place: str) -> Iterator[str]:
 
 @contextmanager
 def working_on(path: Path) -> Iterator[bool]:
-    """Let others see that this process works on a file; gives whether it is the only one.
+    """Announce that this process works on a file; yields whether no other process does.
 
-    Others are those of the same user on the same machine. Where nobody could see it, it is alone.
+    Processes of the same user on the same machine see each other. Where no lock can be had, this
+    one counts as the only one.
     """
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     place = os.path.join(tempfile.gettempdir(), f"{RUN_PREFIX}on-{name}")
@@ -149,14 +150,14 @@ def working_on(path: Path) -> Iterator[bool]:
         _lock(descriptor)
         yield is_alone
     finally:
-        if _lock_alone(descriptor):  # nobody else is left
+        if _lock_alone(descriptor):  # no other process works on the file any more
             with suppress(OSError):
                 os.unlink(place)
         os.close(descriptor)
 
 
 def _lock_alone(descriptor: int) -> bool:
-    """Whether no other process has a lock; then this one has it for itself."""
+    """Take the lock for this process alone, and return whether that was possible."""
     if fcntl is None:
         return True
     try:

@@ -3,9 +3,9 @@
 A plan is tuned on some data and used on other. Each of its products has an error that was measured
 then, relative to float64. Of a product of NumPy arrays, a few entries are computed in float64
 beside the scheme's, and where these are off by more than MARGIN times that error, the program's own
-product takes its place. Sums that cancel, rows of wider range and results beyond float32 are found
-so; that the program amplifies errors more than it did, is not. Arrays on a GPU are not checked: it
-would have to be waited for.
+product takes its place. So sums that cancel, rows of wider range and results beyond float32 are
+found; a program that amplifies errors more than it did is not. Arrays on a GPU are not checked: the
+host would have to wait for the device.
 """
 
 import math
@@ -19,8 +19,8 @@ from mixpert_py.runtime.arrays import AnyArray
 MARGIN: Final = 10.0  # of the error when the plan was tuned: how far other data may go
 FLOOR: Final = 1e-7  # of that error: of integers, say, a product may have been exact
 ROWS = COLUMNS = 8  # of the entries that are compared
-# Multiplications of a product whose check, of some 50 µs, takes 2 % of its time on 16 cores, and a
-# tenth of that on two; of those that are smaller one in several is checked.
+# Multiplications since the last check after which the next product is checked. Those of one product
+# of 1024³ take some 50 times as long on 16 cores as the check, which takes 50 µs; longer on fewer.
 EACH: Final = 1 << 30
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
 

@@ -164,7 +164,7 @@ def table(found: Mapping[str, Any]) -> str:
             (f"enqueuing {ENQUEUED} products in a row, each of n³", "emulated"),
             ("enqueuing a product of n³ on an idle device", "idle"),
         ):
-            parts.append(_table(title, found.get(which, []), "n", schemes))
+            parts.append(_table(title, found[which], "n", schemes))
     text = "\n\n".join(parts)
     return f"{text}\n\n{where}, {facts['date']}: `mixpert bench dispatch --save`. Medians, in µs.\n"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -26,9 +26,11 @@ from mixpert_py.commands.program import (
 from mixpert_py.errors import PlanError
 
 if TYPE_CHECKING:
+    from mixpert_py.interrupts import Interrupt
     from mixpert_py.launch.launcher import Program
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuning.options import TuningOptions
+    from mixpert_py.tuning.prepare import Prepared
     from mixpert_py.tuning.search import TuningResult
     from mixpert_py.tuning.trials import Trials
 
@@ -38,6 +40,8 @@ SEARCHES = (
     "exhaustive",
     "random",
 )  # tuner.tune has them, and imports NumPy
+
+Found = TypeVar("Found")
 SEED = "{seed}"
 MOST_SEEDS = 10_000
 LOOSEST = "0.1"  # budget of --front, where none was typed
@@ -377,22 +381,15 @@ def _tune(
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
-        stopped = False
-        quiet = options.as_json or options.quiet or options.no_progress
-        with tables.progress(quiet, options.verbose) as show:
-
-            def on_run(purpose: str) -> None:
-                interrupt.check()
-                show(purpose)
-
-            try:
-                prepared = prepare(program, settings, existing, on_run, trials=trials)
-                result = None if prepared is None else tune_program(prepared)
-            except KeyboardInterrupt:  # before there was any plan
-                stopped = True
-        if stopped:  # said when the progress bar is gone, which would share its line
+        try:
+            result = searched(
+                options,
+                interrupt,
+                lambda on_run: prepare(program, settings, existing, on_run, trials=trials),
+                tune_program,
+            )
+        except KeyboardInterrupt:  # before there was any plan
             return interrupted_search(trials)
-        del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
             nothing = "no matrix product to tune in this file; imported modules are not tuned"
             click.echo(f"{program.argv[0]}: {nothing}, and no plan was written", err=True)
@@ -412,6 +409,30 @@ def _tune(
         if unsaved is not None:  # raised where the output cannot be written, either
             raise unsaved
     return interrupted_search(trials) if result.outcome.interrupted else int(result.unclear)
+
+
+def searched(
+    options: Options,
+    interrupt: "Interrupt",
+    prepare: Callable[[Callable[[str], None]], "Prepared | None"],
+    search: Callable[["Prepared"], Found],
+) -> Found | None:
+    """The result of a search, whose runs a progress bar shows; None without a product to tune.
+
+    prepare: takes a function that is called before each run. Raises KeyboardInterrupt where Ctrl-C
+    came too early for a result; the bar, which would share the line of a message, is gone then.
+    """
+    from mixpert_py.commands import tables
+
+    quiet = options.as_json or options.quiet or options.no_progress
+    with tables.progress(quiet, options.verbose) as show:
+
+        def on_run(purpose: str) -> None:
+            interrupt.check()
+            show(purpose)
+
+        prepared = prepare(on_run)
+        return None if prepared is None else search(prepared)
 
 
 def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanError | None:

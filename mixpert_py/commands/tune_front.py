@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.tune import Options, interrupted_search, say
+from mixpert_py.commands.tune import Options, interrupted_search, say, searched
 from mixpert_py.errors import writing
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
     Without a folder the tuning is left unfinished, so that --resume can write the plans.
     """
     from mixpert_py import config, interrupts
-    from mixpert_py.commands import tables
     from mixpert_py.tuning import record
     from mixpert_py.tuning.front import tune_front as search
     from mixpert_py.tuning.prepare import prepare
@@ -37,28 +36,22 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
     store = beside.with_name(f"{name}.front{SUFFIX}")
     trials = Trials(store, options.resume, say)
     with interrupts.deferred_signals() as interrupt:
-        stopped = False
-        quiet = options.as_json or options.quiet or options.no_progress
-        with tables.progress(quiet, options.verbose) as show:
-
-            def on_run(purpose: str) -> None:
-                interrupt.check()
-                show(purpose)
-
-            try:
-                prepared = prepare(program, settings, existing, on_run, trials=trials)
-                result = None if prepared is None else search(prepared)
-            except KeyboardInterrupt:  # before there was any step
-                stopped = True
-        if stopped or (result is not None and result.interrupted):
+        try:
+            result = searched(
+                options,
+                interrupt,
+                lambda on_run: prepare(program, settings, existing, on_run, trials=trials),
+                search,
+            )
+        except KeyboardInterrupt:  # before there was any step
             return interrupted_search(trials)
-        choice = None if prepared is None else prepared.experiment.comparison.choice
-        del prepared  # now, while nothing interrupts it, its warm processes end
         if result is None:
             click.echo(f"{program.argv[0]}: no matrix product to tune", err=True)
             if options.as_json:
                 click.echo("null")
             return 0
+        if result.interrupted:
+            return interrupted_search(trials)
         paths = [] if folder is None else _save(result, folder, name)
         entry = record.front_record(result, paths)
         trials.end(entry, folder is not None)
@@ -66,8 +59,8 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
         click.echo(json.dumps(entry, indent=2))
     elif not options.quiet:
         _show(entry, folder, store)
-        if choice is not None and choice.sentence:
-            click.echo(choice.sentence)
+        if result.compared:
+            click.echo(result.compared)
     return int(result.unclear)
 
 

@@ -30,7 +30,10 @@ STILL_RUNNING = "still running after"  # in the problem of a run that took longe
 
 
 def is_timeout(problem: str) -> bool:
-    """Whether the problem of a run, a stored one too, is that it took longer than it may."""
+    """Return whether a run failed because it took longer than its limit.
+
+    problem: the message of the failed run, as it was made or stored.
+    """
     return STILL_RUNNING in problem.partition("; its last lines")[0]
 
 

@@ -162,9 +162,10 @@ def trace_cost() -> TraceCost:
 
 
 def _part(a: Any, b: Any, seconds: float) -> tuple[Any, Any]:
-    """As much of the operands as is multiplied in LONGEST, where all takes so many seconds.
+    """Return a part of the operands whose product takes about LONGEST seconds, or all of them.
 
-    Rows of A and columns of B alike: the fewer there are of one, the more casting the other counts.
+    seconds: the time that the product of all takes. Rows of A and columns of B are left out alike:
+    the fewer there are of one, the more the casting of the other counts.
     """
     if a.ndim < 2 or seconds <= LONGEST:
         return a, b

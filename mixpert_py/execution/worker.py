@@ -368,7 +368,11 @@ def _ratios(
 
 
 def _evaluated(expression: str, namespace: Mapping[str, object]) -> object:
-    """A variable of the program, or the norm of one; None where it has none at the end."""
+    """The value of an expression such as `norm(b)` in the program's variables; None if it fails.
+
+    Only expressions that the analysis has made of the program's own source come here, and the
+    program has run in this process.
+    """
     with suppress(Exception):  # whatever the user's classes raise
         return eval(expression, dict(namespace))
     return None

@@ -1,7 +1,7 @@
-"""What is compared where neither the user nor the program names it.
+"""The choice of the values that a tuning compares where nobody names any.
 
-These are the variables that the program prints or writes, and those that it computes nothing else
-from. Left out are steps to others that are compared, and residuals: differences that are tiny
+Compared are the variables that the program prints or writes, and those that it computes nothing
+else from. Left out are steps to others that are compared, and residuals: differences that are tiny
 beside their operands, so that an error which is harmless elsewhere is large in them, and that are
 neither printed nor written. No product goes unjudged: one whose result reaches no variable that is
 compared, is compared itself.
@@ -99,7 +99,7 @@ class _Order:
         self._later = {name: _reached([name], flow.uses.later) for name in flow.names}
 
     def leads(self, name: str, other: str) -> bool:
-        """Whether `other` is computed from `name`, and not the other way round.
+        """Return whether `other` is computed from `name`, and not `name` from `other`.
 
         In a loop each may be computed from the other. There the later one counts: what the last
         iteration computes from the other's last value. So it does for sums, such as weights that

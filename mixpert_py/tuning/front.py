@@ -34,13 +34,15 @@ class FrontResult:
     steps: the most accurate first, each faster than all before it; its outcome's budget is the
     tightest decade that it is within. fastest: the last of them; without one, the program as it
     is. left_out: how many plans of the search are no steps, because fresh processes did not
-    confirm their errors, or that they are faster than the step before. interrupted: whether the
-    search was, so that its steps were not verified.
+    confirm their errors, or that they are faster than the step before. compared: a sentence on what
+    was compared by default, if there is anything to say. interrupted: whether the search was, so
+    that its steps were not verified.
     """
 
     steps: tuple[TuningResult, ...]
     fastest: TuningResult
     left_out: int = 0
+    compared: str = ""
 
     @property
     def interrupted(self) -> bool:
@@ -77,13 +79,15 @@ def tune_front(prepared: Prepared) -> FrontResult:
         except KeyboardInterrupt:
             outcome = replace(outcome, interrupted=True)
     left_out = len(steps) - len(confirmed)
+    choice = prepared.experiment.comparison.choice
+    compared = choice.sentence if choice else ""
     if confirmed:
-        return FrontResult(tuple(confirmed), confirmed[-1], left_out)
+        return FrontResult(tuple(confirmed), confirmed[-1], left_out, compared)
     natives = prepared.baseline.natives
     start = Step(outcome.budget, prepared.problem.start, outcome.start)
     as_it_is = _result(prepared, tuner.at(outcome, start), natives, natives)
     unclear = unclear and not outcome.interrupted
-    return FrontResult((), replace(as_it_is, unclear=unclear), left_out)
+    return FrontResult((), replace(as_it_is, unclear=unclear), left_out, compared)
 
 
 def _confirmed(

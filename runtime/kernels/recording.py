@@ -193,8 +193,9 @@ class Replay:
         """
         graphs = self._graphs
         # Behind other work the host's time is hidden, and single launches overlap with that better.
-        is_host_bound = graphs is not None and is_idle(self._driver, stream)
-        if graphs is not None and is_host_bound and graphs.launch(addresses, stream):
+        if graphs is not None and not is_idle(self._driver, stream):
+            graphs = None
+        if graphs is not None and graphs.launch(addresses, stream):
             return
         bound = self._bound_at(addresses, stream)
         for function, arguments in bound.calls:
@@ -202,7 +203,7 @@ class Replay:
                 import cupy
 
                 raise cupy.cuda.driver.CUDADriverError(status)
-        if graphs is not None and is_host_bound and graphs.wants(addresses):
+        if graphs is not None and graphs.wants(addresses):
             graphs.build(addresses, bound.nodes)
         self._free.append(bound)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report.record import Record, TrialEntry
-from mixpert_py.tuner.report.scale import LogScale, apart, tick_text
+from mixpert_py.tuner.report.scale import Frame, LogScale, apart, tick_text
 from mixpert_py.tuner.report.summary import (
     chosen,
     error_name,
@@ -39,24 +39,13 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
+class Plane(Frame):
     """The picture, in pixels from the left and the top.
 
     across, up: places and texts of ticks. budget: the place of its line, and its name; None where
     any error is allowed. path: the points of the plans that were kept, as SVG takes them. points:
     those that matter most come last, on top of the others.
     """
-
-    WIDTH: ClassVar[int] = 640
-    HEIGHT: ClassVar[int] = 384
-    LEFT: ClassVar[int] = 68
-    RIGHT: ClassVar[int] = 624
-    TOP: ClassVar[int] = 44
-    BOTTOM: ClassVar[int] = 326
-    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for 0 and for what is not finite
-    # Of a character of a text, about, at the larger size that texts have on a narrow page.
-    LETTER: ClassVar[float] = 10.5
-    LINE: ClassVar[float] = 20.0
 
     across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, str], ...]

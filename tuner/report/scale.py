@@ -1,14 +1,30 @@
-"""A logarithmic axis: the places of values on it, and its ticks."""
+"""The frame of a picture, and logarithmic axes: the places of values on them, and their ticks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, isfinite, log10
-from typing import Self
+from typing import ClassVar, Self
 
 MARGIN = 0.06  # part of the axis that is free at each end
 LEAST = 0.15  # decades that are free at each end at least
 MAX_TICKS = 8
 MAX_POWER = 300  # beyond it a margin would leave what a float can hold
+
+
+class Frame:
+    """The measures of a picture, in pixels from the left and the top."""
+
+    __slots__ = ()
+    WIDTH: ClassVar[int] = 640
+    HEIGHT: ClassVar[int] = 384
+    LEFT: ClassVar[int] = 68
+    RIGHT: ClassVar[int] = 624
+    TOP: ClassVar[int] = 44
+    BOTTOM: ClassVar[int] = 326
+    GUTTER: ClassVar[float] = 24.0  # beyond an axis, for 0 and for what is not finite
+    # Of a character of a text, about, at the larger size that texts have on a narrow page.
+    LETTER: ClassVar[float] = 10.5
+    LINE: ClassVar[float] = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from math import inf
 from typing import ClassVar
 
 from mixpert_py.tuner.report.record import Record, StepEntry
-from mixpert_py.tuner.report.scale import LogScale, apart, tick_text
+from mixpert_py.tuner.report.scale import Frame, LogScale, apart, tick_text
 from mixpert_py.tuner.report.summary import error_name, size
 from mixpert_py.tuner.report.unit import budget_text, share_text
 
@@ -82,22 +82,13 @@ class Stair:
 
 
 @dataclass(frozen=True, slots=True)
-class Staircase:
+class Staircase(Frame):
     """The picture, in pixels from the left and the top: gain across, error up.
 
     across, up: places and texts of ticks. path: the edge of the stairs, as SVG takes it; area: what
     lies within them. The more error is allowed, the further to the right the stairs reach.
     """
 
-    WIDTH: ClassVar[int] = 640
-    HEIGHT: ClassVar[int] = 384
-    LEFT: ClassVar[int] = 68
-    RIGHT: ClassVar[int] = 624
-    TOP: ClassVar[int] = 44
-    BOTTOM: ClassVar[int] = 326
-    GUTTER: ClassVar[float] = 24.0  # above the axis, for an error of 0
-    LETTER: ClassVar[float] = 10.5  # pixels of a character, about
-    LINE: ClassVar[float] = 20.0
     GAP: ClassVar[float] = 10.0  # between a corner and its name
 
     across: tuple[tuple[float, str], ...]

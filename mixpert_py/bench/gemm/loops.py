@@ -53,17 +53,12 @@ def _loop(cupy: Any, n: int, rounds: int) -> Record:
 
 def table(rows: Sequence[Record]) -> Rows:
     """The rows of COLUMNS."""
-    return [
-        [
-            str(row["n"]),
-            *(
-                f"{row[name]['median']:.{1 if row['n'] < 1024 else 0}f}"
-                for name in ("native", "ours")
-            ),
-            f"{row['ratio']:.2f} ×",
-        ]
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        digits = 1 if row["n"] < 1024 else 0
+        times = (f"{row[name]['median']:.{digits}f}" for name in ("native", "ours"))
+        lines.append([str(row["n"]), *times, f"{row['ratio']:.2f}×"])
+    return lines
 
 
 def cells(rows: Sequence[Record]) -> Mapping[int, str]:
