@@ -161,13 +161,13 @@ class Scheme:
         Relative to the sum of its products by absolute value. Integer terms: one rounding when an
         accumulator is converted, one per accumulator combined, one per promotion, and one by the
         significands of fitted digits, in the result's precision (`unit`). Residues: of (0, 0), the
-        product of both operands as rounded to integers, which is rounded to float64, then to the
-        result's type. Floating-point terms: in
+        product of both operands as rounded to integers, which is rounded to float64, and of float32
+        operands to that. Floating-point terms: in
         FP32, the chain over a chunk, in any order, then one addition per run and chunk; tensor
         cores round otherwise, see `certificates.tensor_cores`.
         """
         if self.moduli:
-            return {(0, 0): unit + 2 * UNIT64}
+            return {(0, 0): unit if unit == UNIT64 else unit + UNIT64}
         chunk, block, k_segment = self.lengths(k)
         sums = self.accumulators()
         pieces = math.ceil(k / block) * math.ceil(block / k_segment)

@@ -35,10 +35,10 @@ either side. The bound is the same on operands times any power of two. From 14 m
 summand is below K u ‖A(i,:)‖ ‖B(:,j)‖, the normwise bound of an FP64 product. It does not bound
 components: entries far below their row's norm lose digits, as wherever a row has one unit.
 
-*Integers*: where both operands hold integers, and the fewest moduli p with K max|a| max|b| ≤ P/2 ·
-(1 − 2^-20) are no more than the scheme's, s = 0 and these are used; where all entries are within
-[−128, 127], or all within [0, 255], of each operand, and K max|a| max|b| < 2^31, one product in
-INT32 is the result. Either is the exact product, rounded once: see `fewest_moduli`.
+*Integers*: where both operands hold integers, none beyond ±2^53, and the fewest moduli with
+K max|a| max|b| ≤ P/2 · (1 − 2^-20) are no more than the scheme's, s = 0 and these are used. Where
+each operand is within [−128, 127] or [0, 255], and K max|a| max|b| < 2^31, one product in INT32 is
+the result. Either is the exact product, rounded once: see `fewest_moduli`.
 """
 
 from typing import Final
@@ -51,6 +51,7 @@ MODULI: Final = (
     *(256, 255, 253, 251, 247, 241, 239, 233, 229),
     *(227, 223, 217, 211, 199, 197, 193, 191, 181),
 )
+WHOLE: Final = 2.0**53  # float64 holds all integers up to it
 INT32: Final = (1 << 32,)  # what a sum of INT8 products is modulo anyway
 
 # Number of moduli → Frobenius error of float64 products.
@@ -85,8 +86,11 @@ def fewest_moduli(
 ) -> tuple[int, ...] | None:
     """The moduli by which a product of integers is exact: INT32, or the first few of MODULI.
 
-    left, right: the smallest and the largest entry of A, and of B. None where all are too few.
+    left, right: the smallest and the largest entry of A, and of B. None where all are too few, or
+    an entry is beyond ±2^53.
     """
+    if max(map(abs, (*left, *right))) > WHOLE:
+        return None
     largest = k * int(max(map(abs, left))) * int(max(map(abs, right)))
     if largest < 1 << 31 and all(_are_bytes(*bounds) for bounds in (left, right)):
         return INT32

@@ -195,6 +195,8 @@ def test_integers_that_are_too_large_are_scaled() -> None:
     assert_within_bound(a, a.T, 7, np.float64)
     assert residues.pack(a, a.T, crt(7)).moduli == crt(7).moduli
     assert residues.pack(a, a.T, crt(18)).left.exponents.any() == 0
+    huge = np.ldexp(np.arange(1.0, 9.0)[None], 100)  # whole numbers, but none that are counted
+    assert_within_bound(huge, np.ones((8, 1)), 18, np.float64)
 
 
 @every_count
