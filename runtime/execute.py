@@ -34,18 +34,21 @@ def execute(
     known = None if signature is None else context.known.get(signature)
     if known is NATIVE:
         return None
-    if known is not None and (value := known(call.a, call.b)) is not None:
+    value = None if known is None else known(call.a, call.b)
+    if value is NATIVE:
+        return None
+    if value is not None:
         return Product(value, choice.scheme or "faithful")
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if signature is not None:  # anew: how to ask these arrays for their device may just be known
         signature = signature_of(call, settings, takes_tensors(call))
     if isinstance(selection, Declined):
-        if selection.lasts and signature is not None:
-            keep(context, signature, NATIVE)
+        if selection.known is not None and signature is not None:
+            keep(context, signature, selection.known)
         return selection.reason
     if signature is not None and selection.library is not None:
         value = _by_prepared(selection, call, context, signature)
-        if value is not None:
+        if value is not None and value is not NATIVE:
             return Product(value, selection.request.scheme)
     if selection.scope is None:
         product = selection.backend(selection.request)
