@@ -93,6 +93,7 @@ def test_a_function_of_another_module_is_only_called() -> None:
 def test_cupys_functions_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: Any = ModuleType("cupy")
     fake.matmul = lambda a, b: a @ b
+    fake.matmul.__name__ = "matmul"  # as that of CuPy's
     monkeypatch.setitem(sys.modules, "cupy", fake)
     trace = Trace()
     with use(Context(scheme="int8x3", backend="reference", trace=trace)):
