@@ -17,15 +17,11 @@
 #define ELEMENT ELEMENT_INT8
 
 #ifndef TILE_M
-#define TILE_M 128
-#define TILE_N 256
+#define TILE_M 256
+#define TILE_N 192
 #define STAGES 8
 #define COUNT 14
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
-#endif
-
-#ifndef CLUSTER
-#define CLUSTER 1  // blocks, of tiles below each other, that share B's: each fetches its part for all
 #endif
 
 constexpr int CONSUMERS = 2;
@@ -33,72 +29,54 @@ constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
 
 #include "wgmma.cuh"
 #include "residue_tiles.cuh"
-#include "ring.cuh"
 
 constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE + B_STAGE;
-constexpr int B_SHARE = B_STAGE / CLUSTER;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int SEGMENT = 65536 / STEP;  // 2^16 · 127² < 2^30
 
 __constant__ unsigned short moduli[COUNT] = {MODULI};
 
-// a, b: (COUNT, steps, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
+// a, b: (steps, COUNT, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
     int steps, tile_rows, tile_columns, group;
 };
 
-__device__ __forceinline__ Tile tile_of(const Problem &p, int place) {
-    Tile tile = tile_at(place, p.tile_rows / CLUSTER, p.tile_columns, p.group / CLUSTER);
-    tile.row = tile.row * CLUSTER + blockIdx.x % CLUSTER;
-    return tile;
-}
+struct Ring {  // where the producer, or a consumer, stands in the STAGES buffers
+    int stage = 0, parity = 0;
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    __device__ __forceinline__ int before() const { return stage ? stage - 1 : STAGES - 1; }
+};
 
-// Into shared memory of every block of the cluster, at the same place, and for its barrier there.
-__device__ __forceinline__ void copy_to_all(u32 to, const unsigned char *from, int bytes, u32 barrier) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-        "[%1], %2, [%3], %4;" ::"r"(to),
-        "l"(from), "r"(bytes), "r"(barrier), "h"((unsigned short)((1 << CLUSTER) - 1))
-        : "memory");
-}
-
-// A stage is free when all blocks have read what is written to it at once.
-__device__ __forceinline__ void release_to_all(u32 barrier) {
-    if constexpr (CLUSTER == 1) release(barrier);
-    else if ((threadIdx.x & 127) < CLUSTER)
-        asm volatile(
-            "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-            "r"(threadIdx.x & 127)
-            : "memory");
-}
-
-__device__ __forceinline__ void meet() {
-    if constexpr (CLUSTER > 1)
-        asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-    else __syncthreads();
+// By one thread, before all others may use the barriers.
+__device__ __forceinline__ void make_ring(u32 full, u32 empty) {
+    for (int s = 0; s < STAGES; s++) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * s),
+                     "r"(ARRIVALS * CONSUMERS));
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
-    const int of_one = p.tile_rows / CLUSTER * p.tile_columns, count = of_one * COUNT;
-    const u64 a_step = (u64)p.tile_rows * A_STAGE, b_step = (u64)p.tile_columns * B_STAGE;
+    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
+    const u64 a_residues = (u64)p.tile_rows * A_STAGE, b_residues = (u64)p.tile_columns * B_STAGE;
     Ring ring;
-    const int rank = blockIdx.x % CLUSTER;
-    for (int index = blockIdx.x / CLUSTER; index < count; index += gridDim.x / CLUSTER) {
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
         const int modulus = index / of_one;
-        const Tile tile = tile_of(p, index - modulus * of_one);
-        const unsigned char *a = p.a + (u64)modulus * p.steps * a_step + tile.row * A_STAGE;
-        const unsigned char *b = p.b + (u64)modulus * p.steps * b_step + tile.column * B_STAGE;
-        for (int step = 0; step < p.steps; step++, a += a_step, b += b_step, ring.advance()) {
+        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
+        const unsigned char *a = p.a + modulus * a_residues + tile.row * A_STAGE;
+        const unsigned char *b = p.b + modulus * b_residues + tile.column * B_STAGE;
+        for (int step = 0; step < p.steps; step++, ring.advance()) {
             const u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
             wait(empty + 8 * ring.stage, ring.parity ^ 1);
             expect(barrier, STAGE);
             copy(to, a, A_STAGE, barrier);
-            if constexpr (CLUSTER == 1) copy(to + A_STAGE, b, B_STAGE, barrier);
-            else
-                copy_to_all(to + A_STAGE + rank * B_SHARE, b + rank * B_SHARE, B_SHARE, barrier);
+            copy(to + A_STAGE, b, B_STAGE, barrier);
+            a += COUNT * a_residues, b += COUNT * b_residues;
         }
     }
 }
@@ -149,12 +127,12 @@ __device__ __forceinline__ void store(unsigned char *out, const Reduction &reduc
 
 __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
                                         int consumer) {
-    const int of_one = p.tile_rows / CLUSTER * p.tile_columns, count = of_one * COUNT;
+    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
     const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
     Ring ring;
-    for (int index = blockIdx.x / CLUSTER; index < count; index += gridDim.x / CLUSTER) {
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
         const int modulus = index / of_one;
-        const Tile tile = tile_of(p, index - modulus * of_one);
+        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
         const int place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
         int begin = 0;
         do {
@@ -177,11 +155,11 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
                 }
                 commit();
                 wait_products<1>();  // all but those just issued: the stage before this is free
-                if (step != begin) release_to_all(empty + 8 * ring.before());
+                if (step != begin) release(empty + 8 * ring.before());
                 ring.advance();
             }
             wait_products<0>();
-            release_to_all(empty + 8 * ring.before());
+            release(empty + 8 * ring.before());
             const Reduction reduced(modulus);
 #pragma unroll
             for (int d = 0; d < DEPTH; d++)
@@ -191,13 +169,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
     }
 }
 
-#if CLUSTER > 1
-#define CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
-#else
-#define CLUSTERED
-#endif
-
-extern "C" __global__ void CLUSTERED __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, long long steps,
              long long tile_rows, long long tile_columns, long long group_rows) {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -207,7 +179,7 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
     const u32 buffers = (u32)__cvta_generic_to_shared(memory);
     const u32 full = (u32)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
     if (threadIdx.x == 0) make_ring(full, empty);
-    meet();
+    __syncthreads();
     follow();
     const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
     if (group == 0) {
@@ -216,9 +188,5 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
         consume(p, buffers, full, empty, group - 1);
-    }
-    if constexpr (CLUSTER > 1) {  // nothing arrives at a block that has gone
-        __syncwarp();
-        meet();
     }
 }

@@ -1,7 +1,7 @@
 // An operand as residues: each row of A, or column of B, times a power of two, rounded to integers,
 // modulo p_1 … p_COUNT. See `schemes/residues.py`. "Rows" below means either.
 //
-// out: (COUNT, steps, padded rows, 64) bytes, of each row's 64 bytes of a step the four chunks of 16
+// out: (steps, COUNT, padded rows, 64) bytes, of each row's 64 bytes of a step the four chunks of 16
 // at c ^ (row >> 1 & 3): the 64-byte swizzle of wgmma. What is past K is 0, what is past the rows
 // holds anything.
 //
@@ -44,16 +44,24 @@ __device__ __forceinline__ void follow() {
     asm volatile("griddepcontrol.launch_dependents;");
 }
 
+constexpr int TOP = SINGLE ? 127 : 1023;  // the largest exponent
+
+// LARGE: elements of C may overflow.
+__device__ __forceinline__ unsigned char flag_of(const Largest &largest, long long k) {
+    if (!largest.scaled()) return largest.finite() ? 0 : NONFINITE;
+    return 2 * largest.exponent() + 32 - __clz((u32)k) > TOP ? LARGE : 0;
+}
+
 struct Target {
     unsigned char *out;
-    long long rows, steps, padded;
+    long long padded;
 
     // Where an item of a row lies, modulo the first p; to the next p it is `stride` bytes.
     __device__ __forceinline__ unsigned char *at(int row, int item) const {
         const int chunk = (item % ITEMS >> 1) ^ (row >> 1 & 3);
-        return out + ((item / ITEMS) * padded + row) * STEP + chunk * 16 + (item & 1) * 8;
+        return out + ((item / ITEMS) * COUNT * padded + row) * STEP + chunk * 16 + (item & 1) * 8;
     }
-    __device__ __forceinline__ long long stride() const { return steps * padded * STEP; }
+    __device__ __forceinline__ long long stride() const { return padded * STEP; }
 };
 
 __device__ __forceinline__ u32 four_bytes(u32 a, u32 b, u32 c, u32 d) {
@@ -111,7 +119,7 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     __shared__ double sums[MOST_WARPS];
     const int row = blockIdx.x, thread = threadIdx.x, threads = blockDim.x;
     const int items = (int)steps * ITEMS;
-    const Target target = {out, row_count, steps, padded};
+    const Target target = {out, padded};
     follow();
     x += row * row_stride;
     Largest largest;
@@ -136,7 +144,7 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     }
     largest = block_largest(largest, high, low);
     if (!largest.scaled()) {
-        if (thread == 0) scales[row] = 0, flags[row] = largest.finite() ? 0 : NONFINITE;
+        if (thread == 0) scales[row] = 0, flags[row] = flag_of(largest, k);
         for (int item = thread; item < items; item += threads)
             clear(target.at(row, item), target.stride());
         return;
@@ -155,7 +163,7 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     __syncthreads();
     sum = warp_sum(thread % 32 < threads / 32 ? sums[thread % 32] : 0);
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
-    if (thread == 0) scales[row] = found, flags[row] = 0;
+    if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
     mine = held + thread;
     for (int item = thread; item < items; item += threads) {
@@ -255,7 +263,7 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
     constexpr int NONE = 1 << 30;
     __shared__ int of_rows[PANEL];
     const Part part(row_count, steps, chunk_steps);
-    const Target target = {out, row_count, steps, padded};
+    const Target target = {out, padded};
     follow();
     if (threadIdx.x < PANEL && part.row + threadIdx.x < row_count) {
         const int row = part.row + threadIdx.x;
@@ -269,7 +277,7 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
         of_rows[threadIdx.x] = scale;
         if (part.chunk == 0) {
             scales[row] = scale == NONE ? 0 : scale;
-            flags[row] = all.finite() ? 0 : NONFINITE;
+            flags[row] = flag_of(all, k);
         }
     }
     __syncthreads();

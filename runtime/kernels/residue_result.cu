@@ -12,8 +12,8 @@
 #define PRODUCT 0
 #define PART_UNITS 1
 #define INVERSE 0
-#define TILE_M 128
-#define TILE_N 256
+#define TILE_M 256
+#define TILE_N 192
 #endif
 #ifndef SINGLE
 #define SINGLE 0  // whether C is float32

@@ -123,16 +123,18 @@ static int dp4a(unsigned bytes, unsigned weights, int sum) {  // dp4a.u32.s32
 template <typename Kernel, typename... Arguments>
 static void launch(int grid, int threads, int shared, Kernel kernel, Arguments... arguments) {
     dynamic_shared.assign(shared + 1, 0xff);
-    for (int block = 0; block < grid; block++) {
-        block_barrier = std::make_unique<std::barrier<>>(threads);
-        warps.clear();
-        for (int i = 0; i < threads; i += 32) warps.push_back(std::make_unique<Warp>(32));
-        std::vector<std::thread> all;
-        for (int i = 0; i < threads; i++)
-            all.emplace_back([=] {
-                threadIdx.x = i, blockIdx.x = block, blockDim.x = threads;
+    block_barrier = std::make_unique<std::barrier<>>(threads);
+    warps.clear();
+    for (int i = 0; i < threads; i += 32) warps.push_back(std::make_unique<Warp>(32));
+    std::vector<std::thread> all;
+    for (int i = 0; i < threads; i++)
+        all.emplace_back([=] {
+            threadIdx.x = i, blockDim.x = threads;
+            for (int block = 0; block < grid; block++) {
+                blockIdx.x = block;
                 kernel(arguments...);
-            });
-        for (auto &one : all) one.join();
-    }
+                __syncthreads();  // before shared memory is another block's
+            }
+        });
+    for (auto &one : all) one.join();
 }
