@@ -15,9 +15,12 @@ from typing import Any, Final
 import numpy as np
 
 from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
 
 MARGIN: Final = 10.0  # of the error when the plan was tuned: how far other data may go
 FLOOR: Final = 1e-7  # of that error: of integers, say, a product may have been exact
+LEAST_FLOOR: Final = 1e-15  # the float64 entries are themselves off by some of that
 ROWS = COLUMNS = 8  # of the entries that are compared
 # Multiplications since the last check after which the next product is checked. Those of one product
 # of 1024³ take some 50 times as long on 16 cores as the check, which takes 50 µs; longer on fewer.
@@ -25,11 +28,20 @@ EACH: Final = 1 << 30
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
 
 
-class PlanGuard:
-    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0."""
+def floor_of(scheme: str) -> float:
+    """FLOOR, or of residues their usual error."""
+    entry = get(scheme)
+    is_exact = isinstance(entry, Scheme) and bool(entry.moduli)
+    return min(max(entry.error, LEAST_FLOOR), FLOOR) if is_exact else FLOOR
 
-    def __init__(self, site: str, error: float) -> None:
-        self.site, self.limit = site, MARGIN * max(error, FLOOR)
+
+class PlanGuard:
+    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0; it counts
+    for `floor` at least.
+    """
+
+    def __init__(self, site: str, error: float, floor: float = FLOOR) -> None:
+        self.site, self.limit = site, MARGIN * max(error, floor)
         self._calls = self._unchecked = 0
         self._is_reported = False
 
