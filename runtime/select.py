@@ -27,7 +27,7 @@ from mixpert_py.runtime.request import (
     result_shape,
 )
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.signatures import device_of
+from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 Backend = Callable[[Request], Product | Reason]
 
@@ -42,19 +42,22 @@ FAITHFUL_LEAST_K = 48
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
 
-# Reasons that hold for all later calls of a signature (the same shapes, types and devices), so that
-# "native" may be kept for it.
-LASTING = frozenset(
-    {
-        Reason.TOO_SMALL,
-        Reason.NO_KERNEL,
-        Reason.SCALAR,
-        Reason.INTEGER,
-        Reason.DTYPE,
-        Reason.SHAPE,
-        Reason.DIMENSIONS,
-    }
-)
+# What is known of all later calls of a signature (the same shapes, types and devices), by the
+# reason why this one takes no scheme; of reasons that are not here, nothing.
+KNOWN: dict[Reason, Known] = {
+    Reason.TOO_SMALL: NATIVE,
+    Reason.NO_KERNEL: NATIVE,
+    Reason.SCALAR: NATIVE,
+    Reason.INTEGER: NATIVE,
+    Reason.DTYPE: NATIVE,
+    Reason.SHAPE: NATIVE,
+    Reason.DIMENSIONS: NATIVE,
+    Reason.OLD_GPU: NATIVE,
+    # As long as the same holds of these operands, and of PyTorch and CuPy:
+    Reason.GRADIENT: foreign.native_if_needed,
+    Reason.AUTOCAST: foreign.native_if_needed,
+    Reason.REDUCED: foreign.native_if_reduced,
+}
 # Reasons that hold for all operands of the same types, where these are no arrays of a GPU.
 OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
 
@@ -92,12 +95,12 @@ class Selection(NamedTuple):
 class Declined(NamedTuple):
     """No scheme is taken: the native product is to be made.
 
-    reason: None where there is nothing to report. lasts: whether that holds for all later calls of
-    the signature, see `signatures`.
+    reason: None where there is nothing to report. known: what later calls of the signature may use,
+    see `signatures`.
     """
 
     reason: Reason | None
-    lasts: bool = False
+    known: Known | None = None
 
 
 def resolve_scheme(
@@ -110,7 +113,7 @@ def resolve_scheme(
     else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
-        return Declined(None, type(call.a) is not np.ndarray)
+        return Declined(None, NATIVE)
     backend = settings.backend or context.backend
     request = Request(
         call.a,
@@ -142,7 +145,7 @@ def resolve_scheme(
             )
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
-                return Declined(found if is_reported else None, found in LASTING)
+                return Declined(found if is_reported else None, KNOWN.get(found))
             return found
     return _on_host(call, request, backend, is_chosen)
 
@@ -157,7 +160,7 @@ def _on_host(
         lasts = shape in OF_TYPES and (
             type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
         )
-        return Declined(shape if is_chosen else None, lasts)
+        return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if not is_chosen:
         if not is_single(*_dtypes(call)):
             return Declined(None)
