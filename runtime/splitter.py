@@ -179,7 +179,7 @@ class Residues:
 
     def limit(self, k: int) -> float:
         """(√largest − √k / 2)², of roots that are rounded so as to make it smaller, as the float64
-        below: k entries whose squares sum to no more sum to `largest` at most once they are rounded.
+        below. Squares of k entries that sum to no more sum to `largest` at most after rounding.
         """
         root = math.isqrt(self.largest) - math.isqrt(k) // 2 - 1
         near = float(root * root)
