@@ -28,7 +28,7 @@ of float32 operands it is that number as float32. `remainders` has the weights.
 
     |C − Ĉ|ij ≤ 2.2 · √K · 2^-L · ‖A(i,:)‖ ‖B(:,j)‖ + u |Ĉ|ij
 
-(of float32 operands u = 2^-24, and both up to K + 2 times the result's smallest number). For a unit
+(of float32 operands u = 2^-24 + 2^-52; up to K + 2 times the smallest number of the result). A unit
 2^-s is less than 2 √S · 2^(e−15) / √limit, and with y = |x| · 2^(15−e), max y ≥ 2^14, S is at most
 Σ (y + 1)² ≤ (1 + 2^-13 + √K · 2^-14 + K · 2^-28) ‖y‖²: so it is below 2.2 · 2^-L ‖x‖. An entry
 loses half of that at most, and K of them √K/2 by their 2-norm, on either side. The bound is the
