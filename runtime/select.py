@@ -14,6 +14,7 @@ from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -25,6 +26,7 @@ from mixpert_py.runtime.request import (
     Settings,
     result_shape,
 )
+from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 Backend = Callable[[Request], Product | Reason]
@@ -44,6 +46,7 @@ SINGLE = ("float32", "float32")
 # reason why this one takes no scheme; of reasons that are not here, nothing.
 KNOWN: dict[Reason, Known] = {
     Reason.TOO_SMALL: NATIVE,
+    Reason.NO_KERNEL: NATIVE,
     Reason.SCALAR: NATIVE,
     Reason.INTEGER: NATIVE,
     Reason.DTYPE: NATIVE,
@@ -198,6 +201,8 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return None
     if backend is None and not device.may_be_here():
         return Reason.NO_TENSOR_CORE
+    if not has_kernels(emulation_of(scheme)):
+        return Reason.NO_KERNEL
     if backend is None:  # by figures of any device, before one is looked for
         saved = _saved(call, shape, scheme, break_even.SHIPPED)
         worth = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
@@ -274,6 +279,8 @@ def _on_device(
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
+    if not has_kernels(emulation_of(scheme)):
+        return Reason.NO_KERNEL
     if is_free:
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
         try:
