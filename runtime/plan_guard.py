@@ -19,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
 
 Array = npt.NDArray[Any]
 
 MARGIN: Final = 10.0  # of the error when the plan was tuned: how far other data may go
 FLOOR: Final = 1e-7  # of that error: of integers, say, a product may have been exact
+LEAST_FLOOR: Final = 1e-15  # the float64 entries are themselves off by some of that
 ROWS = COLUMNS = 8  # of the entries that are compared
 STRIDE: Final = 40503  # by which entries move from turn to turn: coprime to most sizes
 # Multiplications since the last check after which the next product is checked. Those of one product
@@ -32,6 +35,13 @@ EACH: Final = 1 << 30
 # The same on a GPU, where that many take 4 ms or more, and enqueuing a check takes the host 0.1 ms.
 EACH_ON_GPU: Final = 1 << 39
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
+
+
+def floor_of(scheme: str) -> float:
+    """FLOOR, or of residues their usual error."""
+    entry = get(scheme)
+    is_exact = isinstance(entry, Scheme) and bool(entry.moduli)
+    return min(max(entry.error, LEAST_FLOOR), FLOOR) if is_exact else FLOOR
 
 
 class Sample(Protocol):
@@ -43,10 +53,12 @@ class Sample(Protocol):
 
 
 class PlanGuard:
-    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0."""
+    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0; it counts
+    for `floor` at least.
+    """
 
-    def __init__(self, site: str, error: float) -> None:
-        self.site, self.limit = site, MARGIN * max(error, FLOOR)
+    def __init__(self, site: str, error: float, floor: float = FLOOR) -> None:
+        self.site, self.limit = site, MARGIN * max(error, floor)
         self._calls = self._unchecked = 0
         self._worst = 0.0  # of the errors that were found
         self._is_reported = False

@@ -269,14 +269,19 @@ def _on_device(
         return Selection(lambda request: Product(call.run(), request.scheme), request)
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
+    is_free = backend is None and scheme != "float64"  # to stay native where that is faster
+    if is_free and not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
+        return Reason.TOO_SMALL
+    if placement.library == "torch":  # before CuPy is imported, which takes half a second
+        needed = foreign.needed_by_torch(sys.modules["torch"], call.a, call.b)
+        if needed is not None:
+            return needed
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
     if not has_kernels(emulation_of(scheme), found.capability):
         return Reason.NO_KERNEL
-    if backend is None and scheme != "float64":
-        if not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
-            return Reason.TOO_SMALL
+    if is_free:
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
         try:
             if not _is_profitable(call, request, scheme, found.name, is_short=is_short):

@@ -178,8 +178,8 @@ class Residues:
         return self.product * ((1 << 20) - 1) >> 21
 
     def limit(self, k: int) -> float:
-        """The largest float64 not above (√largest − √k / 2)², give or take what integers round: a
-        row of k entries whose sum of squares is within it is still within `largest` when rounded.
+        """(√largest − √k / 2)², of roots that are rounded so as to make it smaller, as the float64
+        below. Squares of k entries that sum to no more sum to `largest` at most after rounding.
         """
         root = math.isqrt(self.largest) - math.isqrt(k) // 2 - 1
         near = float(root * root)

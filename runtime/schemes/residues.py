@@ -28,12 +28,13 @@ of float32 operands it is that number as float32. `remainders` has the weights.
 
     |C − Ĉ|ij ≤ 2.2 · √K · 2^-L · ‖A(i,:)‖ ‖B(:,j)‖ + u |Ĉ|ij
 
-(of float32 operands u = 2^-24, and both up to K + 2 times the result's smallest number). For a unit
-2^-s is at most 2 √S · 2^(e−15) / √limit, and √S at most (1 + 2^-13 + √K · 2^-15) ‖x‖ · 2^(15−e): so
-it is 2.2 · 2^-L ‖x‖ at most, an entry loses half of it, and K of them √K/2 by their 2-norm, on
-either side. The bound is the same on operands times any power of two. From 14 moduli on its first
-summand is below K u ‖A(i,:)‖ ‖B(:,j)‖, the normwise bound of an FP64 product. It does not bound
-components: entries far below their row's norm lose digits, as wherever a row has one unit.
+(of float32 operands u = 2^-24 + 2^-52; up to K + 2 times the smallest number of the result). A unit
+2^-s is less than 2 √S · 2^(e−15) / √limit, and with y = |x| · 2^(15−e), max y ≥ 2^14, S is at most
+Σ (y + 1)² ≤ (1 + 2^-13 + √K · 2^-14 + K · 2^-28) ‖y‖²: so it is below 2.2 · 2^-L ‖x‖. An entry
+loses half of that at most, and K of them √K/2 by their 2-norm, on either side. The bound is the
+same on operands times any power of two. From 14 moduli on its first summand is below K u ‖A(i,:)‖
+‖B(:,j)‖, the normwise bound of an FP64 product. It does not bound components: entries far below
+their row's norm lose digits, as wherever a row has one unit.
 
 *Integers*: where both operands hold integers, none beyond ±2^53, and the fewest moduli with
 K max|a| max|b| ≤ P/2 · (1 − 2^-20) are no more than the scheme's, s = 0 and these are used. Where

@@ -13,7 +13,7 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import plan_guard
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.plan_guard import FLOOR, MARGIN, PlanGuard, sampled_error
+from mixpert_py.runtime.plan_guard import FLOOR, MARGIN, PlanGuard, floor_of, sampled_error
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -172,8 +172,23 @@ def test_what_is_not_finite() -> None:
     assert sampled_error(zero, zero, zero + 1, 1) == np.inf
 
 
+def test_a_product_of_residues_may_be_off_by_what_these_usually_are() -> None:
+    assert [floor_of(name) for name in ("crt7", "crt9", "crt18")] == [9.7e-8, 3.8e-10, 1e-15]
+    assert PlanGuard(ID, 1e-16, floor_of("crt9")).limit == MARGIN * 3.8e-10
+    plan = Plan(site=[Site(id=ID, scheme="crt9", error=4e-10)])
+    a, (x, y) = normal(128, 128), cancelling(128)
+    with use(Context(plan=plan, backend="reference")), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        matmul(a, a, site=ID)
+    with use(Context(plan=plan, backend="reference")):
+        with pytest.warns(UserWarning, match="a product is off by"):
+            found = matmul(x, y, site=ID)
+        np.testing.assert_array_equal(found, x @ y)
+
+
 def test_a_product_that_was_exact_may_be_off_by_what_float32_is() -> None:
     assert PlanGuard(ID, 1e-12).limit == MARGIN * FLOOR
+    assert floor_of("int8x10") == floor_of("float64") == floor_of("float32") == FLOOR
     integers = np.arange(512.0 * 512).reshape(512, 512) % 7
     plan = Plan(site=[replace_site(PLAN.site[0], 1e-15)])
     with use(Context(plan=plan)), warnings.catch_warnings():

@@ -10,7 +10,7 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.api import dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import break_even, foreign
+from mixpert_py.runtime.gpu import break_even, device, foreign
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.signatures import NATIVE
@@ -323,6 +323,15 @@ def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
         torch.grad, torch.autocast, torch.precision = False, False, "highest"
         assert known(a, b) is None
         assert not hasattr(matmul(a, b, site=SITE), "native")
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_gradient_is_found_before_cupy_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(number: int | None = None) -> device.Device:
+        raise AssertionError("the device was looked for, which imports CuPy")
+
+    monkeypatch.setattr(device, "find", find)
+    assert ran(tensor(9, 20, requires_grad=True), tensor(20, 8)) == ("native", Reason.GRADIENT)
 
 
 @pytest.mark.usefixtures("torch")

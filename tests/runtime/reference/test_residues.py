@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Scheme
@@ -267,3 +268,21 @@ def test_sums_longer_than_a_segment() -> None:
     assert product.terms > 7
     assert product.value[0, 0] == 2.0**65 + (k - 1) * 2.0**27
     assert INT32 == (1 << 32,)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_products_are_made_of_parts(dtype: type) -> None:
+    """As stacks, and with a real operand; each part within the bound of its two products."""
+    rng = np.random.default_rng(11)
+    x, y = normal(rng, 6, 80, 5), normal(rng, 6, 80, 5)
+    a, b = ((one + 1j * other).astype(dtype) for one, other in zip(x, y, strict=True))
+    value, certificate = matmul(a, b, scheme="crt15", backend="reference", return_certificate=True)
+    assert value.dtype == dtype
+    wide = np.clongdouble
+    exact = a.astype(wide) @ b.astype(wide)
+    assert (np.abs(value - exact) <= certificate.bound()).all()
+    assert np.abs(value - exact).max() < 40 * np.finfo(dtype).eps
+    real = matmul(a[None], b.real, scheme="crt15", backend="reference")
+    assert real.shape == (1, 6, 5)
+    parts = [matmul(part, b.real, scheme="crt15", backend="reference") for part in (a.real, a.imag)]
+    np.testing.assert_array_equal(real[0], parts[0] + 1j * parts[1])
