@@ -39,8 +39,12 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.in_place import target as target
     from mixpert_py.runtime.products.inner import inner as inner
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
+    from mixpert_py.runtime.products.named_axes import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.tensordot import tensordot as tensordot
     from mixpert_py.runtime.products.tensors import torch_matmul as torch_matmul
+    from mixpert_py.runtime.products.vectors import matvec as matvec
+    from mixpert_py.runtime.products.vectors import vecdot as vecdot
+    from mixpert_py.runtime.products.vectors import vecmat as vecmat
     from mixpert_py.runtime.products.xp import xp_product as xp_product
     from mixpert_py.runtime.schemes import schemes as schemes
 
@@ -53,6 +57,7 @@ _HOMES = {
     "blas_gemm": "mixpert_py.runtime.products.blas",
     "dot": "mixpert_py.runtime.api",
     "dot_method": "mixpert_py.runtime.api",
+    "einops_einsum": "mixpert_py.runtime.products.named_axes",
     "einsum": "mixpert_py.runtime.products.einsum",
     "fused": "mixpert_py.runtime.products.fused",
     "imatmul": "mixpert_py.runtime.products.in_place",
@@ -60,6 +65,7 @@ _HOMES = {
     "install": "mixpert_py.import_hook",
     "load_plan": "mixpert_py.config",
     "matmul": "mixpert_py.runtime.api",
+    "matvec": "mixpert_py.runtime.products.vectors",
     "multi_dot": "mixpert_py.runtime.products.multi_dot",
     "observe": "mixpert_py.observation",
     "on_gpu": "mixpert_py.runtime.context",
@@ -69,6 +75,8 @@ _HOMES = {
     "target": "mixpert_py.runtime.products.in_place",
     "tensordot": "mixpert_py.runtime.products.tensordot",
     "torch_matmul": "mixpert_py.runtime.products.tensors",
+    "vecdot": "mixpert_py.runtime.products.vectors",
+    "vecmat": "mixpert_py.runtime.products.vectors",
     "xp_product": "mixpert_py.runtime.products.xp",
 }
 # `%load_ext mixpert_py` looks for these.

@@ -155,7 +155,7 @@ class _Reader:
         self.annotation(getattr(node, "value"))  # noqa: B009
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self.bind(node.name, Binding(None, line=node.lineno))
+        self.bind(node.name, Binding(None, line=node.lineno, defined=True))
         self.visit_all(node.decorator_list)
         self.defaults(node.args)
         self.annotation(node.returns)
@@ -177,7 +177,7 @@ class _Reader:
         self.here = outer
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.bind(node.name, Binding(None, line=node.lineno))
+        self.bind(node.name, Binding(None, line=node.lineno, defined=True))
         self.visit_all(node.decorator_list)
         self.visit_all(node.bases)
         self.visit_all([keyword.value for keyword in node.keywords])

@@ -35,12 +35,12 @@ class Claim:
     """A product as the finder sees it.
 
     span: its offsets in the text. operator: whether it is written with `@` or `@=`, and not as a
-    call. names: the qualified names that a called function may have; none of a method.
+    call. names: the qualified names that a called function may have, none of a method; None: any.
     """
 
     span: tuple[int, int]
     operator: bool
-    names: frozenset[str]
+    names: frozenset[str] | None
 
 
 def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
@@ -71,6 +71,8 @@ def _refusal(claim: Claim, seen: frozenset[str] | None) -> str | None:
         return "LibCST does not find it at this position"
     if claim.operator:
         return None if seen == OPERATOR else "LibCST finds no @ here"
+    if claim.names is None:
+        return "LibCST finds no call here" if seen == OPERATOR else None
     differs = seen != claim.names if claim.names else bool(seen & ARRAY_DOTS)
     return "LibCST resolves the name differently" if differs else None
 

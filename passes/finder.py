@@ -30,6 +30,7 @@ HINT = re.compile(rf"\b(?:{'|'.join(sorted(WORDS))})\b")
 COMPILER = re.compile(
     rf"\b(?:{'|'.join(sorted(COMPILERS | {name.rpartition('.')[2] for name in COMPILING}))})\b"
 )
+PYTHRAN = re.compile(r"^[ \t]*#[ \t]*pythran[ \t]+export\b", re.MULTILINE)
 # The rest of a line that can only be a decorator: a definition or another decorator follows.
 # Nothing is tried twice: a line may have a megabyte.
 DECORATOR = re.compile(
@@ -139,7 +140,8 @@ class _Candidate:
 def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason why no call can stand in its place, if any."""
     compiled = _compiled_arguments(tree, scopes) if COMPILER.search(text) else {}
-    stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, None, None)]
+    whole = "compiled by Pythran" if PYTHRAN.search(text) else None
+    stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, whole, None)]
     fused: set[ast.AST] = set()
     while stack:
         node, barred, string = stack.pop()

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 ARRAY_MODULES = frozenset({"numpy", "cupy", "dask.array"})
-# Decorators whose function never runs as Python bytecode: a runtime call would not compile.
+# Decorators whose function is compiled from its source or bytecode: a runtime call would not be.
 COMPILERS = frozenset(
     {"jit", "njit", "vectorize", "guvectorize", "cfunc", "generated_jit", "stencil", "jitclass"}
     | {"rawkernel", "register_jitable", "overload", "overload_method", "overload_attribute"}
     | {"intrinsic"}
 )
+# Libraries whose `jit` runs the function as Python, to see what it computes.
+TRACERS = frozenset({"jax", "flax", "equinox", "haiku", "objax", "brainpy", "brainstate"})
 # Decorators whose last word means something else in other modules.
 COMPILING = frozenset(
-    {"torch.jit.script", "taichi.kernel", "taichi.func", "warp.kernel", "warp.func", "dace.program"}
+    {"torch.jit.script", "taichi.kernel", "taichi.func", "warp.kernel", "warp.func"}
+    | {"dace.program", "dace.method"}
 )
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -35,6 +38,7 @@ class Binding:
     module: bool = False  # bound by `import x`, so certainly a module
     line: int = 0
     certain: bool = False  # a statement of the module itself, in no `try` or `if`
+    defined: bool = False  # by a `def` or a `class` of the file
 
 
 @dataclass(eq=False)
@@ -131,6 +135,11 @@ class Scope:
             return []
         return [binding for scope in self.chain() for binding in scope.bindings.get(expr.id, ())]
 
+    def is_defined(self, name: str) -> bool:
+        """Whether every binding of a name used here is a `def` or a `class` of the file."""
+        owner = self.owner(name)
+        return owner is not None and all(b.defined for b in owner.bindings[name])
+
     def is_module(self, expr: ast.expr) -> bool:
         """True if the name that a dotted name starts with is, or hides, an imported module."""
         return any(b.module or b.target in ARRAY_MODULES for b in self.root_bindings(expr))
@@ -143,22 +152,30 @@ class Scope:
         return any(map(self.parent.names_compiler, decorators)) or self.parent.is_compiled()
 
     def names_compiler(self, expr: ast.expr) -> bool:
-        """Whether an expression is a decorator of a compiler such as numba, called or not."""
+        """Whether an expression is a decorator of a compiler such as numba, called or not, or with
+        some of its arguments by functools.partial.
+        """
         if isinstance(expr, ast.Call):
-            expr = expr.func
+            is_partial = written_name(expr.func) == "partial" and expr.args
+            expr = expr.args[0] if is_partial else expr.func
         known = self.meanings(expr)
         if known is not None:
-            return any(
-                name in COMPILING
-                or (
-                    name.rpartition(".")[2] in COMPILERS
-                    and name.partition(".")[0] not in ARRAY_MODULES
-                )
-                for name in known
-            )
+            return any(map(_compiles, known))
         if isinstance(expr, ast.Attribute):
             return expr.attr in COMPILERS
         if not isinstance(expr, ast.Name):
             return False
-        targets = [binding.target or "" for binding in self.root_bindings(expr)]
-        return any(name.rpartition(".")[2] in COMPILERS for name in (expr.id, *targets))
+        targets = [binding.target for binding in self.root_bindings(expr) if binding.target]
+        if targets and not any(map(_may_compile, targets)):
+            return False
+        return any(map(_compiles, (expr.id, *targets)))
+
+
+def _compiles(name: str) -> bool:
+    """Whether a qualified name is a compiler's, such as numba.njit."""
+    return name in COMPILING or (name.rpartition(".")[2] in COMPILERS and _may_compile(name))
+
+
+def _may_compile(name: str) -> bool:
+    """Whether a qualified name is not one of a library that is known to compile nothing so."""
+    return name.partition(".")[0] not in ARRAY_MODULES | TRACERS

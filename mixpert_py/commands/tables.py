@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -184,7 +185,18 @@ def print_front(record: "Record") -> None:
 
 
 def print_sites(records: Records) -> None:
-    """Print the list of `mixpert sites`."""
+    """Print the list of `mixpert sites`: a table on a terminal, elsewhere whole lines."""
+    found = sum(record["rewritten"] for record in records)
+    if records and sys.stdout.isatty():
+        _print_table_of_sites(records)
+    elif records:
+        for record in records:
+            place = f"{record['path']}:{record['line']}:{record['column']}"
+            click.echo(f"{place}: {record['expression']} — {record['reason'] or 'is rewritten'}")
+    click.echo(f"{found} rewritten, {len(records) - found} left alone")
+
+
+def _print_table_of_sites(records: Records) -> None:
     columns = (
         Column("place"),
         Column("expression", drop=1, wraps=True, least=EXPRESSION),
@@ -201,10 +213,7 @@ def print_sites(records: Records) -> None:
         for record in records
     ]
     console = _Console()
-    if records:
-        console.print(fitted(columns, rows, console.width))
-    found = sum(record["rewritten"] for record in records)
-    console.print(f"{found} rewritten, {len(records) - found} left alone", highlight=False)
+    console.print(fitted(columns, rows, console.width))
 
 
 def print_tiles(found: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ class Outcome:
 class Tally:
     """Numbers of files by what became of them, and of the products in those that change.
 
-    left: calls that stay, in all files. alone: those in files that stay as they are.
+    left: products that stay, in all files.
     """
 
     changed: int = 0
@@ -66,7 +66,6 @@ class Tally:
     skipped: int = 0
     products: int = 0
     left: int = 0
-    alone: int = 0
 
     def count(self, outcome: Outcome) -> None:
         """Add one file."""
@@ -79,15 +78,17 @@ class Tally:
             self.products += len(result.sites) - len(result.left)
         else:
             self.same += 1
-            self.alone += len(result.left)
 
     def line(self, task: Task) -> str:
-        """The last line of a run: `2 files would be rewritten (5 products), 7 stay as they are`."""
+        """The last line of a run, such as `2 files would be rewritten (5 products), 7 stay as they
+        are; 3 products left alone, see `mixpert sites``.
+        """
         text = f"{_files(self.changed)} {'would be ' if task.preview else ''}{task.participle}"
         text += f" ({_products(self.products)})" * (self.changed > 0)
         stay = f", {self.same} stay{'s as it is' if self.same == 1 else ' as they are'}"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
-        return f"{text}{stay}{_left_alone(self.alone, task)}{skipped}"
+        left = "" if task.names_left or not self.left else f"; {_left_alone(self.left)}"
+        return f"{text}{stay}{skipped}{left}"
 
 
 def _files(count: int) -> str:
@@ -98,11 +99,8 @@ def _products(count: int) -> str:
     return f"{count} product{'s' * (count != 1)}"
 
 
-def _left_alone(count: int, task: Task) -> str:
-    """The note on products in files that stay as they are; none where each is named anyway."""
-    if not count or task.names_left:
-        return ""
-    return f" ({_products(count)} left alone; see `mixpert sites`)"
+def _left_alone(count: int) -> str:
+    return f"{_products(count)} left alone, see `mixpert sites`"
 
 
 def deliver(result: Rewritten, task: Task) -> Outcome:
@@ -111,7 +109,8 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
         return Outcome(result, problem=result.problem)
     if task.output == "-":
         return Outcome(result, result.after, "-")
-    nothing = f"{task.nothing}{_left_alone(len(result.left), task)}"
+    left = f" ({_left_alone(len(result.left))})" if result.left and not task.names_left else ""
+    nothing = f"{task.nothing}{left}"
     if not result.changed and task.output is None:
         message = "" if task.preview or task.has_summary else f"{result.path}: {nothing}\n"
         return Outcome(result, message.encode())
@@ -123,7 +122,7 @@ def deliver(result: Rewritten, task: Task) -> Outcome:
             target = _write(result, task)
     except SourceError as error:
         return Outcome(result, problem=str(error))
-    message = f"{_products(len(result.sites) - len(result.left))} {task.participle}"
+    message = f"{_products(len(result.sites) - len(result.left))} {task.participle}{left}"
     if not result.changed:
         message = f"{nothing}; written as it is"
     return Outcome(result, f"{target}: {message}\n".encode(), str(target))

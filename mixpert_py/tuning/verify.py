@@ -285,7 +285,7 @@ def check_plan(
         guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
         on_run=on_run,
     )
-    baseline = establish(experiment, tuple, options.reference)
+    baseline = establish(experiment, lambda first: (), options.reference)
     if baseline is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
     options = replace(options, limits=experiment.comparison.judge.limits)

@@ -30,8 +30,9 @@ def find(node: ast.AST, scope: Scope, fuse: bool = False) -> tuple[Spelling, Mat
         return (assign, Match("matmul", assign.refusal(node))) if assign.matches(node) else None
     if not isinstance(node, ast.Call):
         return None
-    # `x.dot(y)` is a method's call unless x is, or hides, an imported module, or is called `xp`.
+    # `x.dot(y)` is a method's call unless x is, or hides, an imported module; `x.dot(y, z)` may be
+    # either, which shows when it runs.
     if method.matches(node) and not scope.is_module(node.func):
-        chosen = functions.find_by_variable(node, scope)
+        chosen = functions.find_by_identity(node, scope)
         return chosen or (method, Match("dot", method.refusal(node, scope)))
     return functions.find(node, scope)

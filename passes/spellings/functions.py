@@ -22,13 +22,14 @@ class Parameters:
 
     required: must be given, by position (or, with `by_keyword`, by name). optional: may follow, by
     position or by name. options: only by name. any_number: further positional arguments, starred
-    ones too, may follow the required ones.
+    ones too, may follow the required ones, up to `most`.
     """
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
     any_number: bool = False
+    most: float = float("inf")
     by_keyword: bool = False
 
     def argument(self, call: ast.Call, name: str) -> ast.expr | None:
@@ -59,7 +60,7 @@ class Parameters:
         if unknown is not None:
             return f"argument {unknown}= is left native"
         if self.any_number:
-            return None
+            return "too many arguments" if len(call.args) > self.most else None
         if len(call.args) > len(positional) or len(set(given)) < len(given):
             return "too many arguments"
         if any(isinstance(argument, ast.GeneratorExp) for argument in call.args):
@@ -74,8 +75,8 @@ class Function:
     names: their qualified names. RUNTIME: the runtime's function; LEFT_NATIVE: they are listed
     only. output: the parameter that the result is written or added to, which is no operand.
     by_word: every call by this word is listed, from whatever module; elsewhere words such as
-    `inner` mean too much. by_variable: `names` are written names, of a module that the program
-    chooses when it runs, and no import tells what they are.
+    `inner` mean too much. by_identity: `names` are words of functions whose module no import tells,
+    or is not known: the runtime's function decides by the function that it gets.
     """
 
     names: frozenset[str]
@@ -83,7 +84,7 @@ class Function:
     parameters: Parameters
     output: str = "out"
     by_word: bool = False
-    by_variable: bool = False
+    by_identity: bool = False
 
     def matches(self, node: ast.AST) -> bool:
         """Whether a node is a call, of whatever function."""
@@ -99,7 +100,7 @@ class Function:
         reason = self.parameters.refusal(call)
         if reason is not None:
             return reason
-        if self.by_variable and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
+        if self.by_identity and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
             return "an assignment among the arguments"  # of the variable itself, perhaps
         if call.func.lineno != call.func.end_lineno:
             return "the function's name spans several lines"
@@ -150,34 +151,56 @@ def _word(name: str) -> str:
 LEFT_NATIVE = ""
 PAIR = Parameters(("a", "b"))
 PAIR_AND_OUT = Parameters(("a", "b"), ("out",))
-EINSUM_OPTIONS = frozenset({"optimize", "out", "dtype", "order", "casting"})
+EINSUM = Parameters(  # three arguments are subscripts and two operands
+    ("subscripts", "a", "b"),
+    options=frozenset({"optimize", "out", "dtype", "order", "casting"}),
+    any_number=True,
+)
 BLAS = Parameters(
     ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
+)
+# Products of PyTorch's, JAX's and BLAS that are listed only.
+_TENSORS = Function(
+    frozenset(f"torch.{x}" for x in ("addmm", "addbmm", "baddbmm", "mv", "addmv", "chain_matmul"))
+    | {f"torch.nn.functional.{x}" for x in ("linear", "bilinear", "scaled_dot_product_attention")}
+    | {"jax.lax.dot", "jax.lax.dot_general"}
+    | {f"scipy.linalg.blas.{x}{word}" for x in "sdcz" for word in ("gemv", "symm", "syrk")},
+    LEFT_NATIVE,
+    PAIR,
 )
 
 FUNCTIONS: tuple[Function, ...] = (
     Function(
-        frozenset(f"xp.{word}" for word in ("matmul", "dot", "inner", "tensordot", "einsum")),
+        frozenset({"matmul", "dot", "inner", "tensordot", "vecdot", "matvec", "vecmat"}),
         "xp_product",
-        Parameters(("a", "b"), options=EINSUM_OPTIONS | {"axes"}, any_number=True),
-        by_variable=True,
+        Parameters(("a", "b"), options=frozenset({"out", "axes"}), any_number=True, most=3),
+        by_identity=True,
+    ),
+    Function(frozenset({"einsum"}), "xp_product", EINSUM, by_identity=True),
+    Function(
+        frozenset({"multi_dot"}),
+        "xp_product",
+        Parameters(("arrays",), options=frozenset({"out"})),
+        by_identity=True,
     ),
     Function(_arrays("matmul"), "matmul", PAIR_AND_OUT, by_word=True),
+    Function(frozenset({"operator.matmul"}), "matmul", PAIR),
     Function(_arrays("dot"), "dot", PAIR_AND_OUT, by_word=True),
     Function(_arrays("inner"), "inner", PAIR),
     Function(_arrays("linalg.multi_dot"), "multi_dot", Parameters(("arrays",))),
     Function(_arrays("tensordot"), "tensordot", Parameters(("a", "b"), ("axes",))),
-    Function(  # three arguments are subscripts and two operands
-        _arrays("einsum"),
-        "einsum",
-        Parameters(("subscripts", "a", "b"), options=EINSUM_OPTIONS, any_number=True),
-    ),
+    Function(_arrays("einsum"), "einsum", EINSUM),
     Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
     *(  # rows of their own, because a call of one or the other is left native
         Function(frozenset({f"scipy.linalg.blas.{letter}gemm"}), "blas_gemm", BLAS, output="c")
         for letter in "sdcz"
     ),
-    Function(_arrays("vdot", "vecdot", "matvec", "vecmat"), LEFT_NATIVE, PAIR),
+    *(Function(_arrays(word), word, PAIR) for word in ("vecdot", "matvec", "vecmat")),
+    Function(
+        frozenset({"einops.einsum"}), "einops_einsum", Parameters(("a", "pattern"), any_number=True)
+    ),
+    Function(_arrays("vdot"), LEFT_NATIVE, PAIR),
+    _TENSORS,
     Function(
         _arrays("linalg.matmul", "linalg.tensordot", "linalg.vecdot", "linalg.matrix_power"),
         LEFT_NATIVE,
@@ -185,8 +208,14 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
 )
 WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
-_BY_NAME = {name: row for row in FUNCTIONS for name in row.names}
+_BY_NAME = {name: row for row in FUNCTIONS if not row.by_identity for name in row.names}
 _BY_WORD = {word: row for row in FUNCTIONS if row.by_word for word in row.words}
+_BY_IDENTITY = {word: row for row in FUNCTIONS if row.by_identity for word in row.words}
+# Libraries none of whose other functions is a product that the runtime makes.
+SETTLED = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
+# Words of methods, too: `x.dot(y)`, of arrays and tensors, or of whatever the program calls so.
+METHODS = frozenset({"dot", "inner", "matmul"})
+TENSOR_METHODS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 
 
 def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
@@ -196,36 +225,64 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     meanings = scope.meanings(call.func)
     if meanings is None:
         return _find_unresolved(call, scope)
-    row = _BY_NAME.get(min(meanings))
-    if row and row.RUNTIME and not row.by_variable and meanings <= row.names:
-        return row, Match(_word(min(meanings)), row.refusal(call), meanings)
+    first = min(meanings)
+    row = _BY_NAME.get(first)
+    if row and row.RUNTIME and meanings <= row.names:
+        return row, Match(_word(first), row.refusal(call), meanings)
+    roots = {name.partition(".")[0] for name in meanings}
+    row = _BY_IDENTITY.get(_word(first))
+    if row and "mixpert_py" not in roots and len(set(map(_word, meanings))) == 1:
+        if not roots <= SETTLED:  # perhaps NumPy's by another name, as autograd.numpy.dot is
+            return row, Match(_word(first), row.refusal(call), None)
+        if not any(name in _BY_NAME for name in meanings):
+            return row, Match(_word(first), f"{first} is left native")
     for word, row in _BY_WORD.items():
         other = min((name for name in meanings if _word(name) == word), default=None)
         if other is not None and not other.startswith("mixpert_py."):
             return row, Match(word, f"{other} is left native")
     for name in sorted(meanings):
         row = _BY_NAME.get(name)
-        if row and not row.by_variable:
+        if row:
             return row, Match(_word(name), f"{_word(name)} is left native")
     return None
 
 
-def find_by_variable(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
-    """The row of a call such as `xp.matmul(a, b)`, where no import tells which module `xp` is."""
-    match call.func:
-        case ast.Attribute(value=ast.Name(id=variable), attr=word):
-            row = _BY_NAME.get(f"{variable}.{word}")
-            method = word == "dot" and len(call.args) < 2  # of an array that has this name
-            if row and row.by_variable and not method and scope.meanings(call.func) is None:
-                return row, Match(word, row.refusal(call))
-    return None
+def find_by_identity(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
+    """The row of a call such as `self.xp.dot(a, b)`, of whose module nothing is known, if it can be
+    one of a module's function.
+    """
+    word = written_name(call.func)
+    row = _BY_IDENTITY.get(word)
+    if row is None or not _may_be_function(call, word, scope):
+        return None
+    return row, Match(word, row.refusal(call), None)
+
+
+def _may_be_function(call: ast.Call, word: str, scope: Scope) -> bool:
+    """Whether a call of a product's word can be one of a library's function."""
+    if isinstance(call.func, ast.Name):
+        # Many programs have an `inner` of their own, which is no product.
+        is_unknown = scope.owner(word) is None and not scope.has_star()
+        return not scope.is_defined(word) and not (word == "inner" and is_unknown)
+    base = call.func
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    if not isinstance(base, ast.Name):
+        return False  # an expression would be evaluated after the operands
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return True
+    # A method's object is not among the arguments.
+    given = len(call.args) if word in METHODS else len(call.args) + len(call.keywords)
+    return given >= (1 if word == "multi_dot" else 2)
 
 
 def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     """The row of a call of a function that no import tells."""
-    if found := find_by_variable(call, scope):
+    if found := find_by_identity(call, scope):
         return found
     word = written_name(call.func)
+    if word in TENSOR_METHODS and isinstance(call.func, ast.Attribute):
+        return _TENSORS, Match(word, f"the method {word} is left native")
     row = _BY_WORD.get(word)
     return (row, Match(word, _unresolved(call.func, scope))) if row else None
 

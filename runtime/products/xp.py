@@ -2,33 +2,51 @@
 
 import sys
 from collections.abc import Callable, Collection
+from types import FunctionType
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from mixpert_py.runtime.api import dot, matmul
+from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import current, passes
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.multi_dot import multi_dot
+from mixpert_py.runtime.products.rearranged import as_arrays
 from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.products.tensors import torch_matmul
+from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
 from mixpert_py.runtime.request import Native
 
 
+def _dot_of(*operands: Any, native: Any, **given: Any) -> Any:
+    """The product by an array's own method, which is `native`."""
+    return dot_method(native.__self__, *operands, **given)
+
+
 class Known(NamedTuple):
-    """A function of the runtime, the most arguments that it takes, and those taken by name."""
+    """A function of the runtime, the most arguments that it takes, those taken by name, and the
+    fewest operands.
+    """
 
     product: Callable[..., Any]
     max_arguments: float
     options: Collection[str]
+    min_operands: int = 2
 
 
+LIBRARIES = ("numpy", "cupy", "dask.array", "operator")
 KNOWN = {
     "matmul": Known(matmul, 3, {"out"}),
     "dot": Known(dot, 3, {"out"}),
     "inner": Known(inner, 2, ()),
     "tensordot": Known(tensordot, 3, {"axes"}),
     "einsum": Known(einsum, float("inf"), {"out", "optimize", "dtype", "order", "casting"}),
+    "vecdot": Known(vecdot, 2, ()),
+    "matvec": Known(matvec, 2, ()),
+    "vecmat": Known(vecmat, 2, ()),
 }
+MULTI_DOT = Known(multi_dot, 1, {"out"}, min_operands=1)
+METHOD = Known(_dot_of, 2, {"out"}, min_operands=1)
+OF_TENSORS = Known(torch_matmul, 2, ())
 
 
 def xp_product(
@@ -42,32 +60,53 @@ def xp_product(
 ) -> Any:
     """native(*operands, **options), under the scheme in force if `native` is a product.
 
-    native: anything. For matmul, dot, inner, tensordot and einsum of NumPy, CuPy and Dask the
-    runtime's functions of these names are called; any other function is called as it is. Other
-    arguments and errors as in `matmul`.
+    native: anything. For the products of NumPy, CuPy, Dask, PyTorch (matmul) and autograd the
+    runtime's functions of their names are called; any other function is called as it is, and an
+    array's method `dot` is one. Other arguments and errors as in `matmul`.
     """
     known = _known(native)
     if known is None or not _takes(known, operands, options):
         return native(*operands, **options)
     if not passes(site):
         _look_up(site)
+    if scheme is None and backend is None and block is None:  # few names take little time
+        return known.product(*operands, **options, site=site, native=native)
     ours = {"scheme": scheme, "backend": backend, "site": site, "block": block, "native": native}
     return known.product(*operands, **options, **ours)
 
 
 def _known(native: Native) -> Known | None:
     """The runtime's function for a library's product; None for any other function."""
-    modules = (np, sys.modules.get("cupy"), sys.modules.get("dask.array"))
-    for name, known in KNOWN.items():
-        if any(native is getattr(module, name, None) for module in modules if module):
+    # A primitive of autograd keeps the function that it wraps.
+    function = getattr(native, "fun", native) if type(native) is FunctionType else native
+    name = getattr(function, "__name__", None)
+    if type(name) is not str:
+        return None
+    if name == "multi_dot":
+        is_linalg = any(_is_of(f"{library}.linalg", function) for library in LIBRARIES)
+        return MULTI_DOT if is_linalg else None
+    known = KNOWN.get(name)  # for most functions the end of it
+    if known is None:
+        return None
+    for library in LIBRARIES:  # written out: any() would take several calls
+        if function is getattr(sys.modules.get(library), name, None):
             return known
-    return None
+    if name == "dot" and as_arrays(getattr(native, "__self__", None)):
+        return METHOD
+    return OF_TENSORS if name == "matmul" and _is_of("torch", function) else None
+
+
+def _is_of(library: str, function: Native) -> bool:
+    """Whether a function is a library's own of its name, asked at each call: the program may have
+    put another one there.
+    """
+    return function is getattr(sys.modules.get(library), function.__name__, None)
 
 
 def _takes(known: Known, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Whether the runtime's function takes these arguments."""
     count = len(operands) + (known.max_arguments == 3 and len(options))
-    if len(operands) < 2 or count > known.max_arguments:
+    if len(operands) < known.min_operands or count > known.max_arguments:
         return False
     return options.keys() <= set(known.options)
 

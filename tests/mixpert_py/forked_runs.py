@@ -66,7 +66,7 @@ class SharedServer:
                 FREE.remove(found)
             return found and found[1]
 
-    def _put(self, server: ForkServer) -> None:
+    def _put(self, server: QuickServer) -> None:
         with LOCK:
             FREE.append((self._key, server))
             dropped = FREE[:-MOST]

@@ -207,7 +207,7 @@ def test_no_site_at_all(script: Path, mixpert: Mixpert) -> None:
         ("print(1)\n", "no matrix product to rewrite"),
         (
             "c = a @ b, a @ c  # mixpert: off\r\n",
-            "no matrix product to rewrite (2 products left alone; see `mixpert sites`)",
+            "no matrix product to rewrite (2 products left alone, see `mixpert sites`)",
         ),
     ],
     ids=["none", "left alone"],
@@ -299,15 +299,16 @@ def test_a_tree_is_checked(tree: Path, mixpert: Mixpert, jobs: str) -> None:
     assert said.out.splitlines() == [
         "./a.py: would be rewritten",
         "./sub/b.py: would be rewritten",
-        "2 files would be rewritten (3 products), 2 stay as they are "
-        "(1 product left alone; see `mixpert sites`), 1 skipped",
+        "2 files would be rewritten (3 products), 2 stay as they are, 1 skipped; "
+        "2 products left alone, see `mixpert sites`",
     ]
     said = mixpert("rewrite", "--check", "-j", jobs, "sub")
     assert (said.code, said.err) == (1, "")
-    left = " (1 product left alone; see `mixpert sites`)\n"
+    left = "; 2 products left alone, see `mixpert sites`\n"
     assert said.out.endswith(f"1 file would be rewritten (1 product), 2 stay as they are{left}")
+    one = "; 1 product left alone, see `mixpert sites`\n"
     said = mixpert("rewrite", "--check", "-j", jobs, "sub/left.py", "sub/plain.py")
-    assert (said.code, said.out) == (0, f"0 files would be rewritten, 2 stay as they are{left}")
+    assert (said.code, said.out) == (0, f"0 files would be rewritten, 2 stay as they are{one}")
 
 
 def test_a_trees_diff_is_a_patch(tree: Path, mixpert: Mixpert) -> None:
@@ -318,7 +319,7 @@ def test_a_trees_diff_is_a_patch(tree: Path, mixpert: Mixpert) -> None:
         "b/./a.py",
         "b/./sub/b.py",
     ]
-    left = " (1 product left alone; see `mixpert sites`)\n"
+    left = "; 2 products left alone, see `mixpert sites`\n"
     assert said.err == f"2 files would be rewritten (3 products), 2 stay as they are{left}"
     assert mixpert("rewrite", "--diff", "--check", ".").code == 1
 
@@ -328,8 +329,8 @@ def test_a_tree_is_written_and_restored(tree: Path, mixpert: Mixpert) -> None:
     said = mixpert("rewrite", "-w", "-j", "2", ".")
     assert said.code == 2
     assert said.out.splitlines()[-1] == (
-        "2 files rewritten (3 products), 2 stay as they are "
-        "(1 product left alone; see `mixpert sites`), 1 skipped"
+        "2 files rewritten (3 products), 2 stay as they are, 1 skipped; "
+        "2 products left alone, see `mixpert sites`"
     )
     (tree / "broken.py").write_text("import mixpert_py as _mixpert\nx = (\n")
     said = mixpert("unrewrite", "-w", ".")
@@ -339,6 +340,28 @@ def test_a_tree_is_written_and_restored(tree: Path, mixpert: Mixpert) -> None:
     )
     (tree / "broken.py").write_bytes(before[tree / "broken.py"])
     assert {path: path.read_bytes() for path in tree.rglob("*.py")} == before
+
+
+def test_the_number_left_alone_is_everywhere_the_same(tree: Path, mixpert: Mixpert) -> None:
+    (tree / "broken.py").unlink()
+    lines = mixpert("sites", ".").out.splitlines()
+    assert lines[-1] == "3 rewritten, 2 left alone"
+    assert sum(line.endswith(" — is rewritten") for line in lines) == 3
+    assert mixpert("rewrite", "--check", ".").out.splitlines()[-1].count("; 2 products left") == 1
+    records = json.loads(mixpert("sites", "--json", ".").out)
+    assert sum(record["reason"] is not None for record in records) == 2
+    done = mixpert("rewrite", "-o", "out.py", "sub/b.py")
+    assert "1 product rewritten (1 product left alone, see" in done.out
+
+
+def test_whole_lines_in_a_pipe(tmp_path: Path, mixpert: Mixpert) -> None:
+    operand = "+ ".join(["a_rather_long_name"] * 20)
+    (tmp_path / "net.py").write_text(
+        f"if x:\n    c = f(b, ({operand})\n       @ b)  # mixpert: off\n"
+    )
+    line, total = mixpert("sites", "net.py").out.splitlines()
+    assert line == f"net.py:2:14: ({operand}) @ b — `# mixpert: off`"
+    assert total == "0 rewritten, 1 left alone"
 
 
 def test_json_of_a_tree(tree: Path, mixpert: Mixpert) -> None:
@@ -355,7 +378,8 @@ def test_what_the_project_excludes(tree: Path, mixpert: Mixpert) -> None:
     project.write_text('[tool.mixpert]\nexclude = ["broken.py", "sub/l*"]\n')
     said = mixpert("rewrite", "--check", ".")
     assert (said.code, said.err) == (1, "")
-    assert said.out.endswith("2 files would be rewritten (3 products), 1 stays as it is\n")
+    left = "1 product left alone, see `mixpert sites`"
+    assert said.out.endswith(f"2 files would be rewritten (3 products), 1 stays as it is; {left}\n")
     assert mixpert("rewrite", "--check", "sub").out.count("\n") == 2
     assert mixpert("rewrite", "--check", "broken.py").code == 2
     assert len(json.loads(mixpert("sites", "--json", ".").out)) == 4

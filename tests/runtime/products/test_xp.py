@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("tensordot", (A, B, 1), {}),
     ("einsum", ("ij,jk", A, B), {"optimize": True}),
     ("einsum", (A, [0, 1], B, [1, 2]), {}),
+    ("linalg.multi_dot", ([A, B],), {}),
 ]
 NATIVE: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("matmul", (A, B), {"dtype": "float32", "casting": "same_kind"}),
@@ -39,7 +41,7 @@ NATIVE: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("name", "operands", "options"), CALLS)
 def test_a_product_of_numpys_takes_the_scheme(name: str, operands: Any, options: Any) -> None:
-    native = getattr(np, name)
+    native = attrgetter(name)(np)
     wanted = native(*operands, **options)
     trace = Trace()
     with use(Context(scheme="int8x3", backend="reference", trace=trace)):
@@ -57,7 +59,7 @@ def test_a_product_of_numpys_takes_the_scheme(name: str, operands: Any, options:
 def test_a_call_that_passes_is_the_native_call(
     name: str, operands: Any, options: Any, context: str
 ) -> None:
-    native = getattr(np, name)
+    native = attrgetter(name)(np)
     wanted, _ = outcome(partial(native, **options), *operands)
     with use(FORCES[context]()):
         for _ in range(2):
@@ -85,7 +87,9 @@ def test_a_function_of_another_module_is_only_called() -> None:
     with use(Context(scheme="int8x3", backend="reference", trace=(trace := Trace()))):
         for xp in (SimpleNamespace(matmul=matmul),):
             assert xp_product(A, B, out=3, site=SITE, native=xp.matmul) == "theirs"
-        assert same(xp_product(B, native=A.dot, site=SITE), A @ B)
+        assert same(
+            xp_product(B, native=SimpleNamespace(dot=lambda b: A @ b).dot, site=SITE), A @ B
+        )
     assert calls == [((A, B), {"out": 3})]
     assert not trace.sites
 
@@ -93,11 +97,44 @@ def test_a_function_of_another_module_is_only_called() -> None:
 def test_cupys_functions_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: Any = ModuleType("cupy")
     fake.matmul = lambda a, b: a @ b
+    fake.matmul.__name__ = "matmul"
     monkeypatch.setitem(sys.modules, "cupy", fake)
     trace = Trace()
     with use(Context(scheme="int8x3", backend="reference", trace=trace)):
         xp_product(A, B, site=SITE, native=fake.matmul)
     assert trace.sites[SITE].schemes == {"int8x3": 1}
+
+
+def test_a_primitive_of_autograds_is_the_product_that_it_wraps() -> None:
+    calls = []
+
+    def dot(a: Any, b: Any) -> Any:
+        calls.append((a, b))
+        return np.dot(a, b)
+
+    dot.fun = np.dot  # type: ignore[attr-defined]
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        result = xp_product(A, B, site=SITE, native=dot)
+    assert trace.sites[SITE].schemes == {"int8x3": 1}
+    assert np.abs(result - A @ B).max() > 0
+    with use(Context()):
+        assert same(xp_product(A, B, site=SITE, native=dot), A @ B)
+    assert len(calls) == 1
+
+
+def test_an_arrays_method_takes_out_behind_its_operand() -> None:
+    out = np.empty_like(A)
+    trace = Trace()
+    with use(Context(scheme="int8x3", backend="reference", trace=trace)):
+        assert xp_product(B, out, site=SITE, native=A.dot) is out
+    assert trace.sites[SITE].schemes == {"int8x3": 1}
+    assert 0 < np.abs(out - A @ B).max() < 0.1
+
+
+def test_what_calls_itself_a_product_and_is_none() -> None:
+    odd_call = type("Odd", (), {"__name__": ["dot"], "__call__": lambda *_: "theirs"})()
+    assert xp_product(A, B, site=SITE, native=odd_call) == "theirs"
 
 
 def test_a_stale_plan_is_told_at_the_products_own_line() -> None:

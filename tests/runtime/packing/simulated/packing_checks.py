@@ -10,14 +10,13 @@ import pytest
 
 from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, FloatSlices, OutlierRule
 from tests.every_check import some
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.expected import compare, reference
 from tests.runtime.packing.simulated.launches import pack
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
 MIXPERT = EMULATIONS["mixpert-IV"]
 
