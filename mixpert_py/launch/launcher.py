@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -24,6 +24,7 @@ from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.sources import in_memory, notebook_file, source_files
+from mixpert_py.sources.imported import spec_without_imports
 
 POLL = 0.02  # seconds after which a thread that is waited for is checked again
 
@@ -86,7 +87,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
     run_here: whether the program will run in this process, where its packages are imported to find
     it, as Python does; else nothing of the program runs here.
     """
-    find_spec = importlib.util.find_spec if run_here else _spec_without_imports
+    find_spec = importlib.util.find_spec if run_here else spec_without_imports
     folder = current_folder() or ""
     looked_through = [folder] if folder and not sys.flags.safe_path else []
     sys.path[:0] = looked_through
@@ -108,17 +109,6 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
         raise SourceError(f"-m {name}: no such module with Python source")
     source = source_files.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
-
-
-def _spec_without_imports(name: str) -> ModuleSpec | None:
-    """The spec of a module whose packages are not imported, and add no places to their paths."""
-    spec, before, path = None, "", None
-    for part in name.split("."):
-        spec = PathFinder.find_spec(before + part, path)
-        if spec is None:
-            return None
-        before, path = f"{before}{part}.", spec.submodule_search_locations or []
-    return spec
 
 
 def current_folder() -> str | None:

@@ -35,6 +35,15 @@ class Program:
     families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
+    imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach
+
+    def reached(self, name: str) -> Sites:
+        """The sites that a call of an imported function or class may reach, by its dotted name."""
+        while name.strip("."):
+            if name in self.imported:
+                return self.imported[name]
+            name = name.rpartition(".")[0]
+        return frozenset()
 
 
 @dataclass(eq=False)
