@@ -202,7 +202,7 @@ def plan_place(program: "Program") -> Path:
     """The plan file beside a program's own file: in the current folder where that is above it."""
     from mixpert_py import config
 
-    return config.plan_beside(program.argv[0])
+    return config.plan_beside(program.argv[0] if program.within is None else program.filename)
 
 
 def require_seconds(limit: float | None) -> None:

@@ -11,12 +11,15 @@ import os
 import sys
 import threading
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
+from zipimport import ZipImportError, zipimporter
 
 from mixpert_py import config
 from mixpert_py.errors import RefusedProgramError, SourceError, named
@@ -35,7 +38,8 @@ class Program:
 
     argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be; of a
     module that is "" where there is no such entry. spec: for `-m`, else None. before: what the
-    module's package, which was imported to find it, has put before that entry.
+    module's package, which was imported to find it, has put before that entry. within: the
+    folder or archive that was named, whose `__main__.py` it is.
     """
 
     source: bytes
@@ -45,6 +49,7 @@ class Program:
     path: str
     spec: ModuleSpec | None = None
     before: tuple[str, ...] = ()
+    within: str | None = None
 
     @property
     def is_file(self) -> bool:
@@ -52,7 +57,13 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python path arguments…`. Raises SourceError if there is no such file, or a notebook."""
+    """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
+
+    Raises SourceError if there is no such file, or a notebook; RefusedProgramError if there is no
+    `__main__.py`.
+    """
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        return _folder_or_archive(path, arguments)
     source = source_files.read_whole(Path(path))
     if path.endswith(source_files.NOTEBOOK):
         raise SourceError(f"{path}: a notebook, not a program; run its cells under %%mixpert")
@@ -64,6 +75,19 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
         config.module_name(Path(path)),
         folder,
     )
+
+
+def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
+    """`python path arguments…` of a folder or an archive, whose `__main__.py` is run."""
+    file = os.path.join(path, "__main__.py")
+    is_folder = os.path.isdir(path)
+    try:
+        source = source_files.read_whole(file) if is_folder else zipimporter(path).get_data(file)
+    except (SourceError, OSError, ZipImportError):
+        raise RefusedProgramError(f"{path}: no {os.path.basename(file)} in it") from None
+    place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
+    module = config.module_name(Path(file)) if is_folder else "__main__"
+    return Program(source, place, (path, *arguments), module, os.path.abspath(path), within=path)
 
 
 def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
@@ -158,12 +182,22 @@ def main_module(program: Program) -> ModuleType:
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
     if program.is_file:
         main.__file__ = program.filename
-        main.__loader__ = SourceFileLoader("__main__", program.filename)
+        is_archived = program.within is not None and not os.path.isdir(program.within)
+        main.__loader__ = (
+            zipimporter(program.path)
+            if is_archived
+            else SourceFileLoader("__main__", program.filename)
+        )
         main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
     else:
         main.__loader__ = BuiltinImporter
     main.__spec__ = program.spec
     main.__package__ = program.spec.parent if program.spec else None
+    if program.within is not None:
+        loader: Any = main.__loader__
+        main.__spec__ = ModuleSpec("__main__", loader, origin=program.filename)
+        main.__spec__.has_location = True
+        main.__package__ = ""
     return main
 
 

@@ -48,7 +48,8 @@ def project_folder(program: Program) -> str | None:
 def _folder_of(script: str | None) -> str | None:
     start = launcher.current_folder()
     if script is not None and (start is not None or os.path.isabs(script)):
-        start = os.path.dirname(os.path.realpath(script))
+        place = os.path.realpath(script)
+        start = place if os.path.isdir(place) else os.path.dirname(place)
     return None if start is None else project.folder_of(start)
 
 

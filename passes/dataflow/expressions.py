@@ -36,6 +36,7 @@ class Program:
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
     imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach
+    leaves: frozenset[Scope]  # of functions and comprehensions that have no function inside
 
     def reached(self, name: str) -> Sites:
         """The sites that a call of an imported function or class may reach, by its dotted name."""
@@ -103,7 +104,7 @@ class Evaluator:
     def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
         owner = scope.owner(name) or self.program.scopes.module
         self.state.variables[(owner, name)] = objects
-        self.heap.remember((owner, name), objects)
+        self.heap.remember((owner, name), objects, is_own=owner in self.program.leaves)
 
     def assign(self, target: ast.expr, objects: Objects) -> None:
         match target:

@@ -26,7 +26,7 @@ from mixpert_py.passes.dataflow.values import (
     State,
     TooComplexError,
 )
-from mixpert_py.passes.scope import FUNCTIONS, Scope
+from mixpert_py.passes.scope import COMPREHENSIONS, FUNCTIONS, Scope
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -66,7 +66,14 @@ def graph(
     for by_call in (True, False):
         heap = Heap()
         program = Program(
-            scopes, operators, _methods(tree), _families(tree), _shared(scopes), by_call, imported
+            scopes,
+            operators,
+            _methods(tree),
+            _families(tree),
+            _shared(scopes),
+            by_call,
+            imported,
+            _leaves(scopes),
         )
         try:
             end = _fixpoint(tree, program, heap)
@@ -151,6 +158,7 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
         if parameters and around and isinstance(around.node, ast.ClassDef):
             itself = heap.object_at(around.node, "self")
             heap.instances.add(itself)
+            heap.escaped.add(itself)
             summary.parameters[parameters[0].arg] = frozenset({itself})
 
 
@@ -192,6 +200,23 @@ def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
         for scope in scopes.opened_by.values()
         for name in scope.declarations
         if (owner := scope.owner(name)) is not None
+    )
+
+
+def _leaves(scopes: Scopes) -> frozenset[Scope]:
+    """The scopes of functions and comprehensions without a function or class inside."""
+    around: set[Scope] = set()
+    for scope in scopes.opened_by.values():
+        if isinstance(scope.node, (*FUNCTIONS, ast.ClassDef)):
+            parent = scope.parent
+            while parent is not None and parent not in around:
+                around.add(parent)
+                parent = parent.parent
+    kinds = (*FUNCTIONS, *COMPREHENSIONS)
+    return frozenset(
+        scope
+        for scope in scopes.opened_by.values()
+        if isinstance(scope.node, kinds) and scope not in around
     )
 
 

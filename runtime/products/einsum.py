@@ -13,6 +13,7 @@ from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, not_rearranged
+from mixpert_py.runtime.products.replaced import EINSUM, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 
@@ -37,7 +38,7 @@ def einsum(
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
-    native: Native = np.einsum,
+    native: Native = EINSUM,
     **options: Any,
 ) -> Any:
     """np.einsum(*operands, **options): subscripts and arrays, or arrays and lists of indices.
@@ -48,6 +49,8 @@ def einsum(
     pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
     if scheme is None and backend is None and passes(site) and _are_small(operands):
+        return native(*operands, **options)
+    if is_replaced(native):
         return native(*operands, **options)
     settings = in_force(Settings(scheme, block, backend, site), current())
     if is_dask(*operands):
