@@ -35,7 +35,9 @@ class PlanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 class Provenance(PlanTable, frozen=True):
     """The origin of a plan: enough to see that it is stale.
 
-    gain: "cannot tell" where the machine did not tell whether the plan is faster.
+    gain: "cannot tell" where the machine did not tell whether the plan is faster. left_out:
+    variables of the program that were not compared, since nobody named them: steps to others, and
+    residuals.
     """
 
     source: str = ""
@@ -47,6 +49,7 @@ class Provenance(PlanTable, frozen=True):
     command: str = ""
     date: str = ""
     gain: str = ""
+    left_out: Annotated[list[str], msgspec.Meta(max_length=1000)] = []
 
 
 class Criterion(PlanTable, frozen=True):

@@ -32,7 +32,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
 )
 from mixpert_py.runtime.schemes import get
-from mixpert_py.runtime.signatures import NATIVE, kept_product
+from mixpert_py.runtime.signatures import NATIVE, kept_product, native_product_of
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
@@ -91,7 +91,11 @@ def matmul(
         else:
             value = kept_product(context, site, matmul_shape, native is None, a, b)
             if value is NATIVE:
-                return a @ b if native is None else native(a, b)
+                if native is not None:
+                    return native(a, b)
+                quicker = native_product_of.get(type(a))
+                value = None if quicker is None else quicker(a, b)
+                return a @ b if value is None else value
             if value is not None:
                 return value
     elif _passes(a, b, site, options):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.plan_guard import PlanGuard
+from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
@@ -103,7 +103,7 @@ class Context:
         entry = None if plan is None else plan.find(site)
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
-            guard = PlanGuard(site, entry.error) if is_guarded else None
+            guard = PlanGuard(site, entry.error, floor_of(entry.scheme)) if is_guarded else None
             choice = _checked(Choice(entry.scheme, entry.block, guard))
             if entry.id == site:
                 return choice

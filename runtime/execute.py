@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.context import Choice, Context
+from mixpert_py.runtime.plan_guard import PlanGuard
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Product, Settings
 from mixpert_py.runtime.select import REPORTED, Declined, Selection, resolve_scheme, takes_tensors
-from mixpert_py.runtime.signatures import NATIVE, keep, signature_of
+from mixpert_py.runtime.signatures import NATIVE, Known, keep, signature_of
 
 
 def execute(
@@ -34,18 +35,24 @@ def execute(
     known = None if signature is None else context.known.get(signature)
     if known is NATIVE:
         return None
-    if known is not None and (value := known(call.a, call.b)) is not None:
+    guard = choice.guard
+    if guard is not None and not traced and guard.refuses(stacklevel=5):
+        return Reason.OUTSIDE_PLAN
+    value = None if known is None else known(call.a, call.b)
+    if value is NATIVE:
+        return None
+    if value is not None:
         return Product(value, choice.scheme or "faithful")
     selection = resolve_scheme(call, settings, choice, context, traced=traced)
     if signature is not None:  # anew: how to ask these arrays for their device may just be known
         signature = signature_of(call, settings, takes_tensors(call))
     if isinstance(selection, Declined):
-        if selection.lasts and signature is not None:
-            keep(context, signature, NATIVE)
+        if selection.known is not None and signature is not None:
+            keep(context, signature, selection.known)
         return selection.reason
     if signature is not None and selection.library is not None:
-        value = _by_prepared(selection, call, context, signature)
-        if value is not None:
+        value = _by_prepared(selection, call, context, signature, guard)
+        if value is not None and value is not NATIVE:
             return Product(value, selection.request.scheme)
     if selection.scope is None:
         product = selection.backend(selection.request)
@@ -57,22 +64,44 @@ def execute(
     if isinstance(product, Reason):
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
-    guard = choice.guard
-    if (
-        guard is not None
-        and type(product.value) is np.ndarray
-        and product.value is not out  # the native product may still be made, into `out` as well
-        and not product.includes_addend
-        and not guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
-    ):
-        return Reason.OUTSIDE_PLAN
+    if guard is not None and not product.includes_addend:
+        if not traced and type(product.value) is not np.ndarray:
+            guard.watch(call.a, call.b, product.value)
+        elif (
+            product.value is not out  # the native product may still be made, into `out` as well
+            and not guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
+        ):
+            return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
         np.copyto(out, product.value)
         return product.with_value(out)
     return product
 
 
-def _by_prepared(selection: Selection, call: Call, context: Context, signature: Any) -> Any:
+class _Watched:
+    """Launches that a plan chose: NATIVE once a product of theirs was found to be off."""
+
+    __slots__ = ("guard", "launches")
+
+    def __init__(self, launches: Known, guard: PlanGuard) -> None:
+        self.launches, self.guard = launches, guard
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        if self.guard.refuses(stacklevel=5):
+            return NATIVE
+        value = self.launches(a, b)
+        if value is not None and value is not NATIVE:
+            self.guard.watch(a, b, value)
+        return value
+
+
+def _by_prepared(
+    selection: Selection,
+    call: Call,
+    context: Context,
+    signature: Any,
+    guard: PlanGuard | None,
+) -> Any:
     """The product by launches that are kept for its signature from now on; None where it is not
     made so.
     """
@@ -84,8 +113,11 @@ def _by_prepared(selection: Selection, call: Call, context: Context, signature: 
     with (selection.scope or nullcontext)():
         known = prepare(selection.library, selection.request, is_chosen=selection.is_chosen)
         is_new = known.add(selection.request, call.a, call.b)
-    if not is_new and known is context.known.get(signature):
+    kept = context.known.get(signature)
+    if not is_new and known is (kept.launches if isinstance(kept, _Watched) else kept):
         return None  # it has been asked already
+    if guard is not None:
+        known = _Watched(known, guard)
     value = known(call.a, call.b)
     if value is not None:
         keep(context, signature, known)

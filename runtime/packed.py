@@ -25,8 +25,8 @@ class Measured:
 class Packed:
     """A (m, k) by rows, or B (k, n) by columns; `rows` below means either.
 
-    slices: (chunks, rows, count, chunk) float32: a row's slices of one chunk of K side by side,
-    the highest first, or last where packed in reverse. K is padded with zeros.
+    slices: (chunks, rows, count, chunk) float32, residues as integers: a row's slices of one chunk
+    of K side by side, the highest first, or last where packed in reverse. K is padded with zeros.
     exponents: (rows, blocks) int32, significands: (rows, blocks) float32, multiples of 2^-8 in
     [1/2, 1.01): slices over block t carry significands[:, t] · 2^exponents[:, t].
     outlier: (rows, blocks) bool, and nonfinite: (rows,) bool, left out of the slices.

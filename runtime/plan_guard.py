@@ -1,57 +1,131 @@
 """A check that products under a plan are as accurate as when the plan was tuned.
 
 A plan is tuned on some data and used on other. Each of its products has an error that was measured
-then, relative to float64. Of a product of NumPy arrays, a few entries are computed in float64
-beside the scheme's, and where these are off by more than MARGIN times that error, the program's own
-product takes its place. So sums that cancel, rows of wider range and results beyond float32 are
-found; a program that amplifies errors more than it did is not. Arrays on a GPU are not checked: the
-host would have to wait for the device.
+then, relative to float64. A few entries of a product are computed in float64 beside the scheme's;
+where these are off by more than MARGIN times that error, the program's own product takes its place.
+So sums that cancel, rows of wider range and results beyond float32 are found; a program that
+amplifies errors more than it did is not.
+
+Products of NumPy arrays are checked before they are used. Those of arrays on a GPU are not waited
+for: once entries of one are found to be off, later calls of its site run natively. Under a trace,
+which waits for each product, they too are checked before they are used.
 """
 
 import math
 import warnings
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from mixpert_py.runtime.arrays import AnyArray
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes import get
+
+Array = npt.NDArray[Any]
 
 MARGIN: Final = 10.0  # of the error when the plan was tuned: how far other data may go
 FLOOR: Final = 1e-7  # of that error: of integers, say, a product may have been exact
+LEAST_FLOOR: Final = 1e-15  # the float64 entries are themselves off by some of that
 ROWS = COLUMNS = 8  # of the entries that are compared
+STRIDE: Final = 40503  # by which entries move from turn to turn: coprime to most sizes
 # Multiplications since the last check after which the next product is checked. Those of one product
 # of 1024³ take some 50 times as long on 16 cores as the check, which takes 50 µs; longer on fewer.
 EACH: Final = 1 << 30
+# The same on a GPU, where that many take 4 ms or more, and enqueuing a check takes the host 0.1 ms.
+EACH_ON_GPU: Final = 1 << 39
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
 
 
-class PlanGuard:
-    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0."""
+def floor_of(scheme: str) -> float:
+    """FLOOR, or of residues their usual error."""
+    entry = get(scheme)
+    is_exact = isinstance(entry, Scheme) and bool(entry.moduli)
+    return min(max(entry.error, LEAST_FLOOR), FLOOR) if is_exact else FLOOR
 
-    def __init__(self, site: str, error: float) -> None:
-        self.site, self.limit = site, MARGIN * max(error, FLOOR)
+
+class Sample(Protocol):
+    """Entries of a product on a GPU, which are on their way to the host."""
+
+    def error(self, *, waits: bool) -> float | None:
+        """The error of these entries; None where they are not there yet, and nobody waits."""
+        ...
+
+
+class PlanGuard:
+    """The check of one call site. error: ‖C − Ĉ‖F / ‖C‖F as the plan has it, more than 0; it counts
+    for `floor` at least.
+    """
+
+    def __init__(self, site: str, error: float, floor: float = FLOOR) -> None:
+        self.site, self.limit = site, MARGIN * max(error, floor)
         self._calls = self._unchecked = 0
+        self._worst = 0.0  # of the errors that were found
         self._is_reported = False
+        self._sample: Sample | None = None  # of arrays on a GPU
 
     def holds(self, a: AnyArray, b: AnyArray, product: AnyArray, stacklevel: int) -> bool:
-        """Whether a product may be used; True for those that are not checked.
+        """Whether a product may be used; True for those that are not checked. Of arrays on a GPU
+        it is waited for.
 
         Warns once for a site whose product may not, and checks each later one. stacklevel: of the
         program's own line.
         """
-        work = product.size * a.shape[-1]
+        if not self._is_turn(math.prod(product.shape) * a.shape[-1], EACH):
+            return True
+        if type(product) is np.ndarray:
+            error = sampled_error(a, b, product, self._calls)
+        else:
+            sample = self._sampled(a, b, product)
+            error = 0.0 if sample is None else sample.error(waits=True) or 0.0
+        if error <= self.limit:
+            return True
+        self._report(error, stacklevel + 1)
+        return False
+
+    def watch(self, a: Any, b: Any, product: Any) -> None:
+        """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found."""
+        if self._is_turn(math.prod(product.shape) * a.shape[-1], EACH_ON_GPU):
+            self._look()
+            self._sample = self._sample or self._sampled(a, b, product)
+
+    def _sampled(self, a: Any, b: Any, product: Any) -> Sample | None:
+        from mixpert_py.runtime.gpu.sampling import sample
+
+        return sample(a, b, product, self._calls)
+
+    def refuses(self, stacklevel: int) -> bool:
+        """Whether a product that was watched was off, so that calls of the site are native.
+
+        Warns once. stacklevel: as in `holds`.
+        """
+        if self._sample is not None:
+            self._look()
+        if self._worst <= self.limit:
+            return False
+        self._report(self._worst, stacklevel + 1)
+        return True
+
+    def _look(self) -> None:
+        """See whether the entries that are on their way have come."""
+        error = None if self._sample is None else self._sample.error(waits=False)
+        if error is not None:
+            self._worst, self._sample = max(self._worst, error), None
+
+    def _is_turn(self, work: int, each: int) -> bool:
+        """Whether a product of so many multiplications is checked."""
         self._unchecked += work
         if work < LEAST:
-            return True
+            return False
         self._calls += 1
         # The first call, the second, the fourth, …: data may change after the first.
         is_turn = self._calls & (self._calls - 1) == 0
-        if not (is_turn or self._unchecked >= EACH or self._is_reported):
-            return True
+        if not (is_turn or self._unchecked >= each or self._is_reported):
+            return False
         self._unchecked = 0
-        error = sampled_error(a, b, product, self._calls)
-        if error <= self.limit:
-            return True
+        return True
+
+    def _report(self, error: float, stacklevel: int) -> None:
         if not self._is_reported:
             self._is_reported = True
             warnings.warn(
@@ -59,43 +133,57 @@ class PlanGuard:
                 f"{self.limit / MARGIN:.1e} when the plan was tuned; such products run natively",
                 stacklevel=stacklevel,
             )
-        return False
 
 
 def sampled_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
-    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product, those of C that are finite; infinite where Ĉ
-    is not finite there. turn: other entries for another.
+    """‖C − Ĉ‖F / ‖C‖F of a few entries of a product of NumPy arrays; see `error_of`. turn: other
+    entries for another.
+    """
+    with np.errstate(all="ignore"):
+        return error_of(*entries(a, b, product, turn))
+
+
+def entries(a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
+    """A few entries of a product in float64 or complex128, and those of the array that was made,
+    on the device where the arrays are; NumPy's, or CuPy's.
     """
     if product.ndim > 2:
-        index = np.unravel_index(turn % math.prod(product.shape[:-2]), product.shape[:-2])
-        a = _matrix(a, product.shape[:-2], index)
-        b = _matrix(b, product.shape[:-2], index)
-        product = product[index]
+        stack = product.shape[:-2]
+        index = tuple(int(i) for i in np.unravel_index(turn % math.prod(stack), stack))
+        a, b, product = _matrix(a, index), _matrix(b, index), product[index]
     left = a if a.ndim > 1 else a[np.newaxis]
     right = b if b.ndim > 1 else b[:, np.newaxis]
     made = product.reshape(left.shape[0], right.shape[1])
-    rows = _places(made.shape[0], ROWS, turn)
-    start = int(_places(made.shape[1] - COLUMNS, 1, turn)[0]) if made.shape[1] > COLUMNS else 0
+    rows = _spread(made.shape[0], ROWS, turn)
+    start = turn * STRIDE % max(made.shape[1] - COLUMNS + 1, 1)
     columns = slice(start, start + COLUMNS)  # side by side: they share cache lines
     wide = np.result_type(product.dtype, np.float64)
-    with np.errstate(all="ignore"):
-        exact = left[rows].astype(wide) @ right[:, columns].astype(wide)
-        found = made[rows, columns]
-        is_known = np.isfinite(exact)
-        exact, found = exact[is_known], found[is_known]
-        if not np.isfinite(found).all():
-            return math.inf
-        size = float(np.linalg.norm(exact))
-        off = float(np.linalg.norm(found - exact))
+    return left[rows].astype(wide) @ right[:, columns].astype(wide), made[rows, columns]
+
+
+def error_of(exact: Array, found: Array) -> float:
+    """‖exact − found‖ / ‖exact‖ over the entries whose exact value is finite; infinite where one
+    that was found is not finite there.
+    """
+    is_known = np.isfinite(exact)
+    exact, found = exact[is_known], found[is_known]
+    if not np.isfinite(found).all():
+        return math.inf
+    size = float(np.linalg.norm(exact))
+    off = float(np.linalg.norm(found - exact))
     return off / size if size else math.inf if off else 0.0
 
 
-def _matrix(x: Any, stack: tuple[int, ...], index: tuple[Any, ...]) -> Any:
+def _matrix(x: Any, index: tuple[int, ...]) -> Any:
     """One matrix of an operand that is broadcast to a stack."""
-    return np.broadcast_to(x, stack + x.shape[-2:])[index]
+    stack = x.shape[:-2]
+    places = index[len(index) - len(stack) :]
+    return x[tuple(0 if size == 1 else at for at, size in zip(places, stack, strict=True))]
 
 
-def _places(count: int, wanted: int, turn: int) -> Any:
-    """So many of `count` numbers, spread evenly, others in each turn."""
-    wanted = min(count, wanted)
-    return (np.arange(wanted) * count // wanted + turn * 40503) % count
+def _spread(count: int, wanted: int, turn: int) -> slice:
+    """So many of `count` rows, spread evenly, others in each turn."""
+    step = max(count // wanted, 1)
+    last = (min(count, wanted) - 1) * step
+    start = turn * STRIDE % max(count - last, 1)
+    return slice(start, start + last + 1, step)

@@ -1,4 +1,4 @@
-"""What a scheme is: a splitter for each operand, terms, and how their sums are promoted."""
+"""What a scheme is: a splitter for each operand, terms, and how their sums become the result."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,14 @@ from itertools import groupby
 from typing import Literal
 
 from mixpert_py.errors import PlanError
-from mixpert_py.runtime.splitter import INT8_RATE, Digits, Element, Splitter
+from mixpert_py.runtime.splitter import (
+    INT8_RATE,
+    Digits,
+    Element,
+    FloatSlices,
+    Residues,
+    Splitter,
+)
 
 UNIT32 = 2.0**-24
 UNIT64 = 2.0**-53
@@ -20,6 +27,10 @@ EXACT_CHUNK = 256
 # which these are the whole chunks. Three terms would allow 170 chunks, but one constant for all
 # makes one order of promotion. Beyond, partial sums are promoted.
 EXACT_SEGMENT = 127 * EXACT_CHUNK
+# The same of one term of residues, whose sums need only be right modulo p: modulo 256 they may
+# wrap, and 127² · 2^17 < 2^31 for all others.
+RESIDUE_CHUNK = 1024
+RESIDUE_SEGMENT = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,11 @@ class TermRun:
 class Scheme:
     """An emulation of one product C = A·B by products of slices.
 
-    error: Frobenius error on normal float32 data at K = 1024, as the reference backend makes it.
+    Accumulators are added up, each times its power of two, or, where there are `moduli`, are sums
+    modulo these, from which the remainder theorem makes the result.
+
+    error: Frobenius error on normal data at K = 1024, as the reference backend makes it: float32
+    data, but float64 for residues.
     promotion: segment of K that floating-point slices are multiplied over before the partial sum
     enters the FP32 accumulator; integer slices are promoted once per exponent block. deferred: only
     the second of two accumulators is promoted so; the first, whose terms are so small that it does
@@ -86,7 +101,12 @@ class Scheme:
     @property
     def exact(self) -> bool:
         """Whether terms are integers, and so free of rounding."""
-        return isinstance(self.left, Digits)
+        return not isinstance(self.left, FloatSlices)
+
+    @property
+    def moduli(self) -> tuple[int, ...]:
+        """What each accumulator's sum counts modulo; empty where powers of two combine them."""
+        return self.left.moduli if isinstance(self.left, Residues) else ()
 
     @property
     def fitted(self) -> bool:
@@ -115,6 +135,10 @@ class Scheme:
         All are multiples of the chunk; the last block is padded with zeros.
         """
         k = max(k, 1)
+        if self.moduli:
+            chunk = min(k, RESIDUE_CHUNK)
+            block = -(-k // chunk) * chunk
+            return chunk, block, min(block, RESIDUE_SEGMENT)
         if isinstance(self.left, Digits):
             block = min(self.left.block or k, k)
             chunk = min(block, EXACT_CHUNK)
@@ -136,10 +160,14 @@ class Scheme:
 
         Relative to the sum of its products by absolute value. Integer terms: one rounding when an
         accumulator is converted, one per accumulator combined, one per promotion, and one by the
-        significands of fitted digits, in the result's precision (`unit`). Floating-point terms: in
+        significands of fitted digits, in the result's precision (`unit`). Residues: of (0, 0), the
+        product of both operands as rounded to integers, which is rounded to float64, and of float32
+        operands to that. Floating-point terms: in
         FP32, the chain over a chunk, in any order, then one addition per run and chunk; tensor
         cores round otherwise, see `certificates.tensor_cores`.
         """
+        if self.moduli:
+            return {(0, 0): unit if unit == UNIT64 else unit + UNIT64}
         chunk, block, k_segment = self.lengths(k)
         sums = self.accumulators()
         pieces = math.ceil(k / block) * math.ceil(block / k_segment)

@@ -14,6 +14,7 @@ from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -25,7 +26,8 @@ from mixpert_py.runtime.request import (
     Settings,
     result_shape,
 )
-from mixpert_py.runtime.signatures import device_of
+from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 Backend = Callable[[Request], Product | Reason]
 
@@ -40,18 +42,22 @@ FAITHFUL_LEAST_K = 48
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
 
-# Reasons that hold for all later calls of a signature (the same shapes, types and devices), so that
-# "native" may be kept for it.
-LASTING = frozenset(
-    {
-        Reason.TOO_SMALL,
-        Reason.SCALAR,
-        Reason.INTEGER,
-        Reason.DTYPE,
-        Reason.SHAPE,
-        Reason.DIMENSIONS,
-    }
-)
+# What is known of all later calls of a signature (the same shapes, types and devices), by the
+# reason why this one takes no scheme; of reasons that are not here, nothing.
+KNOWN: dict[Reason, Known] = {
+    Reason.TOO_SMALL: NATIVE,
+    Reason.NO_KERNEL: NATIVE,
+    Reason.SCALAR: NATIVE,
+    Reason.INTEGER: NATIVE,
+    Reason.DTYPE: NATIVE,
+    Reason.SHAPE: NATIVE,
+    Reason.DIMENSIONS: NATIVE,
+    Reason.OLD_GPU: NATIVE,
+    # As long as the same holds of these operands, and of PyTorch and CuPy:
+    Reason.GRADIENT: foreign.native_if_needed,
+    Reason.AUTOCAST: foreign.native_if_needed,
+    Reason.REDUCED: foreign.native_if_reduced,
+}
 # Reasons that hold for all operands of the same types, where these are no arrays of a GPU.
 OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
 
@@ -89,12 +95,12 @@ class Selection(NamedTuple):
 class Declined(NamedTuple):
     """No scheme is taken: the native product is to be made.
 
-    reason: None where there is nothing to report. lasts: whether that holds for all later calls of
-    the signature, see `signatures`.
+    reason: None where there is nothing to report. known: what later calls of the signature may use,
+    see `signatures`.
     """
 
     reason: Reason | None
-    lasts: bool = False
+    known: Known | None = None
 
 
 def resolve_scheme(
@@ -107,7 +113,7 @@ def resolve_scheme(
     else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
-        return Declined(None, type(call.a) is not np.ndarray)
+        return Declined(None, NATIVE)
     backend = settings.backend or context.backend
     request = Request(
         call.a,
@@ -139,7 +145,7 @@ def resolve_scheme(
             )
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
-                return Declined(found if is_reported else None, found in LASTING)
+                return Declined(found if is_reported else None, KNOWN.get(found))
             return found
     return _on_host(call, request, backend, is_chosen)
 
@@ -154,7 +160,7 @@ def _on_host(
         lasts = shape in OF_TYPES and (
             type(call.a) in device_of or not all(map(foreign.may_be_on_device, _types(call)))
         )
-        return Declined(shape if is_chosen else None, lasts)
+        return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if not is_chosen:
         if not is_single(*_dtypes(call)):
             return Declined(None)
@@ -195,6 +201,8 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return None
     if backend is None and not device.may_be_here():
         return Reason.NO_TENSOR_CORE
+    if not has_kernels(emulation_of(scheme)):
+        return Reason.NO_KERNEL
     if backend is None:  # by figures of any device, before one is looked for
         saved = _saved(call, shape, scheme, break_even.SHIPPED)
         worth = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
@@ -261,12 +269,19 @@ def _on_device(
         return Selection(lambda request: Product(call.run(), request.scheme), request)
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
+    is_free = backend is None and scheme != "float64"  # to stay native where that is faster
+    if is_free and not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
+        return Reason.TOO_SMALL
+    if placement.library == "torch":  # before CuPy is imported, which takes half a second
+        needed = foreign.needed_by_torch(sys.modules["torch"], call.a, call.b)
+        if needed is not None:
+            return needed
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
-    if backend is None and scheme != "float64":
-        if not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
-            return Reason.TOO_SMALL
+    if not has_kernels(emulation_of(scheme)):
+        return Reason.NO_KERNEL
+    if is_free:
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
         try:
             if not _is_profitable(call, request, scheme, found.name, is_short=is_short):

@@ -26,8 +26,8 @@ from mixpert_py.runtime.request import (
     mm_shape,
 )
 
-# What is known of the calls of a signature: a function that makes their products, or returns None
-# where it cannot for once; or NATIVE.
+# What is known of the calls of a signature: NATIVE, or a function that makes their products, or
+# returns NATIVE where these operands' is to be native, and None where it cannot tell for once.
 Known = Callable[[Any, Any], Any]
 
 
@@ -58,8 +58,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
 def kept_product(
     context: Context, site: str | None, shape_of: Any, takes_tensors: bool, a: Any, b: Any
 ) -> Any:
-    """The product by the launches that the context in force knows for a call; NATIVE where it knows
-    the call to be native; None where it knows nothing, or the launches cannot be made.
+    """The product by the launches that the context in force knows for a call; NATIVE where the call
+    is known to be native; None where nothing is known, or the launches cannot be made.
     """
     kind, other = type(a), type(b)
     ask = device_of.get(kind)
@@ -69,18 +69,17 @@ def kept_product(
             return context.known.get((site, takes_tensors, kind, other))
         is_small = a.nbytes <= SMALL and b.nbytes <= SMALL and a.ndim < 3 and b.ndim < 3
         if is_small and site in context.passing:
-            known: Known | None = NATIVE
-        else:
-            key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
-            known = context.known.get(key)
+            return NATIVE
+        key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
+        known = context.known.get(key)
     except (AttributeError, RuntimeError, TypeError):
         return None  # arrays in name only, types that cannot be hashed
-    if known is NATIVE:
-        # Of the operator only: other functions may have been replaced by the program's own.
-        known = native_product_of.get(kind) if takes_tensors else None
-        value = None if known is None else known(a, b)
-        return NATIVE if value is None else value
-    return None if known is None else known(a, b)
+    return NATIVE if known is NATIVE else None if known is None else known(a, b)
+
+
+def is_small_on_device(x: Any) -> bool:
+    """Whether an array is on a GPU, and so small that its matrix takes no scheme unasked."""
+    return type(x) in device_of and bool(x.nbytes <= SMALL)
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:

@@ -145,4 +145,45 @@ class FloatSlices:
         return tuple(self.element.normal * 2.0 ** (-self.step * p) for p in range(self.count))
 
 
-Splitter = Digits | FloatSlices
+@dataclass(frozen=True, slots=True)
+class Residues:
+    """Integer slices: residues of x in units of a row of A, or column of B, whose scale is a power
+    of two.
+
+    moduli: at most 256 each, the largest first, without common factors. A residue modulo p lies in
+    [−p/2, p/2): all are INT8. `schemes.residues` says how rows are scaled, and why.
+    """
+
+    moduli: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.moduli)
+
+    @property
+    def product(self) -> int:
+        """What integers are told apart modulo: those within half of it, of either sign."""
+        return math.prod(self.moduli)
+
+    @property
+    def bits(self) -> float:
+        """L: a row's 2-norm, as integers, is at most 2^L."""
+        return (math.log2(self.product) - 1) / 2
+
+    @property
+    def largest(self) -> int:
+        """The largest |integer| that the remainder theorem gives back with a margin of 2^-21 of the
+        product, within which its quotient may be estimated.
+        """
+        return self.product * ((1 << 20) - 1) >> 21
+
+    def limit(self, k: int) -> float:
+        """(√largest − √k / 2)², of roots that are rounded so as to make it smaller, as the float64
+        below. Squares of k entries that sum to no more sum to `largest` at most after rounding.
+        """
+        root = math.isqrt(self.largest) - math.isqrt(k) // 2 - 1
+        near = float(root * root)
+        return near if int(near) <= root * root else math.nextafter(near, 0.0)
+
+
+Splitter = Digits | FloatSlices | Residues

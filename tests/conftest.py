@@ -10,6 +10,7 @@ several times as long to hand small products to threads on the same processors.
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,10 @@ from tests import browser
 # BLAS reads these when NumPy is first imported: so nothing above, and no plugin, may import it.
 for _threads in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+
+# Tests start hundreds of interpreters, each of which would compile our modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_configure() -> None:

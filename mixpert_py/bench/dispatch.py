@@ -81,9 +81,27 @@ def _device_pairs(cupy: Any) -> Iterator[tuple[str, Pair]]:
         if find_spec("torch") is not None:
             torch = import_module("torch")
             yield f"PyTorch, {n} × {n}", _operator(torch.ones(n, n, device="cuda"))
+    vector = cupy.ones(4096, cupy.float32)
+    yield (
+        "CuPy, `xp.dot` of vectors",
+        (
+            lambda: cupy.dot(vector, vector),
+            lambda: mixpert_py.xp_product(vector, vector, site=SITE, native=cupy.dot),
+        ),
+    )
     if find_spec("torch") is not None:
-        weights = import_module("torch").ones(64, 64, device="cuda", requires_grad=True)
-        yield "PyTorch with gradients, 64 × 64", _operator(weights)
+        torch = import_module("torch")
+        matrix = torch.ones(64, 64, device="cuda")
+        yield (
+            "PyTorch, `torch.mm`, 64 × 64",
+            (
+                lambda: torch.mm(matrix, matrix),
+                lambda: mixpert_py.torch_matmul(matrix, matrix, site=SITE, native=torch.mm),
+            ),
+        )
+        for shape in (64, 64), (192, 16, 16):
+            weights = torch.ones(*shape, device="cuda", requires_grad=True)
+            yield f"PyTorch with gradients, {' × '.join(map(str, shape))}", _operator(weights)
 
 
 def _operator(a: Any) -> Pair:

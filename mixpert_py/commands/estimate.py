@@ -119,7 +119,8 @@ def estimate(options: Options) -> int:
     """Say whether a program can gain, after one run of it.
 
     Each of its products is then made by itself under each level, for ten seconds at most: how fast
-    here, by device models on GPUs, and with which error. SCRIPT may be a notebook.
+    here, by device models on GPUs, and with which error. SCRIPT may be a notebook;
+    its `%%` cells, `%%mixpert` among them, are left out.
     """
     from mixpert_py.commands import estimate_table, tables
     from mixpert_py.tuner.estimate import verdict, worth

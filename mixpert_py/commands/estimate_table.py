@@ -23,7 +23,8 @@ LEVELS = (
 )
 PREDICTED = (
     "GPUs are predicted, for operands that lie there, against the GPU's own native products; the "
-    "rest of the program is assumed to keep its share of the time."
+    "rest of the program is assumed to keep its share of the time. Rows of so wide a range that a "
+    "level repairs them, or leaves their products native, are not counted."
 )
 
 

@@ -48,7 +48,7 @@ SEED = "{seed}"
 MOST_SEEDS = 10_000
 LOOSEST = "0.1"  # budget of --front, where none was typed
 RELATIVE = ("frobenius", "max-relative", "mred")  # criteria for which that is a tenth
-LADDERS = ("auto", "int8", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
+LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes has all but the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _seeds(text: str) -> range:
     default=LADDERS[0],
     show_default=True,
     help="The schemes that are tried; auto: int8 where products run on a GPU or are emulated, cpu "
-    "(float64, float32) elsewhere.",
+    "(float64, float32) elsewhere. crt: float64 by residues, emulated.",
 )
 @click.option(
     "--device",

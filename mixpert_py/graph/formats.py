@@ -33,7 +33,7 @@ def text(graphs: Sequence[Graph]) -> str:
             console.print(_table(graph))
             console.print()
     numbers = (
-        _counted(sum(len(graph.operators) for graph in graphs), "operator"),
+        _counted(sum(len(graph.operators) for graph in graphs), "product"),
         _counted(sum(len(graph.edges) for graph in graphs), "edge"),
         _counted(sum(len(graph.cycles) for graph in graphs), "cycle"),
     )

@@ -41,7 +41,7 @@ def svg(graphs: Sequence[Graph]) -> str:
     """
     body: list[str] = []
     rules: list[str] = []
-    width, height = _text_width("no operators"), MARGIN
+    width, height = _text_width("no products"), MARGIN
     for file, graph in enumerate(graphs, 1):
         if graph.operators:
             placed = _layout(graph)
@@ -50,7 +50,7 @@ def svg(graphs: Sequence[Graph]) -> str:
             height += HEADING + placed.height + MARGIN
             width = max(width, placed.width + LOOP, _text_width(printable(graph.path)))
     if not body:
-        body.append(_text(MARGIN, height + 12, "no operators"))
+        body.append(_text(MARGIN, height + 12, "no products"))
         height += HEADING
     width += 2 * MARGIN
     return "\n".join(
@@ -77,7 +77,7 @@ def _layout(graph: Graph) -> Layout:
         return layout(_widths(graph), graph.edges)
     except TooLargeError:
         raise SourceError(
-            f"{graph.path}: {len(graph.operators)} operators and {len(graph.edges)} edges are too "
+            f"{graph.path}: {len(graph.operators)} products and {len(graph.edges)} edges are too "
             "many to draw; --format text, dot or json shows them"
         ) from None
 

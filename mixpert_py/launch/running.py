@@ -172,10 +172,11 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
 
 
 def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
-    """One line for each called site that its module's plan lacks, and each entry without a site.
+    """One line for each called site that its module's plan lacks, each entry without a site, and a
+    plan that knows no module of the program.
 
     The plans are those in force when the program has ended; under one scheme for all products there
-    are none. Modules that no plan knows are passed over.
+    are none. Of several modules, those that no plan knows are passed over.
     """
     context = contexts.current()
     if context.scheme is not None:
@@ -185,7 +186,12 @@ def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
     sites += [site for site in trace.sites if site not in places]  # in a file that `rewrite` wrote
     modules = [program.module, *(module for _, module in hook.rewritten.values())]
     lines = []
-    for module in dict.fromkeys([*modules, *(site.partition(":")[0] for site in sites)]):
+    modules = [*dict.fromkeys([*modules, *(site.partition(":")[0] for site in sites)])]
+    given = context.plan
+    if given is not None and given.site and not any(contexts.knows(given, it) for it in modules):
+        names = {entry.id.partition(":")[0] for entry in given.site}
+        lines.append(f"the plan is for another program: {', '.join(sorted(names))}")
+    for module in modules:
         plan = context.plan_of(module)
         if plan is None or not contexts.knows(plan, module):
             continue

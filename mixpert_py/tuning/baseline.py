@@ -51,7 +51,7 @@ class Baseline:
 
 def establish(
     experiment: Experiment,
-    levels: Callable[[], Sequence[str]],
+    levels: Callable[[ProgramRun], Sequence[str]],
     reference: str = FLOAT64,
     *,
     timed: bool = False,
@@ -59,9 +59,9 @@ def establish(
 ) -> Baseline | None:
     """Run the program natively, then once more to profile each level, if any.
 
-    levels: returns those of the ladder; called after the native runs. reference: FLOAT64 or NATIVE.
-    timed: whether times are measured: then the profile times products of the host by themselves.
-    after_first: called with the first run, where it has products.
+    levels: returns those of the ladder; called after the native runs, with the first of them.
+    reference: FLOAT64 or NATIVE. timed: whether times are measured: then the profile times products
+    of the host by themselves. after_first: called with the first run, where it has products.
     None if the program calls no product. Raises ProgramError if it fails, has nothing to compare,
     or leaves all products to other processes, BudgetError if its own spread is more than half of a
     budget.
@@ -82,7 +82,7 @@ def establish(
     spread = max(_require_steady(experiment, first, run) for run in others)
     values = reference_of(experiment, first, reference)
     natives = tuple(experiment.judged(run, values) for run in (first, *others))
-    profile = experiment.profile(names, timed=alone) if (names := levels()) else first
+    profile = experiment.profile(names, timed=alone) if (names := levels(first)) else first
     elsewhere = set().union(*(run.result.elsewhere for run in natives))
     elsewhere -= profile.result.sites.keys()
     return Baseline(

@@ -32,6 +32,11 @@ class Choice:
     residuals: tuple[str, ...] = ()
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The variables that are not compared, where any is."""
+        return (*self.steps, *self.residuals) if self.compared else ()
+
+    @property
     def sentence(self) -> str:
         """A line that says what was chosen, and how to choose otherwise; empty if all are."""
         if not self.compared or not (self.steps or self.residuals or self.products):

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +87,10 @@ class HoldOuts:
                 return excess
         return 1.0
 
+    def shares(self, plan: Mapping[str, str]) -> list[float]:
+        """The error of a plan on every input, in budgets; NaN where the program fails."""
+        return [one.share(plan) for one in self._inputs]
+
     def errors(self) -> HoldOutErrors:
         """The errors of the last plan, which holds everywhere."""
         return HoldOutErrors(
@@ -143,6 +147,11 @@ class _Input:
 
     def excess(self, plan: Mapping[str, str]) -> float:
         """The error under a plan, in budgets and at least 1; NaN if the program fails there."""
+        share = self.share(plan)
+        return share if isnan(share) else max(1.0, share)
+
+    def share(self, plan: Mapping[str, str]) -> float:
+        """The error under a plan, in budgets; NaN if the program fails there."""
         reference = self.reference()
         try:
             run = self._experiment.planned(plan, reference, self._label)
@@ -151,7 +160,7 @@ class _Input:
             self.hangs += is_timeout(str(failure))
             return nan
         self.errors = run.errors
-        return max(1.0, self._limits.of(run.worst).share(run.errors[run.worst]))
+        return self._limits.of(run.worst).share(run.errors[run.worst])
 
 
 def _label(number: int, count: int) -> str:

@@ -9,14 +9,16 @@ from mixpert_py import config
 from mixpert_py.errors import DeviceError, MixPertError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.dask import DaskCluster
-from mixpert_py.execution.executor import Executor
+from mixpert_py.execution.executor import Executor, ProgramRun
 from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
-from mixpert_py.runtime.schemes import ladder
+from mixpert_py.runtime.dtypes import is_wide
+from mixpert_py.runtime.kernels import has_kernels
+from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
 from mixpert_py.tuning.baseline import (
     Baseline,
@@ -110,10 +112,12 @@ def prepare(
         stdin=stdin,
     )
 
-    def levels() -> list[str]:
-        """The lower schemes of the ladder, known once the native runs have shown where they ran."""
+    def levels(first: ProgramRun) -> list[str]:
+        """The lower schemes of the ladder, known once the native runs have shown where they ran,
+        and on what types.
+        """
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
-        return _lower_schemes(rungs_for(options, experiment.on_gpu))
+        return _lower_schemes(rungs_for(options, experiment.on_gpu, wide=_is_wide(first)))
 
     baseline = establish(
         experiment,
@@ -126,7 +130,7 @@ def prepare(
         return None
     hold_outs = _hold_outs(experiment, options, flow, on_run, trials, stdin)
     options = replace(options, limits=experiment.comparison.judge.limits)
-    rungs = rungs_for(options, experiment.on_gpu)
+    rungs = rungs_for(options, experiment.on_gpu, wide=_is_wide(baseline.natives[0]))
     natives = [run.measurement for run in baseline.natives]
     if cost is None and not experiment.on_gpu:
         native = median_of(natives).site_seconds
@@ -256,14 +260,23 @@ def _hold_outs(
     return HoldOuts(others, options.reference)
 
 
-def rungs_for(options: TuningOptions, on_gpu: bool) -> tuple[Rung, ...]:
-    """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products.
+def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tuple[Rung, ...]:
+    """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products. wide: whether
+    any is of float64: then residues are tried, once GPUs have kernels for them.
 
     Native float64 comes before schemes of float32's grade; for float32 products these are as good
     as native ones, and only faster.
     """
-    automatic = "int8" if on_gpu or emulates(options.backend) else "cpu"
-    return ladder(automatic if options.ladder == AUTO else options.ladder)
+    if options.ladder != AUTO:
+        return ladder(options.ladder)
+    if not on_gpu and not emulates(options.backend):
+        return ladder("cpu")
+    return ladder("crt" if wide and has_kernels(emulation_of("crt14")) else "int8")
+
+
+def _is_wide(run: ProgramRun) -> bool:
+    """Whether any product of a run is of float64's precision."""
+    return any(is_wide(*site.dtypes) for site in run.result.sites.values())
 
 
 def require_gpu_for_ladder(options: TuningOptions) -> None:

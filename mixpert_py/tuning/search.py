@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+import msgspec
+
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
@@ -120,9 +122,13 @@ def plan_of(
 ) -> Plan:
     """The plan file of a search. schemes: those that are written. gain: see Provenance."""
     options, experiment = prepared.options, prepared.experiment
+    origin = record.provenance(
+        experiment.program, options.backend, options.command, prepared.resources.threads, gain
+    )
+    choice = experiment.comparison.choice
     return Plan(
-        provenance=record.provenance(
-            experiment.program, options.backend, options.command, prepared.resources.threads, gain
+        provenance=msgspec.structs.replace(
+            origin, left_out=list(choice.left_out if choice else ())[:1000]
         ),
         criterion=criteria,
         site=[

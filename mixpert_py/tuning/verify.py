@@ -278,7 +278,7 @@ def check_plan(
         on_run=on_run,
         stdin=handed_input(program, project),
     )
-    baseline = establish(experiment, tuple, options.reference)
+    baseline = establish(experiment, lambda first: (), options.reference)
     if baseline is None:
         return PlanVerdict(options, problem="it calls no matrix product", stale=stale)
     options = replace(options, limits=experiment.comparison.judge.limits)

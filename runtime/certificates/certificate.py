@@ -57,7 +57,7 @@ def certify(
     left, right = _raised(left), _raised(right)
     if rounding is None:
         rounding = scheme.rounding(k, UNIT32 if dtype.itemsize == 4 else UNIT64)
-    weights = np.ones((scheme.left.count, scheme.right.count))
+    weights = np.ones((len(left.slices), len(right.slices)))
     for term, bound in rounding.items():
         weights[term] = bound
     return Certificate(

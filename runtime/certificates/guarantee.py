@@ -32,11 +32,13 @@ from typing import Any
 
 from mixpert_py.runtime.dtypes import name_of
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.schemes import residues
 from mixpert_py.runtime.schemes.fp16x3 import FP16X3
 from mixpert_py.runtime.schemes.int8 import INT8X6, INT8X8, INT8X10
-from mixpert_py.runtime.splitter import Digits
+from mixpert_py.runtime.splitter import Digits, FloatSlices, Residues
 
 LADDER = (INT8X6, INT8X8, INT8X10)
+BY_RESIDUES = residues.SCHEMES[::-1]  # the fewest moduli first
 # Of K, from which `faithful` keeps the guarantee by itself: see `fp16x3`. Of its other ways, rows
 # made in FP32 keep it at any K, and six BF16 products from 134 on: see `wide_range`.
 FAITHFUL_LEAST_K = 512
@@ -67,13 +69,19 @@ class Bounds:
     slices: tuple[float, ...]
 
     @classmethod
-    def of(cls, digits: Digits) -> "Bounds":
+    def of(cls, splitter: Digits | Residues, k: int) -> "Bounds":
         """A unit is at most 1.0127 · 2^-shift of the largest where fitted, else 2.01 · 2^-shift;
         an entry loses 1.25 units, else half of one; a digit is at most 128.
 
         Fitted digits are not where two of them hold a block. It loses nothing then, and drops no
         more: of two operands A_1 · B_2 may be twice as large, but A_2 · B_1 and A_2 · B_2 vanish.
+        Residues have a unit of at most 2.2 · 2^-L of the row's norm, and √k times that of the
+        largest; as rounded to integers, the operand is one slice.
         """
+        if isinstance(splitter, Residues):
+            loss = 1.1 * k**0.5 * 2.0**-splitter.bits
+            return cls(loss, loss, (1.0,))
+        digits = splitter
         unit = 1.0127 if digits.fitted else 2.01
         loss = unit * (1.25 if digits.fitted else 0.5) * 2.0**-digits.shift
         slices = tuple(unit * 2.0 ** (-8 * p) for p in range(digits.count))
@@ -85,13 +93,15 @@ def componentwise(xp: Any, a: Any, b: Any, name: str) -> str | None:
     """The scheme that keeps the guarantee: `name`, else one that takes its place; None: none does.
 
     On float32 operands of a long K `faithful` takes the place of any other, elsewhere the first of
-    LADDER from `name` on. xp: NumPy or CuPy. a: (…, m, k), b: (…, k, n), float32 or float64. Where
-    an int8 scheme is judged, A and B are read eleven times, and the device is waited for.
+    LADDER from `name` on, or of BY_RESIDUES where it is one of these. xp: NumPy or CuPy. a:
+    (…, m, k), b: (…, k, n), float32 or float64. Where one of these is judged, A and B are read
+    eleven times, and the device is waited for.
     """
     k = a.shape[-1]
     wide = "float64" in (name_of(a.dtype), name_of(b.dtype))
-    names = [scheme.name for scheme in LADDER]
-    judged = LADDER[names.index(name) :] if name in names else LADDER
+    rungs = BY_RESIDUES if any(scheme.name == name for scheme in BY_RESIDUES) else LADDER
+    names = [scheme.name for scheme in rungs]
+    judged = rungs[names.index(name) :] if name in names else rungs
     otherwise = None
     if not wide and k >= FAITHFUL_LEAST_K:
         if name not in names:
@@ -102,6 +112,18 @@ def componentwise(xp: Any, a: Any, b: Any, name: str) -> str | None:
         if factor(scheme, k, left, right, UNIT64 if wide else UNIT32) <= k * UNIT32:
             return scheme.name
     return otherwise
+
+
+def moduli_needed(k: int, left: Spread, right: Spread) -> int | None:
+    """The fewest moduli whose product of float64 operands of these spreads keeps, in every finite
+    element, the bound of an FP64 dot product in any order of its sums; None where none does:
+
+        |C − Ĉ|ij ≤ k · 2^-53 · (|A| |B|)ij, up to (k + 2) times the smallest subnormal.
+    """
+    for scheme in BY_RESIDUES:
+        if factor(scheme, k, left, right, UNIT64) <= k * UNIT64:
+            return scheme.products
+    return None
 
 
 def spread(xp: Any, x: Any, axis: int) -> Spread:
@@ -127,8 +149,8 @@ def spread(xp: Any, x: Any, axis: int) -> Spread:
 
 def factor(scheme: Scheme, k: int, left: Spread, right: Spread, unit: float) -> float:
     """A bound on |C − Ĉ|ij / (|A||B|)ij for operands of these spreads. unit: of C's precision."""
-    assert isinstance(scheme.left, Digits)
-    one = Bounds.of(scheme.left)  # B's digits are made like A's
+    assert not isinstance(scheme.left, FloatSlices)
+    one = Bounds.of(scheme.left, k)  # B's digits are made like A's
     made = scheme.rounding(k, unit)
     rounding = max(made.values())
     dropped = sum(

@@ -14,7 +14,7 @@ import numpy as np
 
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.signatures import device_of
+from mixpert_py.runtime.signatures import NATIVE, Known, device_of
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 
@@ -172,6 +172,27 @@ def torch_is_full() -> bool:
         return False
 
 
+def native_if_reduced(a: Any, b: Any) -> Known | None:
+    """NATIVE while PyTorch, or CuPy, has been told to make these float32 products of less."""
+    torch = sys.modules.get("torch")
+    is_tensor = torch is not None and isinstance(a, torch.Tensor)
+    return None if (torch_is_full if is_tensor else cupy_is_full)() else NATIVE
+
+
+def native_if_needed(a: Any, b: Any) -> Known | None:
+    """NATIVE where PyTorch has to make a product of tensors itself."""
+    return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
+
+
+def needed_by_torch(torch: Any, a: Any, b: Any) -> Reason | None:
+    """Why PyTorch has to make a product of tensors itself, by what costs little to ask."""
+    if torch.is_autocast_enabled("cuda"):
+        return Reason.AUTOCAST
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return Reason.GRADIENT
+    return None
+
+
 def _nobody_knows() -> bool:
     return False
 
@@ -209,10 +230,9 @@ class _Stream(NamedTuple):
 
 def _borrow_tensors(a: Any, b: Any) -> Borrowed | Reason:
     torch = sys.modules["torch"]
-    if torch.is_autocast_enabled("cuda"):
-        return Reason.AUTOCAST
-    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return Reason.GRADIENT
+    reason = needed_by_torch(torch, a, b)
+    if reason is not None:
+        return reason
     tangents = torch.autograd.forward_ad.unpack_dual
     if tangents(a).tangent is not None or tangents(b).tangent is not None:
         return Reason.GRADIENT

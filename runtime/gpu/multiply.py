@@ -18,6 +18,7 @@ from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
+from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
@@ -113,6 +114,8 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
         return _attempt(a, "float64", _in_float64, xp, request)
     packed = left or right
     scheme = packed.scheme if packed else emulation_of(request.scheme, request.block)
+    if not has_kernels(scheme):
+        return Reason.NO_KERNEL
     if not is_plain and (a.dtype != b.dtype or is_measured):
         # Operands are packed for products of one type, under one scheme, and not measured.
         left = right = None
@@ -214,6 +217,8 @@ def _in_float64(xp: Any, request: Request) -> Product:
 
 def pack_operand(x: GpuArray, scheme: Scheme, side: str) -> PackedOperand | Reason:
     """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
+    if not has_kernels(scheme):
+        return Reason.NO_KERNEL
     kernels = slices.cuda_kernels()
     stream = kernels.xp.cuda.get_current_stream().ptr
 

@@ -14,7 +14,12 @@ import numpy as np
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu.compile_ahead import compiling_ahead
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.foreign import Library, cupy_is_full, torch_is_full
+from mixpert_py.runtime.gpu.foreign import (
+    Library,
+    cupy_is_full,
+    needed_by_torch,
+    torch_is_full,
+)
 from mixpert_py.runtime.gpu.multiply import multiply
 from mixpert_py.runtime.kernels.kernel import cuda_driver
 from mixpert_py.runtime.kernels.recording import (
@@ -29,6 +34,7 @@ from mixpert_py.runtime.packing.operand import VECTOR
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.signatures import NATIVE
 
 MOST_PRODUCTS = 1024  # that are kept in all, by any context
 MOST_LAYOUTS = 16  # of one signature: a program whose strides never repeat gains nothing by more
@@ -113,6 +119,8 @@ class PreparedTensors(PreparedProducts):
     def _product(self, torch: ModuleType, a: Any, b: Any) -> Any:
         import cupy
 
+        if needed_by_torch(torch, a, b) is not None:
+            return NATIVE
         if not self._is_plain(torch, a, b):
             return None
         first, second = a.data_ptr(), b.data_ptr()
@@ -137,9 +145,7 @@ class PreparedTensors(PreparedProducts):
 
     def _is_plain(self, torch: ModuleType, a: Any, b: Any) -> bool:
         """Whether tensors are nothing but memory, of which nobody wants a derivative."""
-        if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-            return False
-        if torch.autograd.forward_ad._current_level >= 0 or torch.is_autocast_enabled("cuda"):
+        if torch.autograd.forward_ad._current_level >= 0:
             return False
         if a.layout is not torch.strided or b.layout is not torch.strided:
             return False

@@ -16,6 +16,7 @@ from mixpert_py.runtime.model.tile import Depth
 from mixpert_py.runtime.packing import LARGE
 from mixpert_py.runtime.packing.operand import layout
 from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.int8 import INT8X1
 
 # Of packing that nobody has measured.
 BASE = 12e-6  # seconds
@@ -64,12 +65,38 @@ def product(
     Raises DeviceError where there are no kernels for the device.
     """
     require(times)
+    if scheme.moduli:
+        elements = batch * m * k + (1 if shares_b else batch) * k * n
+        return _by_residues(times, scheme, m, k, n, batch, elements - packed, 8 if wide else 4)
     depth = depth_of(scheme, k)
     tile = times.best(scheme, m, n, batch, depth, wide)
     elements, size = batch * m * k + (1 if shares_b else batch) * k * n, 8 if wide else 4
     moved = elements * _slice_bytes(scheme) + batch * m * n * size
     kernel = max(times.seconds(scheme, tile, m, n, batch, depth), _moving(times, moved))
     return Predicted(_packing(times, scheme, elements - packed, k, size), kernel)
+
+
+def _by_residues(
+    times: KernelTimes,
+    scheme: Scheme,
+    m: int,
+    k: int,
+    n: int,
+    batch: int,
+    elements: int,
+    size: int,
+) -> Predicted:
+    """One INT8 product for each modulus; packing reads operands twice and writes residues, and the
+    remainder theorem reads those of C and writes it. elements: that are packed. size: bytes of one.
+    """
+    count = scheme.products
+    depth = depth_of(INT8X1, k)
+    tile = times.best(INT8X1, m, n, batch, depth, False)
+    one = times.seconds(INT8X1, tile, m, n, batch, depth)
+    one = max(one, _moving(times, batch * (m * k + k * n + m * n)))
+    combined = LAUNCH + batch * m * n * (count + size) / _copy(times)
+    packing = BASE + elements * (2 * size + count) / (SHARE_OF_COPY * _copy(times))
+    return Predicted(packing, count * one + combined)
 
 
 def native(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.arrays import DeviceArray, DeviceMemory
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
-from mixpert_py.runtime.splitter import Digits, Splitter
+from mixpert_py.runtime.splitter import FloatSlices, Splitter
 
 VECTOR = 16  # bytes of the widest load
 MEMORY = {"f": ("float32", 4), "d": ("float64", 8)}
@@ -201,7 +201,7 @@ def up(offset: int) -> int:
 
 def _size(splitter: Splitter) -> int:
     """Bytes of an element of the slices."""
-    return ELEMENTS["int8" if isinstance(splitter, Digits) else splitter.element.name].size
+    return ELEMENTS[splitter.element.name if isinstance(splitter, FloatSlices) else "int8"].size
 
 
 class DevicePacked(NamedTuple):

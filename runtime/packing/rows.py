@@ -18,7 +18,7 @@ from mixpert_py.runtime.kernels.recording import Recording, Stream, clear, is_ca
 from mixpert_py.runtime.packing.launch import Extra, PackingConfig, PackingTask, row_words
 from mixpert_py.runtime.packing.operand import ACROSS, APART, ITEM, PANEL, up
 from mixpert_py.runtime.packing.side import Side
-from mixpert_py.runtime.splitter import FloatSlices, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
 
 MOST_FLOATS = 3  # slices that a thread has registers for
 LONGEST_ROW = 1 << 26  # of K, so that sums of squares of digits fit 32 bits
@@ -53,7 +53,8 @@ def _is_plain(splitter: Splitter, rule: OutlierRule) -> bool:
     if isinstance(splitter, FloatSlices):
         return splitter.count <= MOST_FLOATS
     return (
-        rule in ("loss", "none")
+        isinstance(splitter, Digits)
+        and rule in ("loss", "none")
         and splitter.width == 8
         and splitter.group == 1
         and splitter.count <= 4

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mixpert_py.runtime.kernels.abi import ELEMENTS
-from mixpert_py.runtime.splitter import Digits, OutlierRule, Splitter
+from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule, Splitter
 
 
 class Side(NamedTuple):
@@ -99,6 +99,7 @@ def side(splitter: Splitter, memory: str, result: str, rule: OutlierRule, measur
             loss=splitter.loss_limit**2,
             lower=splitter.lower_limit if splitter.group == 1 else math.inf,
         )
+    assert isinstance(splitter, FloatSlices)  # of residues there are no kernels
     element = splitter.element
     # In float32 a scaled row's small entries could lose bits that BF16 and TF32 can hold.
     single = memory == "float32" and element.name == "float16"

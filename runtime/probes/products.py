@@ -18,12 +18,13 @@ from typing import Any
 from msgspec import to_builtins
 
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
+from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.model.tile import Tile, candidates
 from mixpert_py.runtime.probes.gpu import Found, Gpu, aligned, quantity
-from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.schemes import schemes as all_schemes
 
@@ -43,7 +44,7 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
     schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
     several processes.
     """
-    names = list(schemes) or [n for n in all_schemes() if isinstance(get(n), Scheme)]
+    names = list(schemes) or [n for n in all_schemes() if _has_kernels(get(n))]
     compile_kernels(names)
     clock = EventClock(gpu.cupy)
     kernels: list[Kernel] = []
@@ -59,6 +60,10 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
         "vendor": to_builtins(vendor),
     }
     return Found(_text(kernels, packing, vendor), tables)
+
+
+def _has_kernels(entry: Scheme | Alternative) -> bool:
+    return isinstance(entry, Scheme) and has_kernels(entry)
 
 
 def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:

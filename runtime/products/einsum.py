@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out, in_force
 from mixpert_py.runtime.arrays import AnyArray
-from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.context import current
 from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
@@ -16,6 +16,7 @@ from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, not_
 from mixpert_py.runtime.products.replaced import EINSUM, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
+from mixpert_py.runtime.signatures import is_small_on_device
 
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 ORDERS = ("K", "A", "C", "F")
@@ -48,11 +49,12 @@ def einsum(
     contracted in pairs, in the order of np.einsum_path, if a scheme is in force for the site: each
     pair is then a call of the site. Other arguments, result and errors as in `matmul`.
     """
-    if scheme is None and backend is None and passes(site) and _are_small(operands):
+    context = current()
+    if scheme is None and backend is None and site in context.passing and _are_small(operands):
         return native(*operands, **options)
     if is_replaced(native):
         return native(*operands, **options)
-    settings = in_force(Settings(scheme, block, backend, site), current())
+    settings = in_force(Settings(scheme, block, backend, site), context)
     if is_dask(*operands):
         from mixpert_py.runtime.products import dask_array
 
@@ -77,13 +79,15 @@ def einsum(
     return carry_out(not_rearranged(whole, *_examples(operands), reason), settings)[0]
 
 
-def _are_small(operands: Sequence[object]) -> bool:
-    """Whether all arrays are NumPy's, and too small to be worth moving to a GPU."""
+def _are_small(operands: Sequence[Any]) -> bool:
+    """Whether all arrays are NumPy's and too small to be worth moving to a GPU, or matrices on one
+    and too small to take a scheme there.
+    """
     for x in operands:
         if type(x) is ndarray:
             if x.size >= MOVES:
                 return False
-        elif type(x) not in (str, list, tuple):
+        elif type(x) not in (str, list, tuple) and not (is_small_on_device(x) and x.ndim < 3):
             return False
     return True
 

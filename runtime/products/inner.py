@@ -5,16 +5,17 @@ from typing import Any
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
-from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.products.rearranged import as_arrays, not_rearranged, rearranged
 from mixpert_py.runtime.products.replaced import INNER, is_replaced
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.request import Call, Native, Settings
+from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
+from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product
 
 
 def inner(
-    a: object,
-    b: object,
+    a: Any,
+    b: Any,
     *,
     scheme: str | None = None,
     backend: str | None = None,
@@ -27,14 +28,14 @@ def inner(
     a, b: anything `native` takes. Vectors and matrices of NumPy and CuPy are multiplied as
     a @ b.T; more dimensions stay native. Other arguments, result and errors as in `matmul`.
     """
-    if (
-        scheme is None
-        and backend is None
-        and passes(site)
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-    ):
-        return native(a, b)
+    if scheme is None and backend is None and block is None:
+        if type(a) is type(b) is ndarray:
+            if a.size < MOVES and passes(site):
+                return native(a, b)
+        elif type(b) in device_of and b.ndim in (1, 2):
+            value = kept_product(innermost.get().context, site, matmul_shape, False, a, b.T)
+            if value is not None:
+                return native(a, b) if value is NATIVE else value
     if is_replaced(native):
         return native(a, b)
     return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]

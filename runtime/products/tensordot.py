@@ -18,6 +18,7 @@ from mixpert_py.runtime.products.rearranged import (
 from mixpert_py.runtime.products.replaced import TENSORDOT, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
+from mixpert_py.runtime.signatures import is_small_on_device
 
 
 def tensordot(
@@ -37,14 +38,13 @@ def tensordot(
     multiplied as two matrices, with the summed axes last in a and first in b. Other arguments,
     result and errors as in `matmul`.
     """
-    if (
-        scheme is None
-        and backend is None
-        and passes(site)
-        and type(a) is type(b) is ndarray
-        and a.size < MOVES
-    ):
-        return native(a, b, axes)
+    if scheme is None and backend is None:
+        if type(a) is type(b) is ndarray:
+            is_small = a.size < MOVES
+        else:
+            is_small = is_small_on_device(a) and is_small_on_device(b)
+        if is_small and passes(site):
+            return native(a, b, axes)
     if is_replaced(native):
         return native(a, b, axes)
     settings = Settings(scheme, block, backend, site)

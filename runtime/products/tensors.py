@@ -3,7 +3,7 @@
 from typing import Any
 
 from mixpert_py.runtime.api import carry_out
-from mixpert_py.runtime.context import passes
+from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.request import (
     Call,
     Native,
@@ -12,6 +12,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
+from mixpert_py.runtime.signatures import NATIVE, kept_product
 
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
@@ -33,9 +34,12 @@ def torch_matmul(
     device, on that stream; those that need a gradient stay native. Other arguments and errors as in
     `matmul`.
     """
-    is_elsewhere = getattr(a, "is_cuda", True) is False
-    if scheme is None and backend is None and passes(site) and is_elsewhere:
-        return native(a, b)
     shape_of = SHAPES.get(getattr(native, "__name__", ""), matmul_shape)
+    if scheme is None and backend is None and block is None:
+        if passes(site) and getattr(a, "is_cuda", True) is False:
+            return native(a, b)
+        value = kept_product(innermost.get().context, site, shape_of, True, a, b)
+        if value is not None:
+            return native(a, b) if value is NATIVE else value
     call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
     return carry_out(call, Settings(scheme, block, backend, site))[0]

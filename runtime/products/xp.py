@@ -88,8 +88,9 @@ def _known(native: Native) -> Known | None:
     known = KNOWN.get(name)  # for most functions the end of it
     if known is None:
         return None
-    if any(_is_of(library, function) for library in LIBRARIES):
-        return known
+    for library in LIBRARIES:  # written out: any() would take several calls
+        if function is getattr(sys.modules.get(library), name, None):
+            return known
     if name == "dot" and as_arrays(getattr(native, "__self__", None)):
         return METHOD
     return OF_TENSORS if name == "matmul" and _is_of("torch", function) else None

@@ -11,17 +11,21 @@ from mixpert_py.runtime.certificates.tensor_cores import certify_on_cores, round
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 from mixpert_py.runtime.packed import Array, Packed
-from mixpert_py.runtime.reference import digits, float_slices
+from mixpert_py.runtime.reference import digits, float_slices, residues
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.reference.instruction_chain import execute_like
 from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
-from mixpert_py.runtime.splitter import Digits, OutlierRule
+from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferenceProduct:
-    """An emulated product and what is known of it. terms: slice products, outliers' not counted."""
+    """An emulated product and what is known of it.
+
+    terms: slice products, outliers' not counted; fewer than the scheme's where integers need no
+    more.
+    """
 
     value: Array
     scheme: str
@@ -54,8 +58,11 @@ def multiply(
     a, b = _operands(a, b)
     scheme = scheme.with_block(block)
     with np.errstate(all="ignore"):
-        left, right = pack(a, b, scheme, rule)
-        product = _product(a, b, scheme, left, right, like)
+        if scheme.moduli:
+            product, left, right = _by_residues(a, b, scheme)
+        else:
+            left, right = pack(a, b, scheme, rule)
+            product = _product(a, b, scheme, left, right, like)
         rows, columns = np.flatnonzero(left.nonfinite), np.flatnonzero(right.nonfinite)
         product.value[rows] = a[rows] @ b
         product.value[:, columns] = a @ b[:, columns]
@@ -63,13 +70,16 @@ def multiply(
 
 
 def pack(a: Array, b: Array, scheme: Scheme, rule: OutlierRule) -> tuple[Packed, Packed]:
-    """A split by rows and B by columns, as the scheme says; B's slices in reverse order."""
+    """A split by rows and B by columns, into digits or floating-point slices, as the scheme says;
+    B's slices in reverse order.
+    """
     chunk, block, _ = scheme.lengths(a.shape[1])
 
     def split(x: Array, reverse: bool) -> Packed:
         splitter = scheme.right if reverse else scheme.left
         if isinstance(splitter, Digits):
             return digits.split(x, splitter, chunk, block, reverse=reverse, rule=rule)
+        assert isinstance(splitter, FloatSlices)
         return float_slices.split(x, splitter, chunk, block, reverse=reverse)
 
     return split(a, False), split(b.T, True)
@@ -85,6 +95,16 @@ def _operands(a: Array, b: Array) -> tuple[Array, Array]:
     if a.shape[1] == 0:  # an empty sum is 0 · 0
         a, b = np.zeros((a.shape[0], 1)), np.zeros((1, b.shape[1]))
     return np.asarray(a, dtype), np.asarray(b, dtype)
+
+
+def _by_residues(a: Array, b: Array, scheme: Scheme) -> tuple[ReferenceProduct, Packed, Packed]:
+    """The product by the remainder theorem, in which nothing is an outlier."""
+    packed = residues.pack(a, b, scheme)
+    value = residues.execute(packed, a.dtype)
+    bound = _certified(scheme, a.shape[1], packed.left, packed.right, a.dtype, None)
+    terms = len(packed.moduli)
+    product = ReferenceProduct(value, scheme.name, terms, Outliers(0, 0, 0.0), bound)
+    return product, packed.left, packed.right
 
 
 def _product(

@@ -8,6 +8,7 @@ from mixpert_py.runtime.schemes import (
     fp16x3,
     int8,
     mixpert,
+    residues,
     wide_range,
 )
 
@@ -17,6 +18,7 @@ Rung = tuple[str, ...]
 _ENTRIES: tuple[Entry, ...] = (
     *alternatives.SCHEMES,
     *int8.SCHEMES,
+    *residues.SCHEMES,
     *mixpert.SCHEMES,
     *wide_range.SCHEMES,
     *fp16x3.SCHEMES,
@@ -38,6 +40,15 @@ LADDERS: dict[str, tuple[Rung, ...]] = {
     "int8": (
         ("native",),
         ("int8x10",),  # for float64: of float32, faithful is about as accurate, and faster
+        ("faithful",),
+        ("int8x6",),
+        ("int8x3",),
+        ("int8x1",),
+    ),
+    # For float64: int8x10 and int8x8 are slower than crt9 and crt8, and less accurate.
+    "crt": (
+        ("native",),
+        *((f"crt{count}",) for count in range(16, 6, -1)),
         ("faithful",),
         ("int8x6",),
         ("int8x3",),

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
+from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import TYPES, emulate
 from mixpert_py.runtime.request import Array, Request
-from mixpert_py.runtime.schemes import get
+from mixpert_py.runtime.schemes import emulation_of, get
 
 GROUP = 32  # rows or columns that stay together: every scheme's exponents span a part of it
 MAX_ROWS = 512  # of A, and columns of B, in a sample
@@ -88,7 +89,9 @@ def _errors_after_moving(a: Array, b: Array, schemes: Sequence[str]) -> dict[str
 
 
 def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str, float] | None:
-    """Local errors of CuPy arrays; None where the device cannot make one of the products."""
+    """Local errors of CuPy arrays; None where the device cannot make one of the products, though
+    it has kernels for it. What it has none for is emulated.
+    """
     import cupy
 
     from mixpert_py.runtime.gpu.multiply import multiply
@@ -97,7 +100,7 @@ def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str
     errors = {}
     with np.errstate(all="ignore"):
         for scheme in schemes:
-            if get(scheme).kind in ("native", "cast"):
+            if get(scheme).kind in ("native", "cast") or not has_kernels(emulation_of(scheme)):
                 product = emulate(foreign.on_host(a), foreign.on_host(b), scheme)
                 errors[scheme] = relative_error(exact, product)
                 continue

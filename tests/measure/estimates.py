@@ -109,13 +109,13 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     script.write_text(public_programs.with_prologue(script.read_text("utf-8"), SEEDS), "utf-8")
     (folder / "pyproject.toml").touch()  # one project with its modules
     program = [script.name, *case.program.arguments]
-    estimated = _run(["estimate", "--error", BUDGET, "--json", *program], folder, script)
+    estimated = run_json(["estimate", "--error", BUDGET, "--json", *program], folder, script)
     compare = [word for value in case.compare for word in ("--compare", value)]
     tuning = ["tune", "--error", BUDGET, *compare, "--json", script.name, "--", *program[1:]]
-    return {"estimated": estimated, "tuned": _run(tuning, folder, script)}
+    return {"estimated": estimated, "tuned": run_json(tuning, folder, script)}
 
 
-def _run(words: Sequence[str], root: Path, script: Path) -> Any:
+def run_json(words: Sequence[str], root: Path, script: Path) -> Any:
     """What a command prints as JSON. Raises MixPertError where it fails.
 
     A tuning that cannot tell whether its plan gains exits 1, and prints what it found.

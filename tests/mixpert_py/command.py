@@ -14,6 +14,9 @@ ROOT = Path(__file__).parent.parent.parent
 # For child processes: this checkout first, then whatever this process was given.
 IMPORTABLE = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
+# Variables that are not read when an interpreter or a library starts.
+LATE = ("COLUMNS", "CUDA_VISIBLE_DEVICES", "TMPDIR")
+
 
 @dataclass(frozen=True)
 class Said:
@@ -56,8 +59,7 @@ def forked(
     program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
 ) -> Said:
     """As `called`, but by a fork of a process that has made the imports, if that can be done."""
-    # Other variables are read when an interpreter or a library starts.
-    late = all(name.startswith("MIXPERT_") or name == "TMPDIR" for name in environment)
+    late = all(name.startswith("MIXPERT_") or name in LATE for name in environment)
     if not AVAILABLE or not late:
         return called(program, *arguments, folder=folder, stdin=stdin, **environment)
     request = Request(program, arguments, str(folder), child_environment(**environment))

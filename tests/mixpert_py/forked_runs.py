@@ -1,10 +1,11 @@
 """Forks in the place of new interpreters for the runs of a program.
 
 A run then takes the time of the program alone. `tests/mixpert_py/execution` tests the interpreters,
-and that a fork sees what a new process sees.
+and that a fork sees what a new process sees. BLAS has one thread in them, as it has in the tests.
 """
 
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,19 @@ if TYPE_CHECKING:
     import pytest
 
 AVAILABLE = fork_server.AVAILABLE
+
+
+class QuickServer(ForkServer):
+    """A fork server whose forks end sooner."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        module = "tests.mixpert_py.run_server"
+        self._socket, server = fork_server.start_server(module, modules, environment)
+        self.close = weakref.finalize(self, fork_server._end, self._socket, server)
+
+
 Key = tuple[tuple[str, ...], frozenset[tuple[str, str]]]
-FREE: list[tuple[Key, ForkServer]] = []  # the one that was used last is the last
+FREE: list[tuple[Key, QuickServer]] = []  # the one that was used last is the last
 MOST = 4
 LOCK = threading.Lock()
 NEW = _Slot.run_new
@@ -35,10 +47,10 @@ class SharedServer:
 
     def start(self) -> None:
         """Start a server, and let it wait for its first job."""
-        self._put(ForkServer(self._modules, self._environment))
+        self._put(QuickServer(self._modules, self._environment))
 
     def run(self, job_file: str, limit: float | None) -> process.Ended | None:
-        server = self._take() or ForkServer(self._modules, self._environment)
+        server = self._take() or QuickServer(self._modules, self._environment)
         if (ended := server.run(job_file, limit)) is not None:
             self._put(server)
         return ended
@@ -47,14 +59,14 @@ class SharedServer:
     def _key(self) -> Key:
         return self._modules, frozenset(self._environment.items())
 
-    def _take(self) -> ForkServer | None:
+    def _take(self) -> QuickServer | None:
         with LOCK:
             found = next((pair for pair in FREE if pair[0] == self._key), None)
             if found is not None:
                 FREE.remove(found)
             return found and found[1]
 
-    def _put(self, server: ForkServer) -> None:
+    def _put(self, server: QuickServer) -> None:
         with LOCK:
             FREE.append((self._key, server))
             dropped = FREE[:-MOST]
@@ -69,17 +81,24 @@ def run_new(self: _Slot, job_file: str, limit: float | None) -> process.Ended:
     return ended or NEW(self, job_file, limit)
 
 
+def one_thread(workers: int = 1) -> int:
+    """In the place of `config.blas_threads`."""
+    return 1
+
+
 def use(patch: "pytest.MonkeyPatch") -> None:
     """Fork for the runs that this process asks for, as long as the patch lasts."""
     if AVAILABLE:
         patch.setattr(_Slot, "run_new", run_new)
         patch.setattr(executor, "ForkServer", SharedServer)
+        patch.setattr(config, "blas_threads", one_thread)
 
 
 def use_here() -> None:
     """Fork for the runs of the processes that this one will fork. They share one server."""
     _Slot.run_new = run_new  # type: ignore[method-assign]
     vars(executor)["ForkServer"] = SharedServer
+    vars(config)["blas_threads"] = one_thread
     SharedServer((), config.child_environment(None, None)).start()
     for _, server in FREE:
         server.close.atexit = False  # it is not theirs to end

@@ -4,10 +4,16 @@ from importlib import import_module
 
 from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command_server import serve
+from tests.mixpert_py.fork_end import keep_imported
 
 IMPORTS = (
+    "email.parser",
+    "encodings.utf_8_sig",
+    "libcst.native",
+    "mixpert_py.budget",
     "mixpert_py.cli",
     "mixpert_py.commands.tables",
+    "mixpert_py.decorator",
     "mixpert_py.execution.executor",
     "mixpert_py.launch.running",
     "mixpert_py.passes.cross_check",
@@ -21,6 +27,7 @@ IMPORTS = (
 )
 
 if __name__ == "__main__":
+    keep_imported()
     for name in IMPORTS:
         import_module(name)
     forked_runs.use_here()

@@ -194,7 +194,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("pieces", some(LARGE.values()), ids=some(LARGE))
-def test_a_mebibyte_takes_no_longer_than_a_second(pieces: Iterator[str]) -> None:
+def test_a_mebibyte_takes_seconds_at_most(pieces: Iterator[str]) -> None:
     text, size = [], 0
     for piece in pieces:
         size += len(piece)
@@ -205,9 +205,9 @@ def test_a_mebibyte_takes_no_longer_than_a_second(pieces: Iterator[str]) -> None
         begin = process_time()
         with pytest.raises(PlanError) as caught:
             plan_file.loads("".join(text), known=KNOWN)
-        if process_time() - begin < 2.0:  # a second, and as much for a busy machine
+        if process_time() - begin < 6.0:  # a second, and more on a busy machine
             break
-        assert attempt < 2, "more than 2 s three times"
+        assert attempt < 2, "more than 6 s three times"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 500
 

@@ -1,8 +1,11 @@
-"""Every registered emulation, by name."""
+"""The registered emulations, by name."""
 
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 
-EMULATIONS: dict[str, Scheme] = {
+ALL: dict[str, Scheme] = {
     name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)
 }
+# Combined by powers of two, as GPUs have kernels for; and by the remainder theorem.
+EMULATIONS = {name: scheme for name, scheme in ALL.items() if not scheme.moduli}
+RESIDUES = {name: scheme for name, scheme in ALL.items() if scheme.moduli}

@@ -11,7 +11,7 @@ from mixpert_py.runtime.reference import engine
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import SCHEMES, get, ladder, schemes
-from tests.runtime.emulations import EMULATIONS
+from tests.runtime.emulations import ALL
 from tests.runtime.families import Array
 
 PRODUCTS = {
@@ -36,6 +36,7 @@ PRODUCTS = {
     "int8x8": 8,
     "int8x10": 10,
     "fp16x3": 3,
+    **{f"crt{count}": count for count in range(7, 19)},
 }
 
 
@@ -54,7 +55,7 @@ def holds(slices: Array, element: str) -> bool:
 def test_slice_products(name: str, dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is multiplied are slices of the element type, as many as the table says."""
     m, k, n = 48, 512, 40
-    scheme = EMULATIONS[name]
+    scheme = ALL[name]
     made = 0
 
     def counted(left: Array, right: Array, out: Array) -> None:
@@ -75,7 +76,7 @@ def test_slice_products(name: str, dtype: type, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_emulation_is_in_the_table() -> None:
-    assert set(EMULATIONS) == set(PRODUCTS)
+    assert set(ALL) == set(PRODUCTS)
 
 
 def test_names_run_from_best_to_worst() -> None:
@@ -113,11 +114,13 @@ def test_ladders() -> None:
         ("mixpert-I",),
     )
     assert ladder("int8")[:3] == (("native",), ("int8x10",), ("faithful",))
+    assert ladder("crt")[:3] == (("native",), ("crt16",), ("crt15",))
+    assert ladder("crt")[-5:] == (("crt7",), *ladder("int8")[2:])
     assert ladder("fp16") == (("native",), ("fp16x3",), ("fp16",))
     assert ladder("cpu") == (("native",), ("float32",))
 
 
-@pytest.mark.parametrize("name", ["mixpert", "int8", "cpu"])
+@pytest.mark.parametrize("name", ["mixpert", "int8", "crt", "cpu"])
 def test_ladders_descend(name: str) -> None:
     rungs: list[list[Any]] = [[get(scheme) for scheme in rung] for rung in ladder(name)]
     for upper, lower in pairwise(rungs):
@@ -125,8 +128,18 @@ def test_ladders_descend(name: str) -> None:
         assert max(entry.cost for entry in upper) >= min(entry.cost for entry in lower)
 
 
+def test_no_rung_for_float64_is_dominated() -> None:
+    """None is slower and less accurate than another; int8x10 and int8x8 would be."""
+    rungs: list[Any] = [get(scheme) for rung in ladder("crt")[1:] for scheme in rung]
+    for one in rungs:
+        assert not any(it.error <= one.error and it.cost < one.cost for it in rungs)
+    for name in ("int8x10", "int8x8"):
+        left_out = get(name)
+        assert any(it.error < left_out.error and it.cost <= left_out.cost for it in rungs)
+
+
 def test_unknown_names() -> None:
     with pytest.raises(PlanError, match=r"unknown scheme 'int9'.*int8x6"):
         get("int9")
-    with pytest.raises(PlanError, match=r"unknown ladder 'x'.*mixpert, int8, fp16, cpu"):
+    with pytest.raises(PlanError, match=r"unknown ladder 'x'.*mixpert, int8, crt, fp16, cpu"):
         ladder("x")

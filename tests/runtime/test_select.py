@@ -182,6 +182,16 @@ def test_an_array_of_another_device_is_native() -> None:
         assert ran(there, there, scheme="int8x6") == ("int8x6", None)
 
 
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("backend", [None, "cuda"])
+def test_a_scheme_without_kernels_is_native_with_a_reason(backend: str | None) -> None:
+    a = normal(EDGE, EDGE, dtype=np.float64)
+    for x in (a, normal(400, 400).x):
+        assert ran(x, x, scheme="crt14", in_force=backend) == ("native", Reason.NO_KERNEL)
+    assert ran(a, mixpert_py.pack(a, "crt14")) == ("native", Reason.NO_KERNEL)
+    assert ran(a.x, a.x, scheme="crt14", backend="reference") == ("crt14", None)
+
+
 def test_products_that_may_be_of_tf32_stay(gpu: FakeGpu) -> None:
     gpu.lowered = True
     a = normal(EDGE, EDGE)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,22 @@ import pytest
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import current, on_gpu, precision, use
-from mixpert_py.runtime.gpu import break_even, slices
+from mixpert_py.runtime.context import Context, current, on_gpu, precision, use
+from mixpert_py.runtime.gpu import break_even, sampling, slices
+from mixpert_py.runtime.products.einsum import einsum
+from mixpert_py.runtime.products.inner import inner
+from mixpert_py.runtime.products.tensordot import tensordot
+from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.request import Request, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
 MOST_CALLS = 4  # Python functions of a call that is known to be native: 3, and one to spare
+
+
+class Result(str):
+    shape = (64, 64)
 
 
 class Prepared:
@@ -38,7 +46,7 @@ class Prepared:
         if not self.works:
             return None
         self.made.append((a, b))
-        return "prepared"
+        return Result("prepared")
 
 
 @pytest.fixture
@@ -148,6 +156,66 @@ def test_a_context_keeps_its_own(kept: list[Prepared]) -> None:
             assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
         assert matmul(a, b, site="m:f:1") == "prepared"
         assert len(kept) == 2
+
+
+def test_inner_products_are_prepared(kept: list[Prepared]) -> None:
+    a, b = array(64, 64), array(64, 64)
+    with use(replace(current())):
+        for _ in range(3):
+            assert inner(a, b, site="s", native=lambda x, y: "native") == "prepared"
+        assert kept[0].added == 1
+        assert matmul(a, b, site="s") == "prepared"  # b as it is: another function
+        assert len(kept) == 1
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda x, native: inner(x, x, site="s", native=native),
+        lambda x, native: tensordot(x, x, 1, site="s", native=native),
+        lambda x, native: einsum("ij,jk", x, x, site="s", native=native),
+        lambda x, native: xp_product(x, x, site="s", native=native),
+    ],
+    ids=["inner", "tensordot", "einsum", "xp"],
+)
+def test_small_arrays_of_a_gpu_pass_without_a_decision(
+    monkeypatch: pytest.MonkeyPatch, product: Callable[..., Any]
+) -> None:
+    FakeGpu().install(monkeypatch)
+    monkeypatch.setattr(signatures, "SMALL", 1 << 20)
+    x, made = array(8, 8), array(8, 8)
+
+    def dot(*_: Any) -> Any:
+        return made
+
+    monkeypatch.setattr(sys.modules["cupy"], "dot", dot, raising=False)
+    with use(replace(current())):
+        product(x, dot)
+        found: list[Any] = []
+        calls = calls_of(lambda: found.append(product(x, dot)))
+        assert found[0] is made
+        ours = [name for name in calls if not name.startswith(("ndarray", "FakeGpu", "wrapped"))]
+        assert len(ours) <= MOST_CALLS + 4
+
+
+def test_launches_of_a_plan_are_watched(
+    kept: list[Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a product was found to be off, calls of its site are native."""
+    errors: list[float | None] = [None, None, 1.0]
+    monkeypatch.setattr(
+        sampling, "sample", lambda *given: SimpleNamespace(error=lambda waits: errors.pop(0))
+    )
+    a, b = array(64, 64), array(64, 64)
+    with use(Context(plan=Plan(site=[Site("m:f:1", "int8x6", error=1e-9)]))):
+        for _ in range(2):  # the entries of the first have not come yet when the second is made
+            assert matmul(a, b, site="m:f:1") == "prepared"
+        with pytest.warns(UserWarning, match=r"off by 1\.0e\+00") as heard:
+            assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
+        assert heard[0].filename == __file__
+        assert isinstance(matmul(a, b, site="m:f:1"), ndarray)
+        assert len(kept[0].made) == 2
+        assert not errors
 
 
 def test_what_cannot_be_for_once_is_made_the_direct_way(kept: list[Prepared]) -> None:

@@ -250,6 +250,20 @@ class TestCheck:
         failures = product_examine.examine(Broken("reference", np, fault), case()).failures
         assert any(expected in failure for failure in failures), failures
 
+    def test_residues_that_lose_more_than_they_state_are_found(self) -> None:
+        class Coarse(Backend):
+            def product(
+                self, a: Array, b: Array, scheme: str, block: int | None, way: Way = ""
+            ) -> Product:
+                made = super().product(a, b, scheme, block, way)
+                return replace(made, value=made.value * (1 + 2.0**-44))
+
+        side = replace(PLAIN, dtype="float64")
+        one = case("crt15", "uniform [0, 1)", left=side, right=side)
+        assert product_examine.examine(REFERENCE, one) == Outcome("crt15", [])
+        failures = product_examine.examine(Coarse("reference", np), one).failures
+        assert any(failure.startswith("residues: [") for failure in failures), failures
+
     @pytest.mark.parametrize(
         ("special", "scheme", "pair"),
         sweep(

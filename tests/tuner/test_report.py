@@ -193,7 +193,7 @@ def test_nothing_lowered_is_said() -> None:
     program = TableProgram({FACTOR: {"native": 1.0, "float32": 2.0}}, {})
     outcome = tune(program, program.operators(), [], CPU, 1e-15, noise=0.0)
     text = printed(Report(outcome), 100)
-    assert text.startswith("Every operator stays as it was. Program: 1.00 s, frobenius error 0 of ")
+    assert text.startswith("Every product stays as it was. Program: 1.00 s, frobenius error 0 of ")
     assert "not faster" in text
 
 

@@ -51,7 +51,7 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
         yield "\n## Accuracy and speed\n"
         yield from _table(step_names(record), step_rows(record), right=range(5))
         yield f"\n{' '.join(notes(record))} The rest is that of the fastest step."
-    yield "\n## Operators\n"
+    yield "\n## Products\n"
     yield from _operators(found, unit)
     if sampled := operands.sampled_rows(found):
         yield "\n## Operands\n"

@@ -46,9 +46,9 @@ class Report:
         if outcome.interrupted:
             text.append("Interrupted; the best plan so far. ")
         if not outcome.best.error <= outcome.budget:
-            text.append("Over the budget before anything is lowered; every operator stays. ")
+            text.append("Over the budget before anything is lowered; every product stays. ")
         elif not outcome.lowered:
-            text.append("Every operator stays as it was. ")
+            text.append("Every product stays as it was. ")
         place = f" for the products on {self.device}" if self.device else ""
         text.append(f"Predicted{place}: " if self.predicted else "Program: ")
         before, after = self.seconds or (outcome.start.seconds, outcome.best.seconds)

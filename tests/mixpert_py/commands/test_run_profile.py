@@ -83,6 +83,16 @@ def test_strict_turns_a_stale_plan_into_an_exit_code(
     assert mixpert("run", "s.py").code == 0
 
 
+def test_strict_wants_a_plan_of_this_program(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "other.toml").write_text(
+        '[[site]]\nid = "t:work/matmul~aa#0"\nscheme = "float32"\n'
+    )
+    (tmp_path / "s.py").write_text(TWICE)
+    said = mixpert("run", "--strict", "--plan", "other.toml", "s.py")
+    assert said.one_clear_line() == "mixpert: the plan is for another program: t"
+    assert said.code == 1
+
+
 def test_a_rewritten_file_is_not_stale(tmp_path: Path, mixpert: Mixpert) -> None:
     site = analyze(TWICE.encode(), "s")[0]
     (tmp_path / "s.mixpert.toml").write_text(f'[[site]]\nid = "{site.id}"\nscheme = "float32"\n')

@@ -64,21 +64,21 @@ def test_a_plan_holds_on_every_hold_out(tmp_path: Path, mixpert: Mixpert) -> Non
     path = tmp_path / "s.py"
     path.write_text(AMPLIFIED)
     options = ["--error", "1e-3", "--backend", "reference", "--compare", "c"]
-    others = ["--hold-out", "0.{seed}", "--seeds", "90..99", "--hold-out", "0"]
+    others = ["--hold-out", "0.{seed}", "--seeds", "97..99", "--hold-out", "0"]
     done = mixpert("tune", *options, *others, "--json", str(path), "0")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    arguments = [*(f"0.{seed}" for seed in range(90, 100)), "0"]
+    arguments = [*(f"0.{seed}" for seed in range(97, 100)), "0"]
     errors = {one["arguments"]: one["error"] for one in found["hold_outs"]}
     assert list(errors) == arguments
     assert max(errors.values()) == errors["0.99"] == found["hold_out"] <= 1e-3
     assert errors["0"] == found["error"]
     # Plans before it were over the budget with 0.99: less is known than of a first plan.
     rate = found["hold_out_rate"]
-    assert any(rate == pytest.approx(highest_rate(11, failed)) for failed in range(1, 7))
+    assert any(rate == pytest.approx(highest_rate(4, failed)) for failed in range(1, 4))
     done = mixpert("tune", *options, *others, "-o", "p.toml", str(path), "0")
-    assert "on 11 other inputs at most" in done.out
-    told = f"0 of 11 over: at most {share_text(rate)} of such inputs, with 95 % confidence"
+    assert "on 4 other inputs at most" in done.out
+    told = f"0 of 4 over: at most {share_text(rate)} of such inputs, with 95 % confidence"
     assert told in " ".join(done.out.split())
     said = mixpert("report", "p.toml", "--md")
     assert told in said.out

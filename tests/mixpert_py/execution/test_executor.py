@@ -90,7 +90,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 # New processes are slower, and differ less from what a program is used to.
-CASES = [*((fault, "forked") for fault in FAULTS), *((fault, "new") for fault in some(FAULTS))]
+CASES = [*((fault, "forked") for fault in FAULTS), *((fault, "new") for fault in some(FAULTS, 6))]
 
 
 @pytest.mark.parametrize(("fault", "way"), CASES, indirect=["way"])
@@ -117,7 +117,10 @@ def test_a_fault_breaks_its_run_only(fault: str, way: str, folder: Path) -> None
 @pytest.mark.parametrize(
     ("fault", "reason"), [("segfault", Reason.FAILED), ("not a number", Reason.OVER_BUDGET)]
 )
-def test_a_fault_rejects_its_plan_only(fault: str, reason: Reason, folder: Path) -> None:
+def test_a_fault_rejects_its_plan_only(
+    fault: str, reason: Reason, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked_runs.use(monkeypatch)
     (folder / "s.py").write_text(PROGRAM.replace("{fault}", FAULTS[fault][0]))
     options = TuningOptions(Limits(Limit(1e-4)), compare=("c",))
     tuned = tuned_program(launcher.script("s.py"), options, cost=float32_is_faster)

@@ -10,6 +10,7 @@ from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import schemes
 from mixpert_py.runtime.gpu.device import Device
 from mixpert_py.runtime.schemes import ladder
+from mixpert_py.tuning import prepare
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import require_gpu_for_ladder, rungs_for
 
@@ -63,9 +64,17 @@ def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
     assert rungs_for(asked, on_gpu) == ladder(name)
 
 
+def test_float64_has_residues_where_there_are_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rungs_for(options(), True, wide=True) == ladder("int8")
+    monkeypatch.setattr(prepare, "has_kernels", lambda scheme: True)
+    assert rungs_for(options(), True, wide=True) == ladder("crt")
+    assert rungs_for(options(), True) == ladder("int8")
+    assert rungs_for(options(), False, wide=True) == ladder("cpu")
+
+
 def test_a_ladder_that_nothing_here_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "usable", lambda backend: None)
-    for name in ("int8", "mixpert", "fp16"):
+    for name in ("int8", "crt", "mixpert", "fp16"):
         with pytest.raises(DeviceError, match=f"--ladder {name}: there is no GPU"):
             require_gpu_for_ladder(options(name=name))
         require_gpu_for_ladder(options("reference", name))

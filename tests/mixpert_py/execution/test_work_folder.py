@@ -13,6 +13,7 @@ from mixpert_py.launch import launcher
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.judge import Comparison
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from tests.mixpert_py import forked_runs
 
 WRITES = """\
 import numpy as np
@@ -24,6 +25,7 @@ with open("runs", "a") as file:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    forked_runs.use(monkeypatch)
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -16,32 +16,32 @@ from tests.mixpert_py.graph.graphs import GRAPHS, graph, hard_to_write
 PROGRAMS = {
     "chain": (
         "c = a @ b\nd = np.tanh(c) @ b\ne = np.dot(d, c)\n",
-        ["a @ b 2, 3", "np.tanh(c) @ b 3", "np.dot(d, c)", "3 operators, 3 edges, 0 cycles"],
+        ["a @ b 2, 3", "np.tanh(c) @ b 3", "np.dot(d, c)", "3 products, 3 edges, 0 cycles"],
     ),
     "loop": (
         "while x.any():\n    y = x @ w\n    x = y.dot(w)\nz = x @ a\n",
-        ["x @ w 2 1, 2", "y.dot(w) 1, 3 1, 2", "x @ a", "3 operators, 3 edges, 1 cycle"],
+        ["x @ w 2 1, 2", "y.dot(w) 1, 3 1, 2", "x @ a", "3 products, 3 edges, 1 cycle"],
     ),
     "itself": (
         "for _ in range(3):\n    x = x @ w\n",
-        ["x @ w 1 1", "1 operator, 1 edge, 1 cycle"],
+        ["x @ w 1 1", "1 product, 1 edge, 1 cycle"],
     ),
     "branch": (
         "if a.any():\n    c = a @ b\nelse:\n    c = b @ a\nd = c @ c\n",
-        ["a @ b 3", "b @ a 3", "c @ c", "3 operators, 2 edges, 0 cycles"],
+        ["a @ b 3", "b @ a 3", "c @ c", "3 products, 2 edges, 0 cycles"],
     ),
     "two-functions": (
         "def f(x):\n    return x @ a\ndef g(x):\n    return f(x) @ b\ng(c)\n",
-        ["x @ a 2", "f(x) @ b", "2 operators, 1 edge, 0 cycles"],
+        ["x @ a 2", "f(x) @ b", "2 products, 1 edge, 0 cycles"],
     ),
     "feeds-many": (
         "c = a @ b\nd = c @ a, c @ b, c @ d, c @ e, e @ a, c @ f, c @ g\n",
         ["a @ b 2–5, 7, 8"]
         + [f"{one} @ {other}" for one, other in zip("ccccecc", "abdeafg", strict=True)]
-        + ["8 operators, 6 edges, 0 cycles"],
+        + ["8 products, 6 edges, 0 cycles"],
     ),
-    "none": ("print(a + b)\n", ["0 operators, 0 edges, 0 cycles"]),
-    "left-alone": ("print(f'{a @ b}')\n", ["0 operators, 0 edges, 0 cycles"]),
+    "none": ("print(a + b)\n", ["0 products, 0 edges, 0 cycles"]),
+    "left-alone": ("print(f'{a @ b}')\n", ["0 products, 0 edges, 0 cycles"]),
 }
 
 
@@ -65,7 +65,7 @@ samples/knn_digits.py
 3  61:35  <module>           np.matmul(asked, metric)  2
 4  61:61  <module>           np.matmul(known, metric)  2
 
-4 operators, 4 edges, 0 cycles
+4 products, 4 edges, 0 cycles
 """,
     "pca": """\
 samples/pca.py
@@ -76,7 +76,7 @@ samples/pca.py
 3  79:15  work                xp.matmul(features.T, features)  2
 4  81:17  work                features.dot(components)
 
-4 operators, 6 edges, 1 cycle
+4 products, 6 edges, 1 cycle
 """,
 }
 

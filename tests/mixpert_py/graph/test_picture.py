@@ -203,10 +203,10 @@ def test_light_and_dark_without_scripts_or_other_files() -> None:
 
 
 def test_a_graph_that_no_picture_shows_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"^p\.py: 200 operators and 40000 edges are too many"):
+    with pytest.raises(SourceError, match=r"^p\.py: 200 products and 40000 edges are too many"):
         svg([everything(200)])
-    assert text([everything(200)]).endswith("200 operators, 40000 edges, 1 cycle\n")
+    assert text([everything(200)]).endswith("200 products, 40000 edges, 1 cycle\n")
 
 
 def test_no_operators_is_a_picture_too() -> None:
-    assert "no operators" in "".join(ElementTree.fromstring(svg([graph("")])).itertext())
+    assert "no products" in "".join(ElementTree.fromstring(svg([graph("")])).itertext())

@@ -190,6 +190,8 @@ def test_a_plan_for_the_answer_may_change_what_leads_to_it(
     assert values(found) == {answer}
     assert found.notes[0].startswith(f"Compared: {answer}")
     assert lowered(found) > 1
+    assert all(name in found.notes[0] for name in found.plan.provenance.left_out[:8])
+    assert answer not in found.plan.provenance.left_out != []
     names = dependencies(source.encode(), "s").names
     everything = prepare(launcher.script(str(path)), options(*names), cost=float32_is_faster)
     assert everything is not None

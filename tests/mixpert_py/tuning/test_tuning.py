@@ -244,3 +244,18 @@ def test_the_predecessor_rule_acts_on_a_real_program() -> None:
     wide = tuned_program(program, TuningOptions(Limits(Limit(1e-5))), existing, cost=cost)
     assert wide.plan.schemes()[raised] == wide.plan.schemes()[successor] == "float32"
     assert wide.verification.error <= 1e-5
+
+
+def test_residues_descend_to_the_budget(tmp_path: Path) -> None:
+    """One modulus fewer would be over it."""
+    path = tmp_path / "product.py"
+    path.write_text(
+        "import numpy as np\na = np.random.default_rng(0).random((96, 96))\nb = a @ a\n"
+    )
+    options = TuningOptions(Limits(Limit(1e-11)), backend="reference", ladder="crt")
+    found = tuned_program(launcher.script(str(path)), options)
+    (operator,) = (verdict.operator for verdict in found.outcome.verdicts)
+    (chosen,) = schemes(found)
+    count = int(chosen.removeprefix("crt"))
+    assert operator.local_errors[chosen] <= 1e-11 < operator.local_errors[f"crt{count - 1}"]
+    assert 0 < found.verification.error <= 1e-11

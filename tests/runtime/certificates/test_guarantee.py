@@ -15,6 +15,7 @@ from mixpert_py.runtime.certificates.guarantee import (
     Bounds,
     componentwise,
     factor,
+    moduli_needed,
     spread,
 )
 from mixpert_py.runtime.context import Context, use
@@ -23,6 +24,7 @@ from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
 from mixpert_py.runtime.splitter import Digits
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.emulations import RESIDUES
 from tests.runtime.families import FAMILIES
 
 
@@ -164,7 +166,7 @@ def test_the_bounds_of_digits_hold(digits: Digits) -> None:
     blocks = 256 // (digits.block or 256)
     packed = split(x, digits, 256 // blocks, 256 // blocks, rule="none")
     largest = np.abs(x).max(axis=1).astype(float)
-    bounds = Bounds.of(digits)
+    bounds = Bounds.of(digits, 256)
     unit = (packed.significands * np.ldexp(1.0, packed.exponents)).astype(float)
     unit = np.repeat(unit, 256 // blocks, axis=1)
     pieces = [
@@ -176,3 +178,38 @@ def test_the_bounds_of_digits_hold(digits: Digits) -> None:
     assert (np.abs(x - sum(pieces)).max(axis=1) <= bounds.loss * largest).all()
     lower = sum(np.abs(piece) for piece in pieces) - np.abs(x)
     assert (lower.max(axis=1) <= bounds.lower * largest).all()
+
+
+def test_more_moduli_take_the_place_of_too_few() -> None:
+    a, b = OPERANDS["scaled along K"]
+    assert componentwise(np, a, b, "crt8") == "crt9"
+    assert componentwise(np, *OPERANDS["normal"], "crt8") == "crt8"
+    assert componentwise(np, *OPERANDS["far apart"], "crt8") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("normal", 14),
+        ("uniform", 14),
+        ("short", 16),
+        ("very short", 15),
+        ("a diagonal", 14),
+        ("scaled along K", 16),
+        ("far apart", None),
+        ("one rules", None),
+        ("halves apart", 15),
+        ("zero rows", 15),
+    ],
+)
+def test_moduli_that_keep_the_bound_of_float64(kind: str, count: int | None) -> None:
+    a, b = OPERANDS[kind]
+    k = a.shape[1]
+    found = moduli_needed(k, spread(np, a, -1), spread(np, b, -2))
+    assert found == count
+    if found is None:
+        return
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    allowed = k * UNIT64 * (np.abs(a).astype(np.longdouble) @ np.abs(b).astype(np.longdouble))
+    value = multiply(a, b, RESIDUES[f"crt{found}"]).value
+    assert (np.abs(value - exact) <= allowed).all()

@@ -10,8 +10,10 @@ import pytest
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.api import dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import break_even, foreign
+from mixpert_py.runtime.gpu import break_even, device, foreign
+from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.signatures import NATIVE
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, pays_from
 
@@ -295,3 +297,49 @@ def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
         for given, is_native in (({}, False), ({"address": 0}, True), ({}, False)):
             x = tensor(9, 9, **given)
             assert hasattr(matmul(x, a, site=SITE), "native") == is_native
+
+
+@pytest.mark.parametrize(
+    ("needed", "condition"),
+    [
+        ({"requires_grad": True}, {"grad": True}),
+        ({}, {"autocast": True}),
+        ({}, {"precision": "high"}),
+    ],
+    ids=["gradient", "autocast", "TF32"],
+)
+def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
+    torch: Any, needed: dict[str, Any], condition: dict[str, Any]
+) -> None:
+    """A decision takes longer than a small product: later calls ask the condition alone."""
+    a, b = tensor(9, 20, **needed), tensor(20, 8)
+    for name, value in condition.items():
+        setattr(torch, name, value)
+    with use(Context()) as context:
+        assert hasattr(matmul(a, b, site=SITE), "native")
+        ((known),) = context.known.values()
+        assert known(a, b) is NATIVE
+        assert hasattr(matmul(a, b, site=SITE), "native")
+        torch.grad, torch.autocast, torch.precision = False, False, "highest"
+        assert known(a, b) is None
+        assert not hasattr(matmul(a, b, site=SITE), "native")
+
+
+@pytest.mark.usefixtures("torch")
+def test_a_gradient_is_found_before_cupy_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(number: int | None = None) -> device.Device:
+        raise AssertionError("the device was looked for, which imports CuPy")
+
+    monkeypatch.setattr(device, "find", find)
+    assert ran(tensor(9, 20, requires_grad=True), tensor(20, 8)) == ("native", Reason.GRADIENT)
+
+
+@pytest.mark.usefixtures("torch")
+def test_torchs_functions_use_what_is_known() -> None:
+    a, b = tensor(9, 20, requires_grad=True), tensor(20, 8)
+    with use(Context()) as context:
+        assert torch_matmul(a, b, site=SITE, native=Tensor.__matmul__).native
+        ((signature, _),) = context.known.items()
+        context.known[signature] = lambda x, y: ("by launches", x, y)
+        found = torch_matmul(a, b, site=SITE, native=Tensor.__matmul__)
+        assert found == ("by launches", a, b)

@@ -15,16 +15,14 @@ from mixpert_py.runtime.gpu import break_even, slices
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES, get
+from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
 from tests.runtime.gpu.requested import multiplied
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-
-EMULATIONS = [name for name, entry in SCHEMES.items() if isinstance(entry, Scheme)]
 
 
 @pytest.fixture(autouse=True)

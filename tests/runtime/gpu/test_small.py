@@ -12,11 +12,10 @@ from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import FIT, Digits
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
 SUITED = ["int8x6", "int8x3", "int8x1"]
 H200 = Chip(HOPPER, 132, 227 * 1024)

@@ -6,17 +6,12 @@ Run by `tests/runtime/packing/test_compiled.py` in a process of its own.
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
-from numba.cuda import dispatcher
 
-from mixpert_py.runtime.kernels.numba_ptx import ptx_of
 from mixpert_py.runtime.packing.operand import REDUCTIONS
 from mixpert_py.runtime.packing.repair_kernels import repair_kernel
 from mixpert_py.runtime.packing.side import side
@@ -25,19 +20,22 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.splitter import OutlierRule
 from tests.every_check import EVERY_CHECK
+from tests.measure.shipped_kernels import NumbaKernel, shipped_code
 
 CAPABILITY = "90"
 LEAN = 128  # registers of a thread: 512 share 65536. Kernels that need more run 256
 
 # Two operands alike, or not, or A alone; digits alone, of groups, and floats; either size in
-# memory; with norms and without.
+# memory; with norms and without. Without EVERY_CHECK=1, one that is not shipped.
 PACKING: list[tuple[str, str, str | None, OutlierRule, bool]] = [
     ("int8x6", "float32", "float32", "loss", False),
+    ("fp16x3", "float64", "float64", "loss", False),
     ("mixpert-IV", "float32", None, "ratio", True),
-    ("tf32x3", "float32", "float64", "none", False),
 ]
 if EVERY_CHECK:
     PACKING += [
+        ("mixpert-IV", "float32", "float64", "ratio", True),
+        ("tf32x3", "float32", "float64", "none", False),
         ("mixpert-II", "float32", "float32", "ratio", True),
         ("int8x6", "float32", "float64", "loss", False),
         ("tf32x3", "float64", "float64", "none", False),
@@ -45,21 +43,17 @@ if EVERY_CHECK:
         ("fp16x3", "float32", "float32", "loss", True),
         ("int8x10", "float64", "float64", "loss", True),
     ]
-REPAIR = [("float32", "float64", "float64"), *[("float32",) * 3] * EVERY_CHECK]
+REPAIR = [("float32",) * 3, ("float64",) * 3, *[("float32", "float64", "float64")] * EVERY_CHECK]
 
 
-@contextmanager
-def no_device_needed() -> Iterator[None]:
-    """Functions that kernels call are compiled for the device that is there, whatever is asked."""
-    device = SimpleNamespace(compute_capability=tuple(map(int, CAPABILITY)))
-    with mock.patch.object(dispatcher, "get_current_device", return_value=device):
-        yield
+def compiled(factory: Callable[..., Any], *constants: Any) -> str:
+    """PTX of a factory's kernel: the shipped one, where it was made of the sources as they are.
 
-
-def compiled(function: Any, arguments: tuple[object, ...]) -> str:
-    """PTX."""
-    with no_device_needed():
-        return ptx_of(function, arguments, CAPABILITY).decode()
+    With EVERY_CHECK=1, and all that is not shipped, it is compiled now.
+    """
+    kernel = NumbaKernel(factory.__module__, factory.__name__, constants, CAPABILITY)
+    code = None if EVERY_CHECK else shipped_code(kernel)
+    return (code or kernel.compile()).decode()
 
 
 def registers(ptx: str, folder: Path, shared: int, spilled: int = 0) -> int:
@@ -91,7 +85,7 @@ def test_packing_compiles_without_spills(
     sides = [side(scheme.left, left, result, rule, measure)]
     if right is not None:
         sides.append(side(scheme.right, right, result, rule, measure))
-    ptx = compiled(*strip_kernel(sides[0], sides[-1]))
+    ptx = compiled(strip_kernel, sides[0], sides[-1])
     assert ("ld.global.v4.u32" in ptx) == (left == "float32")
     assert ("ld.global.v2.u64" in ptx) == (right == "float64")
     assert "st.global.v2.u32" in ptx or "st.global.v4.u32" in ptx
@@ -103,6 +97,6 @@ def test_packing_compiles_without_spills(
 
 @pytest.mark.parametrize("types", REPAIR, ids=str)
 def test_repair_compiles_without_spills(types: tuple[str, str, str], tmp_path: Path) -> None:
-    ptx = compiled(*repair_kernel(*types))
+    ptx = compiled(repair_kernel, *types)
     assert "atom." not in ptx
     assert registers(ptx, tmp_path, 48 * 1024) <= LEAN

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mixpert_py.runtime.kernels.ptx import clustered
 from mixpert_py.runtime.packing.cluster_kernels import cluster_kernel
 from mixpert_py.runtime.packing.panel_kernels import panel_kernel
 from mixpert_py.runtime.packing.row_kernels import row_kernel
@@ -57,16 +56,13 @@ def one(name: str, memory: str) -> Side:
 def test_row_kernels_compile(name: str, memory: str, kernel: str, tmp_path: Path) -> None:
     x = one(name, memory)
     if kernel == "panels":
-        function, arguments = panel_kernel(x, 256, 4096)
+        ptx = compiled(panel_kernel, x, 256, 4096)
     elif kernel == "clusters":
-        function, arguments = cluster_kernel(x, 1024 if memory == "float32" else 256, 16)
+        ptx = compiled(cluster_kernel, x, 1024 if memory == "float32" else 256, 16)
+        assert ".reqnctapercluster 16, 1, 1\n" in ptx
     else:
         items = 4 if memory == "float32" else 2
-        function, arguments = row_kernel(x, x, 256, items, kernel == "again", kernel != "pairs")
-    ptx = compiled(function, arguments)
-    if kernel == "clusters":
-        ptx = clustered(ptx.encode(), function.cluster).decode()
-        assert ".reqnctapercluster 16, 1, 1\n" in ptx
+        ptx = compiled(row_kernel, x, x, 256, items, kernel == "again", kernel != "pairs")
     assert ("st.async" in ptx) == (kernel == "clusters")
     assert re.search(r"ld\.global\.v4\.[uf]32|ld\.global\.v2\.[uf]64", ptx)
     if x.kind == "digits":

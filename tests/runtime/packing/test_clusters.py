@@ -20,13 +20,11 @@ from mixpert_py.runtime.packing.rows import (
     has_clusters,
 )
 from mixpert_py.runtime.packing.side import side
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import Digits
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
 SIDE = side(INT8X6.left, "float32", "float32", "loss", False)
 WIDE = side(INT8X6.left, "float64", "float64", "loss", False)

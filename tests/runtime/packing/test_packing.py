@@ -24,13 +24,12 @@ from mixpert_py.runtime.packing.operand import (
     of_some,
 )
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import OutlierRule
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6, INT8X10 = EMULATIONS["int8x6"], EMULATIONS["int8x10"]
 
 

@@ -18,10 +18,8 @@ from mixpert_py.runtime.packing import launch as launches
 from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import Form, Operand
 from mixpert_py.runtime.packing.rows import PANELS, PanelTuning, Workspace, panel_config
-from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
+from tests.runtime.emulations import EMULATIONS
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
 
 

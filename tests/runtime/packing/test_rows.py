@@ -9,13 +9,12 @@ from mixpert_py.runtime.packing.launch import PackingTask, prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
 from mixpert_py.runtime.packing.rows import ROWS, RowTuning, row_config, row_threads, rows_suit
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import FloatSlices
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import reference
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 INT8X6 = EMULATIONS["int8x6"]
 
 

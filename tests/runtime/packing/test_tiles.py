@@ -13,13 +13,12 @@ from mixpert_py.runtime.packing.blocks import TILES, TileTuning, tile_config, ti
 from mixpert_py.runtime.packing.launch import PackingTask, Which, prepare
 from mixpert_py.runtime.packing.operand import DevicePacked, Form, Operand
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.splitter import OutlierRule
+from tests.runtime.emulations import EMULATIONS
 from tests.runtime.families import FAMILIES, Array
 from tests.runtime.packing.child import run
 from tests.runtime.packing.expected import compare, reference
 
-EMULATIONS = {name: entry for name, entry in SCHEMES.items() if isinstance(entry, Scheme)}
 MIXPERT = sorted(name for name in EMULATIONS if name.startswith("mixpert"))
 IV = EMULATIONS["mixpert-IV"]
 SPLITTERS = IV.left, IV.right

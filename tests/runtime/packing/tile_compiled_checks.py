@@ -21,9 +21,9 @@ from tests.runtime.packing.compiled_checks import compiled, registers
 
 REGISTERS = 65536 // TILES.resident
 MULTIPROCESSOR = 227 * 1024  # bytes of shared memory, of which the driver takes 1024 a block
-# Two operands differ: one kernel holds both. Digits that are looked at again, and not.
+# Two operands differ: one kernel holds both. Digits that are looked at again, and not. By default
+# the one that takes a third of the time: others hold the same statements, more than once.
 KERNELS: list[tuple[str, OutlierRule, bool]] = [
-    ("mixpert-II", "loss", False),
     ("mixpert-full", "none", True),
 ]
 if EVERY_CHECK:
@@ -40,8 +40,7 @@ def test_tile_kernel_compiles_without_spills(
     x = Form("float32", 1, 64, 128, 0, 128, 1, True)
     which: Which = "left" if alone else "both"
     how = tile_config(PackingTask(scheme, which, (x,) if alone else (x, x), "float32", rule))
-    function, arguments = tile_kernel(*how.constants)
-    ptx = compiled(function, arguments)
+    ptx = compiled(tile_kernel, *how.constants)
     assert "ld.global.v4" in ptx
     assert "st.global.v2.u32" in ptx
     assert "max.NaN.f32" in ptx

@@ -13,10 +13,11 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.runtime.certificates.certificate import Certificate
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.packed_array import pack
-from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.request import result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of, get
+from mixpert_py.runtime.splitter import Residues
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.soak.random_products import slices as product_slices
 from tests.soak.random_products.case import Way
@@ -100,6 +101,12 @@ class Backend:
         if self.name == "reference":
             block = scheme.lengths(k)[1]
             dtype = np.result_type(a, b)
+            if isinstance(scheme.left, Residues) or isinstance(scheme.right, Residues):
+                pair = residues.pack(a.astype(dtype), b.astype(dtype), scheme)
+                return (
+                    product_slices.of_residues(a, pair.left),
+                    product_slices.of_residues(b.T, pair.right),
+                )
             with np.errstate(all="ignore"):
                 left, right = reference.pack(a.astype(dtype), b.astype(dtype), scheme, "loss")
             return (

@@ -1,6 +1,10 @@
 """Whether a product holds what its scheme states: against FP64, element by element."""
 
+import math
+import random
 from dataclasses import replace
+from fractions import Fraction
+from operator import mul
 from types import ModuleType
 from typing import Any
 
@@ -10,10 +14,12 @@ from mixpert_py.bench.arrays import Array, parts, wide
 from mixpert_py.bench.contract import allowed
 from mixpert_py.runtime.certificates.certificate import MEASURING, Certificate
 from mixpert_py.runtime.scheme import UNIT32, UNIT64
+from mixpert_py.runtime.splitter import Residues
 from tests.soak.random_products.slices import Slices
 
 SLACK = 1 + 2.0**-30  # of norms that are recomputed here in float64
 UNSEEN = 2.0**-75  # of a row: its squares underflow where norms are measured in single precision
+ELEMENTS = 4  # of a product, that are compared in exact arithmetic
 SMALL, LARGE = 2.0**-960, 2.0**1000  # beyond, float64 may not hold single slices of a row
 Failures = list[str]
 
@@ -104,6 +110,27 @@ class Checked:
         """Hold a real product by `faithful` to (12 + k) · u · |A||B| + k · the smallest number."""
         limit = allowed(self.k, self.absolute, self._smallest)
         return self._within("contract", value, limit)
+
+    def by_residues(self, value: Array, splitter: Residues, rng: random.Random) -> Failures:
+        """The bound of `schemes.residues` for a few elements, in exact arithmetic."""
+        failures, smallest = [], Fraction(self._smallest)
+        for _ in range(ELEMENTS):
+            i, j = (rng.randrange(length) for length in value.shape)
+            made = float(value[i, j])
+            if not (bool(self.finite[i, j] & self.held[i, j]) and math.isfinite(made)):
+                continue
+            row, column = (
+                [Fraction(x) for x in line.tolist()] for line in (self.a[i], self.b[:, j])
+            )
+            exact = sum(map(mul, row, column), Fraction())
+            # Squared, as norms are no fractions.
+            norms = sum(x * x for x in row) * sum(x * x for x in column)
+            entries = Fraction(2.2 * 2.0**-splitter.bits) ** 2 * self.k * norms
+            rounding = Fraction(self.unit * (1 + 2.0**-20)) * abs(Fraction(made))
+            beyond = abs(Fraction(made) - exact) - rounding - (self.k + 2) * smallest
+            if beyond > 0 and beyond * beyond > entries:
+                failures.append(f"residues: [{i}, {j}] is {made!r}, to be {float(exact)!r}")
+        return failures
 
     def chained(self, value: Array) -> Failures:
         """The bound of any native product: (k + 1) · u · |A||B|, u the result's rounding."""

@@ -1,5 +1,6 @@
 """One random product, and its failures."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixpert_py.bench.arrays import Array, narrow, of_parts, parts, wide
+from mixpert_py.runtime.splitter import Residues
 from tests.soak.random_products import backend as product_backend
 from tests.soak.random_products.backend import Backend, Product
 from tests.soak.random_products.case import Case, draw, operands
@@ -103,6 +105,8 @@ def _matrices(
         return
     scheme = backend.steps(a, b, made.ran, case.block)
     if scheme is not None and 0 not in (*a.shape, *b.shape):
+        if isinstance(scheme.left, Residues):
+            yield from checked.by_residues(value, scheme.left, random.Random(case.seed))
         slices = backend.slices(a, b, scheme)
         rounding = backend.rounding(scheme, a.shape[1], checked.unit)
         yield from checked.executed(value, rounding, *slices)

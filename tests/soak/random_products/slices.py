@@ -30,7 +30,19 @@ class Slices:
     norms: Array
 
 
-def of_reference(packed: Packed, splitter: Splitter, k: int, block: int, reverse: bool) -> Slices:
+def of_residues(x: Array, packed: Packed) -> Slices:
+    """From x (rows, k), and the reference backend's residues of it: one slice, x as rounded."""
+    whole = ~packed.nonfinite
+    x, units = np.where(whole[:, None], x, 0.0).astype(np.float64), packed.exponents
+    values = np.ldexp(np.rint(np.ldexp(x, -units)), units)[None]
+    found = packed.measured
+    least = np.zeros(values.shape[:2])
+    return Slices(values, least, whole, found.norm, found.residual, found.slices)
+
+
+def of_reference(
+    packed: Packed, splitter: Digits | FloatSlices, k: int, block: int, reverse: bool
+) -> Slices:
     """From the reference backend's layout."""
     chunks, rows, count, chunk = packed.slices.shape
     digits = packed.slices.transpose(2, 1, 0, 3).reshape(count, rows, chunks * chunk)
@@ -72,7 +84,7 @@ def _unswizzled(xp: ModuleType, raw: Array) -> Array:
 def _elements(xp: ModuleType, raw: Array, splitter: Splitter) -> Array:
     """The last axis as numbers in float64."""
     raw = xp.ascontiguousarray(raw)
-    if isinstance(splitter, Digits):
+    if not isinstance(splitter, FloatSlices):
         return raw.view(np.int8).astype(np.float64)
     if splitter.element.name == "float16":
         return raw.view(np.float16).astype(np.float64)
@@ -82,7 +94,13 @@ def _elements(xp: ModuleType, raw: Array, splitter: Splitter) -> Array:
 
 
 def _valued(
-    xp: ModuleType, digits: Array, units: Array, splitter: Splitter, k: int, block: int, padded: int
+    xp: ModuleType,
+    digits: Array,
+    units: Array,
+    splitter: Digits | FloatSlices,
+    k: int,
+    block: int,
+    padded: int,
 ) -> Array:
     """Digits (count, rows, padded K) times the unit of their block (rows, blocks), and weights."""
     along = xp.arange(k)

@@ -31,7 +31,7 @@ def test_a_row_stays_a_row_whatever_the_program_says() -> None:
     ]
     text = markdown(msgspec.structs.replace(record, operators=operators), Program("<i>m</i>"))
     assert text.startswith("# \\<i\\>m\\</i\\>")
-    table = text.split("## Operators\n\n")[1].split("\n\n")[0].splitlines()
+    table = text.split("## Products\n\n")[1].split("\n\n")[0].splitlines()
     assert len(table) == 2 + len(operators)
     assert all(len(re.findall(r"(?<!\\)\|", row)) == 9 for row in table)
     assert "``` a `\\|` ``b`` \\| <b> ```" in table[2]

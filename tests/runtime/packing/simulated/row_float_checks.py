@@ -19,7 +19,7 @@ from mixpert_py.runtime.packing import rows
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.schemes.wide_range import WIDER
-from mixpert_py.runtime.splitter import BF16, FP16, TF32, Digits, Element, FloatSlices
+from mixpert_py.runtime.splitter import BF16, FP16, TF32, Element, FloatSlices
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.simulated.row_checks import check, operands
 from tests.runtime.packing.simulated.row_launches import SMALL_ROWS, Tuning
@@ -27,7 +27,7 @@ from tests.runtime.packing.simulated.row_launches import SMALL_ROWS, Tuning
 EMULATIONS = {
     name: entry
     for name, entry in SCHEMES.items()
-    if isinstance(entry, Scheme) and not isinstance(entry.left, Digits)
+    if isinstance(entry, Scheme) and isinstance(entry.left, FloatSlices)
 }
 FP16X3 = EMULATIONS["fp16x3"]
 

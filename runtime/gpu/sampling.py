@@ -1,0 +1,64 @@
+"""A few entries of a product on a GPU in float64, for a plan's guard, without waiting for them."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.arrays import GpuArray
+from mixpert_py.runtime.gpu import foreign
+from mixpert_py.runtime.plan_guard import entries, error_of
+from mixpert_py.runtime.reasons import Reason
+
+
+class DeviceSample:
+    """Entries of a product of CuPy's arrays, on their way to pinned memory of the host."""
+
+    def __init__(self, a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> None:
+        import cupy
+
+        exact, found = entries(a, b, product, turn)
+        self._exact, self._found = (self._fetch(cupy, x) for x in (exact, found))
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._event.record()
+
+    @staticmethod
+    def _fetch(cupy: Any, x: GpuArray) -> Any:
+        """An array of the host that holds x once the current stream has come this far."""
+        pinned = cupy.cuda.alloc_pinned_memory(x.nbytes)
+        out = np.frombuffer(pinned, x.dtype, x.size).reshape(x.shape)
+        cupy.ascontiguousarray(x).get(out=out, blocking=False)
+        return out
+
+    def error(self, *, waits: bool) -> float | None:
+        """The error of these entries; None where they are not there yet, and nobody waits."""
+        if waits:
+            self._event.synchronize()
+        elif not self._event.done:
+            return None
+        with np.errstate(all="ignore"):
+            return error_of(self._exact, self._found)
+
+
+def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
+    """Enqueue the check of a product of arrays on one GPU, on the stream that made it.
+
+    a, b, product: arrays of one library. turn: other entries for another. None where a CUDA graph
+    is being captured, whose launches have no results yet, or where memory is full.
+    """
+    import cupy
+
+    placement = foreign.placement(a, b)
+    if not isinstance(placement, foreign.Placement):
+        return None
+    borrowed = foreign.borrow(placement, a, b)
+    if isinstance(borrowed, Reason):
+        return None
+    with (borrowed.scope or nullcontext)():
+        if cupy.cuda.get_current_stream().is_capturing():
+            return None
+        made = product if isinstance(product, cupy.ndarray) else cupy.from_dlpack(product)
+        try:
+            return DeviceSample(borrowed.a, borrowed.b, made, turn)
+        except cupy.cuda.memory.OutOfMemoryError:
+            return None

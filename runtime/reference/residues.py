@@ -1,0 +1,224 @@
+"""Residues of operands, and the remainder theorem, in NumPy: what `schemes.residues` means."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixpert_py.runtime.packed import (
+    Array,
+    Measured,
+    Packed,
+    padded,
+    panels,
+    times_power_of_two,
+)
+from mixpert_py.runtime.reference import engine
+from mixpert_py.runtime.remainders import Theorem, theorem
+from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
+from mixpert_py.runtime.schemes.residues import INT32, fewest_moduli
+from mixpert_py.runtime.splitter import Residues
+
+ESTIMATE = 15  # bits of a row's largest entry by which its norm is bounded
+SMALL = 2.0**45  # integers whose quotients by a modulus FP64 finds to within 1/512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedPair:
+    """Both operands, and the moduli of their slices: the scheme's, or those that integers take."""
+
+    left: Packed
+    right: Packed
+    moduli: tuple[int, ...]
+
+
+def pack(a: Array, b: Array, scheme: Scheme) -> PackedPair:
+    """Residues of A by rows, and of B by columns; of integers as they are, modulo the fewest."""
+    assert isinstance(scheme.left, Residues)
+    k = a.shape[1]
+    moduli = _moduli_of_integers(a, b)
+    if moduli is not None and len(moduli) <= scheme.left.count:
+        chunk = min(k, EXACT_CHUNK) if moduli == INT32 else scheme.lengths(k)[0]
+        return PackedPair(split(a, moduli, chunk), split(b.T, moduli, chunk), moduli)
+    chunk, limit = scheme.lengths(k)[0], scheme.left.limit(k)
+    left, right = (split(x, scheme.moduli, chunk, limit) for x in (a, b.T))
+    return PackedPair(left, right, scheme.moduli)
+
+
+def _moduli_of_integers(a: Array, b: Array) -> tuple[int, ...] | None:
+    """Those by which A·B is exact as it is; None unless both hold integers that are not too large.
+
+    Rows of A and columns of B with NaN or Inf do not count: they are left out.
+    """
+    bounds = []
+    for x, axis in ((a, 1), (b, 0)):
+        finite = np.isfinite(x).all(axis=axis, keepdims=True)
+        x = x if finite.all() else np.where(finite, x, 0)
+        if not (x[:1] == np.rint(x[:1])).all() or not (x == np.rint(x)).all():
+            return None
+        bounds.append((float(x.min(initial=0)), float(x.max(initial=0))))
+    return fewest_moduli(bounds[0], bounds[1], a.shape[1])
+
+
+def split(x: Array, moduli: tuple[int, ...], chunk: int, limit: float | None = None) -> Packed:
+    """Residues of x (rows, k), float32 or float64, any strides, as slices.
+
+    limit: of a row's sum of squares, as integers; None: x holds integers, which are taken as they
+    are. Packed.slices are INT16 modulo INT32, else INT8; what is measured is x, x as rounded, which
+    is the one slice of `Measured`, and the rest. Rows with NaN or Inf are zeros.
+    """
+    rows, k = x.shape
+    chunks = -(-k // chunk)
+    kind = np.int16 if moduli == INT32 else np.int8
+    slices = np.empty((chunks, rows, len(moduli), chunk), kind)
+    exponents = np.zeros((rows, 1), np.int32)
+    nonfinite = np.zeros(rows, bool)
+    norms = np.empty((3, rows))
+    for panel in panels(rows, k):
+        values = padded(x, panel, chunks * chunk).astype(np.float64)
+        largest = np.maximum(values.max(axis=1), -values.min(axis=1))
+        nonfinite[panel] = ~np.isfinite(largest)
+        values[nonfinite[panel]] = largest[nonfinite[panel]] = 0
+        if limit is not None:
+            scale = scales(values, largest, limit)
+            exponents[panel, 0] = -scale
+            times_power_of_two(values, scale[:, None])
+        integers = np.rint(values)
+        for place, part in enumerate((values, values - integers, integers)):
+            norms[place, panel] = np.sqrt(np.einsum("rk,rk->r", part, part))
+        for place, residue in enumerate(residues(integers, moduli)):
+            tiles = residue.reshape(len(residue), chunks, chunk)
+            slices[:, panel, place] = tiles.transpose(1, 0, 2)
+    norms = np.ldexp(norms, exponents[:, 0])
+    return Packed(
+        slices,
+        exponents,
+        np.ones((rows, 1), np.float32),
+        Measured(norms[0], norms[2:], norms[1]),
+        np.zeros((rows, 1), bool),
+        nonfinite,
+    )
+
+
+def scales(x: Array, largest: Array, limit: float) -> Array:
+    """s for each row of x (rows, k) float64: the squares of x · 2^s, rounded, sum to no more than
+    `Residues.largest`, by a limit that is `Residues.limit` of k. largest: |x|'s, for each row.
+    """
+    exponent = np.frexp(largest)[1].astype(np.int32)
+    steps = np.ceil(times_power_of_two(np.abs(x), ESTIMATE - exponent[:, None]))
+    squares = np.einsum("rk,rk->r", steps, steps)
+    fraction, power = np.frexp(squares)
+    highest, top = np.frexp(limit)
+    difference = top - power
+    found = difference >> 1
+    found -= (difference % 2 == 0) & (fraction > highest)
+    return np.where(largest > 0, found + ESTIMATE - exponent, 0).astype(np.int32)
+
+
+def residues(integers: Array, moduli: tuple[int, ...]) -> list[Array]:
+    """Of float64 integers below 2^77, modulo each modulus: in [−p/2, p/2), float64."""
+    if moduli == INT32:
+        return [integers]
+    if np.abs(integers).max(initial=0) < SMALL:
+        return [reduced(integers, p) for p in moduli]
+    high = np.rint(integers * 2.0**-32)
+    low = integers - high * 2.0**32
+    return [reduced(high * float((1 << 32) % p) + low, p) for p in moduli]
+
+
+def reduced(x: Array, modulus: int) -> Array:
+    """x modulo p ≤ 256 in [−p/2, p/2), for float64 integers below 2^48."""
+    found: Array = np.rint(x * (1 / modulus))
+    found *= -float(modulus)
+    found += x
+    if modulus % 2 == 0:
+        found[found == modulus // 2] -= modulus
+    return found
+
+
+def execute(pair: PackedPair, dtype: np.dtype[np.floating]) -> Array:
+    """C (m, n) of packed operands, in `dtype`, float32 or float64."""
+    m, n = pair.left.slices.shape[1], pair.right.slices.shape[1]
+    value = np.zeros((m, n), dtype)
+    if not value.size:
+        return value
+    height = max(16, engine.TILE_ELEMENTS // n)
+    for start in range(0, m, height):
+        rows = slice(start, min(start + height, m))
+        total = _integers(pair, rows)
+        scale = pair.left.exponents[rows], pair.right.exponents[:, 0]
+        with np.errstate(all="ignore"):
+            value[rows] = times_power_of_two(total, *scale)
+    return value
+
+
+def _integers(pair: PackedPair, rows: slice) -> Array:
+    """Some rows of the product of integers, rounded to float64 once."""
+    sums = (_sum(pair, rows, place) for place in range(len(pair.moduli)))
+    if pair.moduli == INT32:
+        return next(sums)
+    known = theorem(pair.moduli)
+    parts: list[Array] = []
+    for total, modulus, weights in zip(sums, pair.moduli, known.weights, strict=True):
+        residue = reduced(total, modulus)
+        if not parts:
+            parts = [np.zeros_like(residue) for _ in weights]
+        for part, weight in zip(parts, weights, strict=True):
+            part += residue * weight
+    return combined(parts, known)
+
+
+def _sum(pair: PackedPair, rows: slice, place: int) -> Array:
+    """One slice product over all of K, exact: FP32 BLAS adds up no more than a chunk."""
+    left, right = pair.left.slices, pair.right.slices
+    shape = rows.stop - rows.start, right.shape[1]
+    total, scratch = np.zeros(shape), np.empty(shape, np.float32)
+    for a, b in zip(left[:, rows, place], right[:, :, place], strict=True):
+        engine.slice_product(a.astype(np.float32), b.astype(np.float32), scratch)
+        total += scratch
+    return total
+
+
+def combined(parts: list[Array], known: Theorem) -> Array:
+    """Σ parts modulo P, within P / 2, rounded to float64 once; the parts are overwritten."""
+    quotient = np.rint((parts[0] + sum(parts[1:2])) * (1 / sum(known.product)))
+    for part, of_product in zip(parts, known.product, strict=True):
+        part -= quotient * of_product
+    # From below, what a part has of the next one's units goes there: then parts do not overlap.
+    for place in range(len(parts) - 1, 0, -1):
+        unit = known.units[place - 1]
+        carried = np.rint(parts[place] * (1 / unit)) * unit
+        parts[place] -= carried
+        parts[place - 1] += carried
+    return _rounded(parts)
+
+
+def _rounded(parts: list[Array]) -> Array:
+    """Their sum, the largest first, rounded to nearest even; what is below rounds to odd, so that
+    the last rounding is as if it were the only one (Boldo and Melquiond 2008).
+    """
+    total, errors = parts[-1], []
+    for part in reversed(parts[:-1]):
+        total, error = _two_sum(part, total)
+        errors.append(error)
+    if len(errors) < 2:
+        return total
+    rest = errors[0]
+    for error in errors[1:]:
+        rest = _odd(*_two_sum(error, rest))
+    found: Array = total + rest
+    return found
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """a + b rounded to nearest, and what that lost (Knuth)."""
+    total = a + b
+    other = total - a
+    return total, (a - (total - other)) + (b - other)
+
+
+def _odd(total: Array, error: Array) -> Array:
+    """A sum and its error as one number: rounded to odd where there is an error."""
+    is_even = (error != 0) & (total.view(np.int64) & 1 == 0)
+    towards = np.where((error > 0) == (total > 0), 1, -1)
+    found: Array = (total.view(np.int64) + is_even * towards).view(np.float64)
+    return found

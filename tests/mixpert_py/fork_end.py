@@ -1,0 +1,36 @@
+"""Forks that end without clearing what they share with the process that forked them.
+
+An interpreter that ends clears every module, and so writes to nearly all its memory, of which a
+fork would first get copies: that takes longer than most commands and programs of these tests.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+from types import ModuleType
+
+KEPT: dict[str, ModuleType] = {}
+
+
+def keep_imported() -> None:
+    """Leave the modules that are imported before a fork as they are when the fork ends.
+
+    To be called before they are imported: of what is to run at the end, the first comes last. What
+    a fork imports and makes itself ends as in any interpreter: files are closed, for instance.
+    """
+    atexit.register(_forget)
+    os.register_at_fork(before=_keep)
+
+
+def _keep() -> None:
+    for name, module in sys.modules.items():
+        if KEPT.get(name) is not module and name != "__main__":
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
+            KEPT[name] = module
+
+
+def _forget() -> None:
+    for name, module in KEPT.items():
+        if sys.modules.get(name) is module and name not in ("sys", "builtins"):
+            del sys.modules[name]

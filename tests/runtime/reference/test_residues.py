@@ -1,0 +1,288 @@
+"""Residue schemes against exact arithmetic, and against their stated bound, on every family."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.reference import residues
+from mixpert_py.runtime.reference.reference import multiply
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.residues import INT32, MODULI
+from mixpert_py.runtime.splitter import Residues
+from tests.every_check import sweep
+from tests.runtime.emulations import RESIDUES
+from tests.runtime.families import EVERYDAY, FAMILIES, Array, normal
+
+SHAPES = [(1, 1, 1), (3, 7, 2), (6, 300, 5), (4, 2500, 3)]
+COUNTS = [7, 10, 11, 14, 16, 17, 18]  # of moduli: where the weights have one more part, and ends
+SMALLEST = {np.float32: 2.0**-149, np.float64: 2.0**-1074}
+every_count = pytest.mark.parametrize("count", COUNTS)
+
+
+def crt(count: int) -> Scheme:
+    return RESIDUES[f"crt{count}"]
+
+
+def exactly(x: Array) -> Any:
+    """Fractions, of Python's integers."""
+    return np.frompyfunc(lambda it: Fraction(float(it)), 1, 1)(x)
+
+
+def bound(a: Array, b: Array, count: int, value: Array, dtype: type) -> Array:
+    """The bound of `schemes.residues`, in float64; norms are scaled, so as not to overflow."""
+    k = a.shape[1]
+    sizes = [np.abs(x).max(axis=axis, keepdims=True) for x, axis in ((a, 1), (b, 0))]
+    a, b = (x / np.where(size > 0, size, 1) for x, size in zip((a, b), sizes, strict=True))
+    norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0) * (sizes[0] * sizes[1])
+    unit = 2.0**-24 if dtype is np.float32 else 2.0**-53
+    entries = 2.2 * np.sqrt(k) * 2.0 ** -crt(count).left.bits  # type: ignore[union-attr]
+    rounding = unit * (1 + 2.0**-20) * np.abs(value)
+    return entries * norms + rounding + (k + 2) * SMALLEST[dtype]
+
+
+def assert_within_bound(a: Array, b: Array, count: int, dtype: type) -> None:
+    a, b = a.astype(dtype), b.astype(dtype)
+    value = multiply(a, b, crt(count)).value
+    assert value.dtype == dtype
+    error = exactly(value) - exactly(a).dot(exactly(b))
+    allowed = bound(a.astype(np.float64), b.astype(np.float64), count, value, dtype)
+    assert (np.abs(error) <= exactly(allowed)).all()
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, *EVERYDAY])
+def test_stated_bound(family: str) -> None:
+    """In exact arithmetic."""
+    draw = {**FAMILIES, **EVERYDAY}[family]
+    rng = np.random.default_rng(1)
+    for shape, count, dtype in sweep(SHAPES, COUNTS, [np.float32, np.float64], together=1):
+        assert_within_bound(*draw(rng, *shape), count, dtype)
+
+
+@every_count
+@pytest.mark.parametrize("power", [-1000, -60, 60, 1000])
+def test_scale_does_not_matter(count: int, power: int) -> None:
+    """Bit for bit, where the result is in range."""
+    a, b = FAMILIES["spread 4"](np.random.default_rng(2), 5, 200, 6)
+    value = multiply(a, b, crt(count)).value
+    scaled = multiply(np.ldexp(a, power), np.ldexp(b, -power + 3), crt(count)).value
+    np.testing.assert_array_equal(scaled, value * 8)
+    rows, columns = np.arange(-300, 300, 120)[:, None], np.arange(-500, 500, 170)
+    scaled = multiply(np.ldexp(a, rows), np.ldexp(b, columns), crt(count)).value
+    np.testing.assert_array_equal(scaled, np.ldexp(value, rows + columns))
+
+
+@every_count
+def test_ends_of_the_range(count: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = normal(rng, 4, 30, 3)
+    for left, right in ((-1074, 0), (-1060, 1000), (-540, -540), (1020, -1074), (900, 118)):
+        assert_within_bound(np.ldexp(a, left), np.ldexp(b, right), count, np.float64)
+
+
+@every_count
+def test_the_integer_product_is_rounded_once(count: int) -> None:
+    """x' of both operands by `scales`, multiplied as Python's integers."""
+    rng = np.random.default_rng(4)
+    for family in ("normal", "spread 4", "uniform [0, 1)", "spikes", "scaled inside", "constant"):
+        a, b = FAMILIES[family](rng, 9, 90, 8)
+        pair = residues.pack(a, b, crt(count))
+        left, right = (
+            np.frompyfunc(lambda x: int(x), 1, 1)(np.rint(np.ldexp(x, -packed.exponents)))
+            for x, packed in ((a, pair.left), (b.T, pair.right))
+        )
+        whole = left.dot(right.T)
+        rounded = np.frompyfunc(float, 1, 1)(whole).astype(np.float64)
+        units = pair.left.exponents + pair.right.exponents[:, 0]
+        np.testing.assert_array_equal(multiply(a, b, crt(count)).value, np.ldexp(rounded, units))
+
+
+@pytest.mark.parametrize(
+    ("count", "k"), [*((count, k) for count in COUNTS for k in (1, 5, 1000)), (7, 1 << 17)]
+)
+def test_parallel_rows_stay_within_half_of_the_product(count: int, k: int) -> None:
+    """Where Cauchy–Schwarz is an equation, whatever the power of two leaves unused."""
+    splitter = crt(count).left
+    assert isinstance(splitter, Residues)
+    for size in (1.0, 1.2, 1.4142135, 1.7, 1.99999):
+        x = np.full((1, k), size)
+        x[0, k // 2 :] *= -0.75
+        pair = residues.pack(x + 2.0**-40, x.T + 2.0**-40, crt(count))
+        (scale,) = -pair.left.exponents[:, 0]
+        squares = sum(int(it) ** 2 for it in np.rint(np.ldexp(x[0] + 2.0**-40, scale)))
+        assert splitter.largest / 17 < squares <= splitter.largest
+        made = multiply(x + 2.0**-40, -x.T - 2.0**-40, crt(count)).value[0, 0]
+        assert made == -np.ldexp(float(squares), -2 * scale)
+
+
+def test_residues_are_bytes_that_tell_the_integer() -> None:
+    rng = np.random.default_rng(5)
+    for bits in (6, 30, 52, 62, 76):
+        x = np.rint(rng.uniform(-1, 1, 300) * 2.0**bits)
+        x[:4] = 0, 2.0**bits, -(2.0**bits), 128
+        for p, found in zip(MODULI, residues.residues(x, MODULI), strict=True):
+            assert ((-(p // 2) <= found) & (found <= (p - 1) // 2)).all()
+            assert all((int(it) - int(r)) % p == 0 for it, r in zip(x, found, strict=True))
+
+
+def test_rounding_to_nearest_where_doubles_would_round_twice() -> None:
+    """Sums of parts whose lower ones decide a tie, or nearly make one."""
+    known = residues.theorem(MODULI[:16])
+    rng = np.random.default_rng(6)
+    numbers = []
+    for _ in range(3000):
+        bits = int(rng.integers(54, 124))
+        number = (1 << bits) + (int(rng.integers(0, 1 << 52)) << bits - 52)
+        number += (1 << bits - 53) + int(rng.integers(-2, 3)) * (1 << int(rng.integers(0, 8)))
+        numbers.append(number * int(rng.choice([-1, 1])))
+    residue = [[(n + p // 2) % p - p // 2 for n in numbers] for p in MODULI[:16]]
+    parts = [
+        np.dot(np.array(residue).T, [weights[place] for weights in known.weights])
+        for place in range(3)
+    ]
+    assert residues.combined(parts, known).tolist() == [float(n) for n in numbers]
+
+
+def integers(rng: Any, shape: tuple[int, int], low: int, high: int) -> Array:
+    x = rng.integers(low, high, shape, endpoint=True).astype(np.float64)
+    x[0, 0], x[-1, -1] = low, high
+    return x
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "k", "terms"),
+    [
+        ((0, 1), (0, 1), 5000, 1),
+        ((0, 255), (0, 255), 5000, 1),
+        ((-128, 127), (0, 255), 700, 1),
+        ((-128, 127), (-128, 127), 700, 1),
+        ((-255, 255), (-255, 255), 3000, 4),
+        ((-30_000, 30_000), (-30_000, 30_000), 3000, 6),
+        ((0, 1), (-(2**50), 2**50), 40, 8),
+        ((-(2**24), 2**24), (-(2**24), 2**24), 40, 7),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_integers_are_exact_by_the_fewest_products(
+    left: tuple[int, int], right: tuple[int, int], k: int, terms: int, dtype: type
+) -> None:
+    rng = np.random.default_rng(7)
+    a, b = integers(rng, (7, k), *left), integers(rng, (k, 5), *right)
+    a, b = a.astype(dtype), b.astype(dtype)
+    product = multiply(a, b, crt(14))
+    assert product.terms == terms
+    exact = np.frompyfunc(int, 1, 1)(a).dot(np.frompyfunc(int, 1, 1)(b))
+    rounded = np.frompyfunc(float, 1, 1)(exact).astype(np.float64).astype(dtype)
+    np.testing.assert_array_equal(product.value, rounded)
+    assert not product.certificate.left_loss.any()
+
+
+def test_integers_beside_what_is_not_finite() -> None:
+    a, b = np.ones((3, 40)), np.ones((40, 3))
+    a[1, 2], b[3, 0] = np.nan, np.inf
+    product = multiply(a, b, crt(7))
+    assert product.terms == 1
+    np.testing.assert_array_equal(product.value, a @ b)
+    a[0, 0] = 1.5
+    assert multiply(a, b, crt(7)).terms == 7
+
+
+def test_integers_that_are_too_large_are_scaled() -> None:
+    a = np.full((2, 3), 2.0**40)
+    a[0, 0] += 1
+    assert multiply(a, a.T, crt(7)).terms == 7
+    assert_within_bound(a, a.T, 7, np.float64)
+    assert residues.pack(a, a.T, crt(7)).moduli == crt(7).moduli
+    assert residues.pack(a, a.T, crt(18)).left.exponents.any() == 0
+    huge = np.ldexp(np.arange(1.0, 9.0)[None], 100)  # whole numbers, but none that are counted
+    assert_within_bound(huge, np.ones((8, 1)), 18, np.float64)
+
+
+@every_count
+def test_what_is_not_finite_goes_where_it_does_natively(count: int) -> None:
+    rng = np.random.default_rng(8)
+    a, b = normal(rng, 6, 50, 7)
+    a[1, 3], a[2, 4], b[5, 6], a[4] = np.nan, np.inf, -np.inf, 0
+    with np.errstate(all="ignore"):
+        native, value = a @ b, multiply(a, b, crt(count)).value
+    np.testing.assert_array_equal(np.isnan(value), np.isnan(native))
+    np.testing.assert_array_equal(np.isinf(value), np.isinf(native))
+    assert (value[4, :6] == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 3), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
+def test_empty_operands(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    for dtype in (np.float32, np.float64):
+        value = multiply(np.ones((m, k), dtype), np.ones((k, n), dtype), crt(9)).value
+        assert value.dtype == dtype
+        np.testing.assert_array_equal(value, np.zeros((m, n)))
+
+
+@every_count
+def test_layouts_and_types(count: int) -> None:
+    """Strides and byte order change no bit; float32 by float64 is float64's product."""
+    rng = np.random.default_rng(9)
+    a, b = normal(rng, 20, 300, 30)
+    expected = multiply(a, b, crt(count)).value
+    for left, right in ((np.asfortranarray(a), b[::-1][::-1]), (a.astype(">f8"), b.T.copy().T)):
+        np.testing.assert_array_equal(multiply(left, right, crt(count)).value, expected)
+    np.testing.assert_array_equal(multiply(b.T, a.T, crt(count)).value, expected.T)
+    single = a.astype(np.float32)
+    mixed = multiply(single, b, crt(count)).value
+    assert mixed.dtype == np.float64
+    np.testing.assert_array_equal(mixed, multiply(single.astype(np.float64), b, crt(count)).value)
+
+
+@pytest.mark.parametrize("count", range(7, 19))
+def test_declared_error(count: int) -> None:
+    a, b = normal(np.random.default_rng(4), 48, 1024, 48)
+    exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+    difference = np.asarray(multiply(a, b, crt(count)).value - exact, np.float64)
+    error = np.linalg.norm(difference) / np.linalg.norm(np.asarray(exact, np.float64))
+    assert error == pytest.approx(crt(count).error, rel=0.1)
+
+
+def test_certificates_are_near_and_hold() -> None:
+    rng = np.random.default_rng(10)
+    for count in COUNTS:
+        for family in ("normal", "spread 4", "graded", "integers", "scaled rows"):
+            a, b = {**FAMILIES, **EVERYDAY}[family](rng, 6, 120, 5)
+            product = multiply(a, b, crt(count))
+            stated = product.certificate.bound()
+            error = np.abs(exactly(product.value) - exactly(a).dot(exactly(b)))
+            assert (error <= exactly(stated)).all()
+            allowed = bound(a, b, count, product.value, np.float64)
+            norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)
+            assert (stated <= allowed + 4 * 2.0**-53 * norms).all()
+
+
+def test_sums_longer_than_a_segment() -> None:
+    """All of one sign, modulo 256 beyond INT32."""
+    k = (1 << 17) + 3000
+    a = np.full((1, k), -128.0)
+    a[0, 0] = 2.0**45  # not of one byte, so that residues are used
+    product = multiply(a, np.sign(a.T) * 2.0**20, crt(18))
+    assert product.terms > 7
+    assert product.value[0, 0] == 2.0**65 + (k - 1) * 2.0**27
+    assert INT32 == (1 << 32,)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_products_are_made_of_parts(dtype: type) -> None:
+    """As stacks, and with a real operand; each part within the bound of its two products."""
+    rng = np.random.default_rng(11)
+    x, y = normal(rng, 6, 80, 5), normal(rng, 6, 80, 5)
+    a, b = ((one + 1j * other).astype(dtype) for one, other in zip(x, y, strict=True))
+    value, certificate = matmul(a, b, scheme="crt15", backend="reference", return_certificate=True)
+    assert value.dtype == dtype
+    wide = np.clongdouble
+    exact = a.astype(wide) @ b.astype(wide)
+    assert (np.abs(value - exact) <= certificate.bound()).all()
+    assert np.abs(value - exact).max() < 40 * np.finfo(dtype).eps
+    real = matmul(a[None], b.real, scheme="crt15", backend="reference")
+    assert real.shape == (1, 6, 5)
+    parts = [matmul(part, b.real, scheme="crt15", backend="reference") for part in (a.real, a.imag)]
+    np.testing.assert_array_equal(real[0], parts[0] + 1j * parts[1])
