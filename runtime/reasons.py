@@ -61,7 +61,7 @@ MEANING: Mapping[str, str] = {
     Reason.OLD_GPU: "Kernels need compute capability 8.0 or later.",
     Reason.OLD_DRIVER: "The driver is too old for CuPy; `mixpert doctor` says more.",
     Reason.FORKED: "A process that was forked after CUDA was started cannot use the GPU.",
-    Reason.NO_KERNEL: "GPUs have no kernel for this scheme; NumPy emulates it, if asked to.",
+    Reason.NO_KERNEL: "This GPU has no kernel for the scheme; NumPy emulates it, if asked to.",
     Reason.KERNEL: "The kernel could not be compiled or started on this GPU.",
     Reason.MEMORY: "The GPU has too little memory left for the slices.",
     Reason.WORKSPACE: "The slices need more memory than workspace_limit allows.",

@@ -201,8 +201,6 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
         return None
     if backend is None and not device.may_be_here():
         return Reason.NO_TENSOR_CORE
-    if not has_kernels(emulation_of(scheme)):
-        return Reason.NO_KERNEL
     if backend is None:  # by figures of any device, before one is looked for
         saved = _saved(call, shape, scheme, break_even.SHIPPED)
         worth = saved > 0.0 if "cupy" in sys.modules else break_even.start.pays(saved)
@@ -211,6 +209,8 @@ def _cannot_run(call: Call, shape: Shape, scheme: str, backend: str | None) -> R
     found = device.find()
     if isinstance(found, device.Absent):
         return found.reason
+    if not has_kernels(emulation_of(scheme), found.capability):
+        return Reason.NO_KERNEL
     worth = backend is not None or _saved(call, shape, scheme, found.name) > 0.0
     return None if worth else Reason.TOO_SMALL
 
@@ -279,7 +279,7 @@ def _on_device(
     found = device.find(placement.device)
     if isinstance(found, device.Absent):
         return found.reason
-    if not has_kernels(emulation_of(scheme)):
+    if not has_kernels(emulation_of(scheme), found.capability):
         return Reason.NO_KERNEL
     if is_free:
         is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K

@@ -193,6 +193,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "programs": lambda docs: programs(),
     "estimates": lambda docs: written_table("estimates"),
     "graphs": lambda docs: written_table("graphs"),
+    "float64": lambda docs: written_table("float64"),
     "first": lambda docs: written_table("first-example"),
 }
 # What draws the pictures of those parts into DOCS.

@@ -262,7 +262,7 @@ def _hold_outs(
 
 def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tuple[Rung, ...]:
     """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products. wide: whether
-    any is of float64: then residues are tried, once GPUs have kernels for them.
+    any is of float64: then residues are tried, where the GPU has kernels for them.
 
     Native float64 comes before schemes of float32's grade; for float32 products these are as good
     as native ones, and only faster.
@@ -271,7 +271,9 @@ def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tu
         return ladder(options.ladder)
     if not on_gpu and not emulates(options.backend):
         return ladder("cpu")
-    return ladder("crt" if wide and has_kernels(emulation_of("crt14")) else "int8")
+    gpu = gpus.usable(options.backend) if wide else None
+    by_residues = gpu is not None and has_kernels(emulation_of("crt14"), gpu.capability)
+    return ladder("crt" if by_residues else "int8")
 
 
 def _is_wide(run: ProgramRun) -> bool:

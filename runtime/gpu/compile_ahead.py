@@ -12,7 +12,7 @@ from mixpert_py.runtime.packing import (
     PackingTask,
     by_columns,
     by_rows,
-    preparations,
+    compilations,
     result_type,
 )
 from mixpert_py.runtime.packing.operand import Form, Layout, layout
@@ -75,7 +75,7 @@ def _compilations(request: Request) -> list[Callable[[], None]]:
         if one is not None:
             tasks.append(partial(_compile_gemm, one, x, y, c))
             task = PackingTask(one, "both", (x, y), result_type((x, y)), device=device.id)
-            tasks += preparations(task, one is wider)
+            tasks += compilations(task, one is wider)
     tasks.append(partial(repair_kernel, x, y, c.itemsize))
 
     def on_device(compile: Callable[[], Any]) -> None:

@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 from mixpert_py.errors import DeviceError
+from mixpert_py.runtime.gpu import residues
 from mixpert_py.runtime.kernels import abi
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
@@ -101,6 +102,12 @@ def gemm(
     none. Raises DeviceError where the kernel does not compile.
     """
     memory = out.data
+    if scheme.moduli:
+        assert (alpha, c, gate) == (1.0, None, UNGATED)
+        if prepare:
+            residues.prepare(scheme.moduli, out.dtype.name, memory.device_id)
+            return None
+        return residues.gemm(left, right, scheme.moduli, out, stream)
     how = _prepared(
         scheme,
         left.layout,
@@ -295,6 +302,8 @@ def scratch(
     scheme: Scheme, m: int, n: int, batch: int, depth: Depth, wide: bool, device: int
 ) -> int:
     """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
+    if scheme.moduli:
+        return residues.scratch(len(scheme.moduli), m, n)
     return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
 
 

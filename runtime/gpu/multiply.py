@@ -12,13 +12,13 @@ from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.certificates.guarantee import componentwise
 from mixpert_py.runtime.complex_product import is_complex, parts, widened
 from mixpert_py.runtime.gpu import slices, tiny
+from mixpert_py.runtime.gpu.device import makes
 from mixpert_py.runtime.gpu.device_state import state_of, states
 from mixpert_py.runtime.gpu.guard import safe
 from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
-from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
 from mixpert_py.runtime.reasons import Reason
@@ -114,8 +114,9 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
         return _attempt(a, "float64", _in_float64, xp, request)
     packed = left or right
     scheme = packed.scheme if packed else emulation_of(request.scheme, request.block)
-    if not has_kernels(scheme):
-        return Reason.NO_KERNEL
+    device = a.data.device_id
+    if not makes(scheme, device) or (scheme.moduli and request.certificate):
+        return Reason.NO_KERNEL  # packing residues measures nothing
     if not is_plain and (a.dtype != b.dtype or is_measured):
         # Operands are packed for products of one type, under one scheme, and not measured.
         left = right = None
@@ -138,8 +139,9 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
         if found is None or isinstance(found, Reason):
             return found or Reason.SPREAD
         scheme, request = emulation_of(found), request._replace(scheme=found)
+        if not makes(scheme, device):
+            return Reason.NO_KERNEL
         rule = "none" if scheme.exact else "loss"
-    device = a.data.device_id
     if is_plain and request.scheme == "faithful":
         scheme = safe(scheme, rows, columns, device)
     if scheme.name in state_of(device).refused:
@@ -217,7 +219,7 @@ def _in_float64(xp: Any, request: Request) -> Product:
 
 def pack_operand(x: GpuArray, scheme: Scheme, side: str) -> PackedOperand | Reason:
     """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
-    if not has_kernels(scheme):
+    if not makes(scheme, x.data.device_id):
         return Reason.NO_KERNEL
     kernels = slices.cuda_kernels()
     stream = kernels.xp.cuda.get_current_stream().ptr

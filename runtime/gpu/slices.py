@@ -140,6 +140,8 @@ def multiply(
     (m, k), n = a.shape[-2:], b.shape[-1]
     stacked = a.ndim > 2 or b.ndim > 2
     stack = broadcast(a.shape[:-2], b.shape[:-2]) if stacked else ()
+    if scheme.moduli:  # its kernels add nothing
+        addend = None
     if addend is not None:
         addend = _readable(xp, addend, a, b, scheme, (*stack, m, n))
         if addend is not None and addend.in_place:

@@ -16,6 +16,10 @@ accumulators · tile for each multiprocessor. For int8x6 of float32, W is 0.75 (
 and little more. Large products that are prepared for a wider scheme besides (see `guard`) take the
 larger of both: 1.5 times their operands in place of once, for `faithful`; the sum of both where an
 operand is packed beforehand, and in CUDA graphs.
+
+Of residues, modulo N numbers, P is N · ⌈rows⌉tile · ⌈k⌉64 + 5 · rows, rows padded to those of whole
+tiles, and S is N · ⌈m⌉tile · ⌈n⌉tile; an operand whose k is not contiguous takes another 16 bytes
+for each row and chunk of k while it is packed.
 """
 
 import math

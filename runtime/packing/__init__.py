@@ -26,7 +26,7 @@ from mixpert_py.errors import ShapeError
 from mixpert_py.runtime.arrays import DeviceMemory
 from mixpert_py.runtime.kernels.ptx import Order
 from mixpert_py.runtime.kernels.recording import Stream, allocate
-from mixpert_py.runtime.packing import blocks, rows
+from mixpert_py.runtime.packing import blocks, residues, rows
 from mixpert_py.runtime.packing.launch import (
     PackingConfig,
     PackingLaunch,
@@ -43,7 +43,7 @@ from mixpert_py.runtime.packing.operand import (
     up,
 )
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.splitter import OutlierRule
+from mixpert_py.runtime.splitter import OutlierRule, Residues
 
 __all__ = [
     "DevicePacked",
@@ -51,11 +51,11 @@ __all__ = [
     "PackingTask",
     "by_columns",
     "by_rows",
+    "compilations",
     "pack",
     "pack_one",
     "packed_bytes",
     "pooled",
-    "preparations",
     "result_type",
 ]
 
@@ -94,6 +94,12 @@ def pack(
     both share: `memory`. gate: the address of an int32; where that is 0 nothing is done. Does not
     wait for the device. Raises ShapeError where K differs or anything is empty.
     """
+    if isinstance(scheme.left, Residues):
+        _require_one_k(a.form, b.form)
+        return (
+            residues.pack(a, scheme.left, "left", stream),
+            residues.pack(b, scheme.left, "right", stream),
+        )
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, result_type(forms), rule, measure, a.device)
     how = _prepared_launches(task, gate != 0)
@@ -123,6 +129,8 @@ def pack_one(
     stream: Stream = 0,
 ) -> DevicePacked:
     """One operand, packed as `pack` does. result: the type of the products that it is kept for."""
+    if isinstance(scheme.left, Residues):
+        return residues.pack(x, scheme.left, which, stream)
     task = PackingTask(scheme, which, (x.form,), result, rule, measure, x.device)
     return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
 
@@ -134,6 +142,20 @@ def _prepared_launches(task: PackingTask, gated: bool) -> PreparedLaunches:
     """
     prepared = [make() for make in preparations(task, gated)]
     return PreparedLaunches(tuple(prepared), sum(up(one.bytes) for one in prepared))
+
+
+def compilations(task: PackingTask, gated: bool) -> list[Callable[[], object]]:
+    """Functions that each compile what packs a task's operands, on its device, which is the current
+    one.
+    """
+    splitter = task.scheme.left
+    if not isinstance(splitter, Residues):
+        return [*preparations(task, gated)]
+    sides: tuple[residues.Side, ...] = ("left", "right")
+    return [
+        partial(residues.prepare, form, splitter, side, task.device)
+        for form, side in zip(task.forms, sides, strict=True)
+    ]
 
 
 def preparations(task: PackingTask, gated: bool) -> list[Callable[[], PackingLaunch]]:
@@ -177,6 +199,11 @@ def packed_bytes(
     those that it needs only while it works. Arguments are those of `PackingTask`.
     """
     total = 0
+    if isinstance(scheme.left, Residues):
+        both: tuple[residues.Side, ...] = ("left", "right") if which == "both" else (which,)
+        for form, side in zip(forms, both, strict=True):
+            total += pooled(residues.sizes(form, scheme.left, side).bytes)
+        return total
     for kernel, part in _choices(PackingTask(scheme, which, forms, result, rule, measure, device)):
         if kernel == "panels":
             size = rows.panel_config(part).bytes
@@ -194,8 +221,7 @@ def pooled(size: int) -> int:
 def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
     """The kernel that packs all operands of a task at once, or one for each."""
     forms = task.forms
-    if forms[0].k != forms[-1].k:
-        raise ShapeError(f"cannot multiply rows of {forms[0].k} by columns of {forms[1].k}")
+    _require_one_k(forms[0], forms[-1])
     if blocks.tiles_suit(task):
         return (("tiles", task),)
     each = task.each()
@@ -210,6 +236,11 @@ def _choices(task: PackingTask) -> tuple[tuple[KernelName, PackingTask], ...]:
     if is_same_kernel and (is_same_side or kernels[0] == "rows"):
         return ((kernels[0], task),)
     return tuple(zip(kernels, each, strict=True))
+
+
+def _require_one_k(a: Form, b: Form) -> None:
+    if a.k != b.k:
+        raise ShapeError(f"cannot multiply rows of {a.k} by columns of {b.k}")
 
 
 def result_type(forms: tuple[Form, ...]) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 from msgspec import to_builtins
 
 from mixpert_py.runtime.gpu.event_clock import Clock, EventClock, Sample, in_turn
-from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.kernels.abi import ELEMENTS, STEP
 from mixpert_py.runtime.model.device_model import Kernel, Packing, Vendor
 from mixpert_py.runtime.model.prediction import depth_of
@@ -44,7 +43,7 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
     schemes: names, all that the kernels make where there are none. Kernels are compiled first, by
     several processes.
     """
-    names = list(schemes) or [n for n in all_schemes() if _has_kernels(get(n))]
+    names = list(schemes) or [n for n in all_schemes() if _has_tiles(get(n))]
     compile_kernels(names)
     clock = EventClock(gpu.cupy)
     kernels: list[Kernel] = []
@@ -62,8 +61,9 @@ def products(gpu: Gpu, schemes: Iterable[str] = ()) -> Found:
     return Found(_text(kernels, packing, vendor), tables)
 
 
-def _has_kernels(entry: Scheme | Alternative) -> bool:
-    return isinstance(entry, Scheme) and has_kernels(entry)
+def _has_tiles(entry: Scheme | Alternative) -> bool:
+    """Whether kernels of several tiles make a scheme's products; those of residues have one."""
+    return isinstance(entry, Scheme) and not entry.moduli
 
 
 def _text(kernels: list[Kernel], packing: list[Packing], vendor: Vendor) -> str:

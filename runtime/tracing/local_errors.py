@@ -15,7 +15,6 @@ import numpy.typing as npt
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.complex_product import widened
 from mixpert_py.runtime.gpu import device, foreign
-from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import TYPES, emulate
 from mixpert_py.runtime.request import Array, Request
@@ -100,7 +99,8 @@ def _kernel_errors(a: AnyArray, b: AnyArray, schemes: Sequence[str]) -> dict[str
     errors = {}
     with np.errstate(all="ignore"):
         for scheme in schemes:
-            if get(scheme).kind in ("native", "cast") or not has_kernels(emulation_of(scheme)):
+            is_native = get(scheme).kind in ("native", "cast")
+            if is_native or not device.makes(emulation_of(scheme)):
                 product = emulate(foreign.on_host(a), foreign.on_host(b), scheme)
                 errors[scheme] = relative_error(exact, product)
                 continue

@@ -605,8 +605,8 @@ KEPT = (
     Mutant(
         "compiled ahead: the wider scheme's packing looks at no gate",
         "runtime/gpu/compile_ahead.py",
-        "preparations(task, one is wider)",
-        "preparations(task, False)",
+        "compilations(task, one is wider)",
+        "compilations(task, False)",
         (f"{HERE}/gpu/test_compile_ahead.py",),
     ),
 )

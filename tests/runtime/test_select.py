@@ -182,14 +182,26 @@ def test_an_array_of_another_device_is_native() -> None:
         assert ran(there, there, scheme="int8x6") == ("int8x6", None)
 
 
-@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("backend", [None, "cuda"])
-def test_a_scheme_without_kernels_is_native_with_a_reason(backend: str | None) -> None:
+@pytest.mark.parametrize(("scheme", "capability"), [("crt14", (8, 0)), ("crt17", (9, 0))])
+def test_a_scheme_without_kernels_is_native_with_a_reason(
+    scheme: str, capability: tuple[int, int], backend: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FakeGpu(capability=capability).install(monkeypatch)
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1e6))
     a = normal(EDGE, EDGE, dtype=np.float64)
     for x in (a, normal(400, 400).x):
-        assert ran(x, x, scheme="crt14", in_force=backend) == ("native", Reason.NO_KERNEL)
-    assert ran(a, mixpert_py.pack(a, "crt14")) == ("native", Reason.NO_KERNEL)
-    assert ran(a.x, a.x, scheme="crt14", backend="reference") == ("crt14", None)
+        assert ran(x, x, scheme=scheme, in_force=backend) == ("native", Reason.NO_KERNEL)
+    assert ran(a, mixpert_py.pack(a, scheme)) == ("native", Reason.NO_KERNEL)
+    assert ran(a.x, a.x, scheme=scheme, backend="reference") == (scheme, None)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_residues_where_there_are_kernels() -> None:
+    a = normal(EDGE, EDGE, dtype=np.float64)
+    for x in (a, normal(400, 400).x):
+        assert ran(x, x, scheme="crt14", in_force="cuda") == ("crt14", None)
+    assert ran(a, mixpert_py.pack(a, "crt14")) == ("crt14", None)
 
 
 def test_products_that_may_be_of_tf32_stay(gpu: FakeGpu) -> None:

@@ -10,7 +10,6 @@ from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.runtime import schemes
 from mixpert_py.runtime.gpu.device import Device
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.tuning import prepare
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.prepare import require_gpu_for_ladder, rungs_for
 
@@ -65,9 +64,11 @@ def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
 
 
 def test_float64_has_residues_where_there_are_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rungs_for(options(), True, wide=True) == ladder("int8")
-    monkeypatch.setattr(prepare, "has_kernels", lambda scheme: True)
-    assert rungs_for(options(), True, wide=True) == ladder("crt")
+    for capability, name in ((80, "int8"), (90, "crt"), (100, "int8")):
+        here = Device(0, "a GPU", capability)
+        monkeypatch.setattr(gpus, "usable", lambda backend, here=here: here)
+        assert rungs_for(options(), True, wide=True) == ladder(name)
+    monkeypatch.setattr(gpus, "usable", lambda backend: Device(0, "a GPU", 90))
     assert rungs_for(options(), True) == ladder("int8")
     assert rungs_for(options(), False, wide=True) == ladder("cpu")
 

@@ -31,7 +31,7 @@ class Compiled:
         cupy.cuda.Device = Device
         monkeypatch.setattr(rows, "has_clusters", lambda device: True)
         monkeypatch.setattr(ahead, "_pool", lambda: SimpleNamespace(submit=self.submit))
-        monkeypatch.setattr(ahead, "preparations", self.preparations)
+        monkeypatch.setattr(ahead, "compilations", self.preparations)
         monkeypatch.setattr(ahead, "gemm", self.prepare_gemm)
         monkeypatch.setattr(ahead, "repair_kernel", lambda a, b, size: self.repaired.append(size))
 

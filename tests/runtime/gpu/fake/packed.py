@@ -7,7 +7,7 @@ import numpy as np
 
 from mixpert_py.runtime.packing import Operand
 from mixpert_py.runtime.packing.operand import Layout
-from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.reference import reference, residues
 from tests.runtime.gpu.fake.array import ndarray
 from tests.runtime.gpu.fake.current import Current
 
@@ -64,6 +64,9 @@ class FakePacked(NamedTuple):
         packed = []
         for matrix in self.array():
             with np.errstate(all="ignore"):
+                if self.scheme.moduli:
+                    packed.append(residues.pack(matrix, matrix.T, self.scheme).left)
+                    continue
                 packed.append(reference.pack(matrix, matrix.T, self.scheme, self.rule)[0])
         if name == "norms":
             assert self.norms

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mixpert_py.runtime.reference import reference
+from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.reference.engine import execute
 from mixpert_py.runtime.reference.outliers import kept_part, outlier_part
 from tests.runtime.gpu.fake.array import ndarray
@@ -32,9 +32,19 @@ def multiply_add(beta: float, c: Any, x: Any) -> Any:
     return (wide(beta) * c.astype(wide) + x.astype(wide)).astype(x.dtype)
 
 
+def split(a: Any, b: Any, scheme: Any, rule: Any) -> tuple[Any, Any]:
+    """Both operands, packed."""
+    if scheme.moduli:
+        pair = residues.pack(a, b, scheme)
+        return pair.left, pair.right
+    return reference.pack(a, b, scheme, rule)
+
+
 def slices_product(a: Any, b: Any, scheme: Any, rule: Any, dtype: Any) -> Any:
     a, b = a.astype(dtype), b.astype(dtype)
-    left, right = reference.pack(a, b, scheme, rule)
+    if scheme.moduli:
+        return residues.execute(residues.pack(a, b, scheme), np.dtype(dtype))
+    left, right = split(a, b, scheme, rule)
     value = execute(scheme, a.shape[1], left, right, dtype)
     value[left.nonfinite] = value[:, right.nonfinite] = 0
     return value
@@ -46,7 +56,7 @@ def add_what_left(value: Any, a: Any, b: Any, scheme: Any, rule: Any, alpha: flo
     """
     dtype = value.dtype
     a, b, alpha = a.astype(dtype), b.astype(dtype), dtype.type(alpha)
-    left, right = reference.pack(a, b, scheme, rule)
+    left, right = split(a, b, scheme, rule)
     whole = left.nonfinite[:, np.newaxis] | right.nonfinite
     block = scheme.lengths(a.shape[1])[1]
     if whole.any():

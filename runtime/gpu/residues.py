@@ -1,0 +1,151 @@
+"""Products of residues on Hopper, and the remainder theorem: two launches for each matrix.
+
+`kernels/residue_gemm.cu` makes the INT8 products modulo every p, `kernels/residue_result.cu` puts
+them together. What they compute, bit for bit, is in `schemes.residues`.
+"""
+
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.recording import Stream, allocate
+from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
+from mixpert_py.runtime.remainders import theorem
+
+GEMM: Final = "residue_gemm.cu"
+RESULT: Final = "residue_result.cu"
+TILE_M, TILE_N = TILE["left"], TILE["right"]
+STAGES: Final = 8  # steps of both operands that a block holds
+SHARED: Final = STAGES * (TILE_M + TILE_N) * STEP
+GROUP = 8  # rows of tiles that blocks take together
+GEMM_THREADS, RESULT_THREADS = 384, 128
+UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel makes
+
+
+class Sizes(Protocol):
+    """Those of a packed operand."""
+
+    def __hash__(self) -> int: ...
+    @property
+    def slices_stride(self) -> int: ...
+    @property
+    def scales_stride(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+
+
+class ResidueOperand(Protocol):
+    """A packed operand: addresses on the device, and sizes."""
+
+    @property
+    def slices(self) -> int: ...
+    @property
+    def scales(self) -> int: ...
+    @property
+    def layout(self) -> Sizes: ...
+
+
+def gemm(
+    left: ResidueOperand, right: ResidueOperand, moduli: tuple[int, ...], out: Any, stream: Stream
+) -> Any:
+    """out = A·B, by operands that are packed modulo these, enqueued on a stream of the current
+    device. Returns the memory of what products leave, which a graph must keep.
+
+    out: (m, n) or (batch, m, n), any strides but the last, which is one element. Does not wait for
+    the device. Raises DeviceError where a kernel does not compile.
+    """
+    kernels = prepare(moduli, out.dtype.name, out.data.device_id)
+    (m, n), size = out.shape[-2:], out.itemsize
+    rows, columns = tiles(m, n)
+    memory = allocate(scratch(len(moduli), m, n), stream)
+    residues = memory.ptr
+    leading, whole = out.strides[-2] // size, rows * columns
+    grid = min(kernels.multiprocessors, whole * len(moduli))
+    units = whole * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
+    a, b = left.layout, right.layout
+    for matrix in range(out.shape[0] if out.ndim == 3 else 1):
+        address = out.data.ptr + (matrix * out.strides[0] if out.ndim == 3 else 0)
+        operands = (
+            left.slices + matrix * a.slices_stride,
+            right.slices + matrix * b.slices_stride,
+        )
+        scales = left.scales + matrix * a.scales_stride, right.scales + matrix * b.scales_stride
+        problem = *operands, residues, a.steps, rows, columns, GROUP
+        kernels.gemm.launch_words(grid, GEMM_THREADS, problem, SHARED, stream)
+        # Whether two neighbours in a row of C can be written at once.
+        paired = int((address | leading * size) % (2 * size) == 0)
+        words = residues, *scales, address, m, n, leading, rows, columns, paired
+        kernels.result.launch_words(units, RESULT_THREADS, words, 0, stream)
+    return memory
+
+
+def tiles(m: int, n: int) -> tuple[int, int]:
+    """How many rows and columns of tiles C has."""
+    return -(-m // TILE_M), -(-n // TILE_N)
+
+
+def scratch(count: int, m: int, n: int) -> int:
+    """Bytes of what the products modulo so many numbers leave for the remainder theorem."""
+    rows, columns = tiles(m, n)
+    return count * rows * columns * TILE_M * TILE_N
+
+
+class Kernels(NamedTuple):
+    """The two kernels of a scheme on a device, which has so many multiprocessors."""
+
+    gemm: Kernel
+    result: Kernel
+    multiprocessors: int
+
+
+@lru_cache(maxsize=256)
+def prepare(moduli: tuple[int, ...], result: str, device: int) -> Kernels:
+    """The kernels for results of a type, on a device, which is the current one; compiles them."""
+    import cupy
+
+    return Kernels(
+        cuda_kernel(GEMM, "residue_gemm", of_gemm(moduli), SHARED),
+        cuda_kernel(RESULT, "result", of_result(moduli, result)),
+        int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
+    )
+
+
+def of_gemm(moduli: tuple[int, ...]) -> Definitions:
+    """What the GEMM is compiled with."""
+    return *of_moduli(moduli), *_of_tiles(), ("STAGES", STAGES)
+
+
+def of_result(moduli: tuple[int, ...], result: str) -> Definitions:
+    """The theorem's numbers, as `residues.cuh` has them."""
+    known = theorem(moduli)
+    weights = [[256.0 * part for part in row] for row in known.weights]
+    starts = []
+    for place in range(len(known.units)):
+        products = (
+            int(row[place]) * (256 + p // 2) for row, p in zip(known.weights, moduli, strict=True)
+        )
+        starts.append(-float(sum(products)))  # exact: see `remainders`
+    rows = ", ".join("{" + _hexadecimal(row) + "}" for row in weights)
+    return (
+        *of_moduli(moduli),
+        ("PARTS", len(known.units)),
+        ("WEIGHTS", rows),
+        ("STARTS", _hexadecimal(starts)),
+        ("PRODUCT", _hexadecimal(known.product)),
+        ("PART_UNITS", _hexadecimal(known.units)),
+        ("INVERSE", (1 / sum(map(int, known.product))).hex()),
+        *_of_tiles(),
+        ("SINGLE", int(result == "float32")),
+    )
+
+
+def _of_tiles() -> Definitions:
+    return ("TILE_M", TILE_M), ("TILE_N", TILE_N)
+
+
+def _hexadecimal(numbers: tuple[float, ...] | list[float]) -> str:
+    return ", ".join(number.hex() for number in numbers)

@@ -1,0 +1,192 @@
+// Residues of A·B modulo p_1 … p_COUNT, from residues of A and of B, for Hopper (sm_90a).
+//
+//   warpgroup 0, one thread   producer: copies a step (64 bytes of K) of A's and B's tile into a ring
+//                             of STAGES buffers, by two bulk copies: packing has laid a tile's step
+//                             out as wgmma wants it.
+//   warpgroups 1 … CONSUMERS  each multiplies 64 rows of the tile by all its columns, in INT32.
+//
+//   Blocks persist and take the tiles of one modulus after the other, in groups of rows.
+//
+// A thread stores (sum + ⌊p / 2⌋) mod p of its own sums as bytes, in the order in which it holds
+// them, 16 at a time: a warp writes 512 bytes that lie together, and `residue_result.cu` reads them
+// so. Sums of SEGMENT steps are below 2^30; what was stored of a segment is added to the next one's.
+// Modulo 256 they may wrap.
+
+#include "shared_constants.cuh"
+
+#define ELEMENT ELEMENT_INT8
+
+#ifndef TILE_M
+#define TILE_M 256
+#define TILE_N 192
+#define STAGES 8
+#define COUNT 14
+#define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
+#endif
+
+constexpr int CONSUMERS = 2;
+constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
+
+#include "wgmma.cuh"
+#include "residue_tiles.cuh"
+
+constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE + B_STAGE;
+constexpr int THREADS = 128 * (CONSUMERS + 1);
+constexpr int SEGMENT = 65536 / STEP;  // 2^16 · 127² < 2^30
+
+__constant__ unsigned short moduli[COUNT] = {MODULI};
+
+// a, b: (steps, COUNT, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
+struct Problem {
+    const unsigned char *a, *b;
+    unsigned char *out;
+    int steps, tile_rows, tile_columns, group;
+};
+
+struct Ring {  // where the producer, or a consumer, stands in the STAGES buffers
+    int stage = 0, parity = 0;
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    __device__ __forceinline__ int before() const { return stage ? stage - 1 : STAGES - 1; }
+};
+
+// By one thread, before all others may use the barriers.
+__device__ __forceinline__ void make_ring(u32 full, u32 empty) {
+    for (int s = 0; s < STAGES; s++) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + 8 * s));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(empty + 8 * s),
+                     "r"(ARRIVALS * CONSUMERS));
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
+    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
+    const u64 a_residues = (u64)p.tile_rows * A_STAGE, b_residues = (u64)p.tile_columns * B_STAGE;
+    Ring ring;
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
+        const int modulus = index / of_one;
+        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
+        const unsigned char *a = p.a + modulus * a_residues + tile.row * A_STAGE;
+        const unsigned char *b = p.b + modulus * b_residues + tile.column * B_STAGE;
+        for (int step = 0; step < p.steps; step++, ring.advance()) {
+            const u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
+            wait(empty + 8 * ring.stage, ring.parity ^ 1);
+            expect(barrier, STAGE);
+            copy(to, a, A_STAGE, barrier);
+            copy(to + A_STAGE, b, B_STAGE, barrier);
+            a += COUNT * a_residues, b += COUNT * b_residues;
+        }
+    }
+}
+
+// What is subtracted from a sum, and what is left: sum + ⌊p / 2⌋ modulo p, if |sum| < 2^30 or p = 256.
+struct Reduction {
+    u32 modulus, factor, offset;
+
+    __device__ __forceinline__ Reduction(int index) {
+        modulus = moduli[index];
+        // ⌈2^39 / p⌉: for sums below 2^31 the quotient by it is exact.
+        factor = (u32)(((1ull << 39) + modulus - 1) / modulus);
+        offset = ((1u << 30) / modulus + 1) * modulus;  // a multiple above 2^30
+        offset += modulus / 2;
+    }
+    __device__ __forceinline__ u32 operator()(int sum) const {
+        const u32 shifted = (u32)sum + offset;
+        return shifted - (__umulhi(shifted, factor) >> 7) * modulus;
+    }
+};
+
+// first: whether these are the tile's first sums; else those before are added.
+__device__ __forceinline__ void store(unsigned char *out, const Reduction &reduced,
+                                      const Sum (&sum)[REGISTERS], bool first) {
+    unsigned char *to = out + (threadIdx.x & 127) * UNIT;
+    const u32 half = reduced.modulus / 2;
+#pragma unroll
+    for (int i = 0; i < REGISTERS; i += UNIT, to += 128 * UNIT) {
+        u32 word[UNIT / 4], before[UNIT / 4] = {};
+        if (!first) {
+            const uint4 bytes = *(const uint4 *)to;
+            before[0] = bytes.x, before[1] = bytes.y, before[2] = bytes.z, before[3] = bytes.w;
+        }
+#pragma unroll
+        for (int j = 0; j < UNIT / 4; j++) {
+            u32 byte[4];
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int add = first ? 0 : (int)(before[j] >> 8 * e & 255) - (int)half;
+                byte[e] = reduced(sum[i + 4 * j + e] + add);
+            }
+            word[j] = __byte_perm(__byte_perm(byte[0], byte[1], 0x0040),
+                                  __byte_perm(byte[2], byte[3], 0x0040), 0x5410);
+        }
+        *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
+    }
+}
+
+__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
+                                        int consumer) {
+    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
+    const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
+    Ring ring;
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
+        const int modulus = index / of_one;
+        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
+        const int place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
+        int begin = 0;
+        do {
+            const int end = min(begin + SEGMENT, p.steps);
+            Sum sum[DEPTH][REGISTERS];
+#pragma unroll
+            for (int i = 0; i < DEPTH * REGISTERS; i++) sum[i / REGISTERS][i % REGISTERS] = 0;
+#pragma unroll 1
+            for (int step = begin; step < end; step++) {
+                wait(full + 8 * ring.stage, ring.parity);
+                const u32 a = mine + ring.stage * STAGE;
+                const u32 b = buffers + ring.stage * STAGE + A_STAGE;
+                fence_registers();
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+#pragma unroll
+                    for (int d = 0; d < DEPTH; d++)
+                        multiply(sum[d], describe(a + d * 64 * STEP + half * 32),
+                                 describe(b + half * 32), 1);
+                }
+                commit();
+                wait_products<1>();  // all but those just issued: the stage before this is free
+                if (step != begin) release(empty + 8 * ring.before());
+                ring.advance();
+            }
+            wait_products<0>();
+            release(empty + 8 * ring.before());
+            const Reduction reduced(modulus);
+#pragma unroll
+            for (int d = 0; d < DEPTH; d++)
+                store(p.out + unit_at(place, consumer * DEPTH + d, 0), reduced, sum[d], begin == 0);
+            begin = end;
+        } while (begin < p.steps);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, long long steps,
+             long long tile_rows, long long tile_columns, long long group_rows) {
+    extern __shared__ __align__(1024) unsigned char memory[];
+    __shared__ __align__(8) u64 barriers[2 * STAGES];
+    const Problem p = {a,          b,           out, (int)steps, (int)tile_rows, (int)tile_columns,
+                       (int)group_rows};
+    const u32 buffers = (u32)__cvta_generic_to_shared(memory);
+    const u32 full = (u32)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) make_ring(full, empty);
+    __syncthreads();
+    follow();
+    const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);  // known to be uniform
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x == 0) produce(p, buffers, full, empty);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        consume(p, buffers, full, empty, group - 1);
+    }
+}

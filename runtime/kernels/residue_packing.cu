@@ -1,0 +1,303 @@
+// An operand as residues: each row of A, or column of B, times a power of two, rounded to integers,
+// modulo p_1 … p_COUNT. See `schemes/residues.py`. "Rows" below means either.
+//
+// out: (steps, COUNT, padded rows, 64) bytes, of each row's 64 bytes of a step the four chunks of 16
+// at c ^ (row >> 1 & 3): the 64-byte swizzle of wgmma. What is past K is 0, what is past the rows
+// holds anything.
+//
+// `rows`: K is contiguous, and a row fits in shared memory. A block reads it once, and takes its
+// largest entry, its norm and its residues from there.
+//
+// `maxima`, `sums`, `columns`: any strides, in three launches; blocks take 32 rows, and a chunk of K.
+
+#include "shared_constants.cuh"
+
+#ifndef COUNT
+#define COUNT 14
+#define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
+#endif
+#ifndef SINGLE
+#define SINGLE 0  // whether entries are float32
+#endif
+
+#include "residues.cuh"
+
+#if SINGLE
+typedef float Entry;
+#else
+typedef double Entry;
+#endif
+
+constexpr int ITEM = 8;                    // entries that a thread takes at a time
+constexpr int ITEMS = STEP / ITEM;         // of a step
+constexpr int VECTOR = 16 / sizeof(Entry);  // entries of a load
+
+__device__ __forceinline__ double wide(double x) { return x; }
+__device__ __forceinline__ double wide(float x) {  // subnormal ones, too
+    double found;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(found) : "f"(x));
+    return found;
+}
+
+__device__ __forceinline__ void follow() {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+
+constexpr int TOP = SINGLE ? 127 : 1023;  // the largest exponent
+
+// LARGE: elements of C may overflow.
+__device__ __forceinline__ unsigned char flag_of(const Largest &largest, long long k) {
+    if (!largest.scaled()) return largest.finite() ? 0 : NONFINITE;
+    return 2 * largest.exponent() + 32 - __clz((u32)k) > TOP ? LARGE : 0;
+}
+
+struct Target {
+    unsigned char *out;
+    long long padded;
+
+    // Where an item of a row lies, modulo the first p; to the next p it is `stride` bytes.
+    __device__ __forceinline__ unsigned char *at(int row, int item) const {
+        const int chunk = (item % ITEMS >> 1) ^ (row >> 1 & 3);
+        return out + ((item / ITEMS) * COUNT * padded + row) * STEP + chunk * 16 + (item & 1) * 8;
+    }
+    __device__ __forceinline__ long long stride() const { return padded * STEP; }
+};
+
+__device__ __forceinline__ u32 four_bytes(u32 a, u32 b, u32 c, u32 d) {
+    return __byte_perm(__byte_perm(a, b, 0x0040), __byte_perm(c, d, 0x0040), 0x5410);
+}
+
+__device__ __forceinline__ void cut(const double (&x)[ITEM], const Scale &scale, unsigned char *to,
+                                    long long stride) {
+    u32 word[ITEM][WORDS];
+#pragma unroll
+    for (int e = 0; e < ITEM; e++) scale(x[e], word[e]);
+    each<COUNT>([&](auto index) {
+        constexpr int p = modulus(decltype(index)::value);
+        u32 byte[ITEM];
+#pragma unroll
+        for (int e = 0; e < ITEM; e++) byte[e] = residue<p>(word[e]);
+        *(uint2 *)to = make_uint2(four_bytes(byte[0], byte[1], byte[2], byte[3]),
+                                  four_bytes(byte[4], byte[5], byte[6], byte[7]));
+        to += stride;
+    });
+}
+
+__device__ __forceinline__ void clear(unsigned char *to, long long stride) {
+    for (int i = 0; i < COUNT; i++, to += stride) *(uint2 *)to = make_uint2(0, 0);
+}
+
+// ---- rows that are contiguous along K --------------------------------------------------------------
+
+constexpr int MOST_WARPS = 32;
+
+__device__ __forceinline__ Largest block_largest(Largest mine, u32 (&high)[MOST_WARPS],
+                                                 u32 (&low)[MOST_WARPS]) {
+    mine.high = __reduce_max_sync(~0u, mine.high);
+    mine.low = __reduce_max_sync(~0u, mine.low);
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32, lane = threadIdx.x % 32;
+    if (lane == 0) high[warp] = mine.high, low[warp] = mine.low;
+    __syncthreads();
+    mine.high = __reduce_max_sync(~0u, lane < warps ? high[lane] : 0);
+    mine.low = __reduce_max_sync(~0u, lane < warps ? low[lane] : 0);
+    return mine;
+}
+
+__device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in any order
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) x += __shfl_xor_sync(~0u, x, apart);
+    return x;
+}
+
+extern "C" __global__ void __launch_bounds__(1024)
+rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+     long long k, long long row_stride, long long steps, long long padded, long long vectors,
+     long long limit) {
+    extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, 4, threads)
+    __shared__ u32 high[MOST_WARPS], low[MOST_WARPS];
+    __shared__ double sums[MOST_WARPS];
+    const int row = blockIdx.x, thread = threadIdx.x, threads = blockDim.x;
+    const int items = (int)steps * ITEMS;
+    const Target target = {out, padded};
+    follow();
+    x += row * row_stride;
+    Largest largest;
+    double2 *mine = held + thread;
+    for (int item = thread; item < items; item += threads) {
+        double entry[ITEM];
+        const Entry *from = x + item * ITEM;
+        if (vectors && (item + 1) * ITEM <= k) {
+            Entry raw[ITEM];
+#pragma unroll
+            for (int i = 0; i < ITEM; i += VECTOR) *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + i));
+#pragma unroll
+            for (int i = 0; i < ITEM; i++) entry[i] = wide(raw[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < ITEM; i++) entry[i] = item * ITEM + i < k ? wide(from[i]) : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < ITEM; i++) largest.take(entry[i]);
+#pragma unroll
+        for (int i = 0; i < ITEM; i += 2, mine += threads) *mine = make_double2(entry[i], entry[i + 1]);
+    }
+    largest = block_largest(largest, high, low);
+    if (!largest.scaled()) {
+        if (thread == 0) scales[row] = 0, flags[row] = flag_of(largest, k);
+        for (int item = thread; item < items; item += threads)
+            clear(target.at(row, item), target.stride());
+        return;
+    }
+    const int exponent = largest.exponent();
+    const Square square(exponent);
+    double sum = 0;
+    mine = held + thread;
+    for (int item = thread; item < items; item += threads) {
+#pragma unroll
+        for (int i = 0; i < ITEM; i += 2, mine += threads)
+            sum += square(mine->x) + square(mine->y);
+    }
+    sum = warp_sum(sum);
+    if (thread % 32 == 0) sums[thread / 32] = sum;
+    __syncthreads();
+    sum = warp_sum(thread % 32 < threads / 32 ? sums[thread % 32] : 0);
+    const int found = scale_of(exponent, sum, __longlong_as_double(limit));
+    if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
+    const Scale scale(found);
+    mine = held + thread;
+    for (int item = thread; item < items; item += threads) {
+        double entry[ITEM];
+#pragma unroll
+        for (int i = 0; i < ITEM; i += 2, mine += threads) entry[i] = mine->x, entry[i + 1] = mine->y;
+        cut(entry, scale, target.at(row, item), target.stride());
+    }
+}
+
+// ---- any strides -----------------------------------------------------------------------------------
+
+constexpr int PANEL = 32, ACROSS = 8;  // rows of a block, and threads along K
+
+// A block's rows and its chunk of K, in steps. Panels of one chunk are side by side.
+struct Part {
+    int row, chunk, begin, end;
+
+    __device__ __forceinline__ Part(long long rows, long long steps, long long chunk_steps) {
+        const int panels = (int)((rows + PANEL - 1) / PANEL);
+        chunk = blockIdx.x / panels;
+        row = (blockIdx.x - chunk * panels) * PANEL;
+        begin = chunk * (int)chunk_steps;
+        end = min(begin + (int)chunk_steps, (int)steps);
+    }
+};
+
+// largest: (chunks, rows) pairs of words.
+extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
+maxima(const Entry *x, uint2 *largest, long long row_count, long long k, long long row_stride,
+       long long k_stride, long long steps, long long chunk_steps) {
+    __shared__ uint2 words[ACROSS][PANEL];
+    const Part part(row_count, steps, chunk_steps);
+    const int lane = threadIdx.x % PANEL, across = threadIdx.x / PANEL, row = part.row + lane;
+    const int end = min(part.end * STEP, (int)k);
+    follow();
+    Largest mine;
+    if (row < row_count) {
+        const Entry *from = x + row * row_stride;
+#pragma unroll 8
+        for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+            mine.take(wide(__ldg(from + i * k_stride)));
+    }
+    words[across][lane] = make_uint2(mine.high, mine.low);
+    __syncthreads();
+    if (across || row >= row_count) return;
+#pragma unroll
+    for (int i = 1; i < ACROSS; i++) mine.take({words[i][lane].x, words[i][lane].y});
+    largest[part.chunk * row_count + row] = make_uint2(mine.high, mine.low);
+}
+
+__device__ __forceinline__ Largest of_all(const uint2 *largest, long long chunks, long long rows,
+                                          int row) {
+    Largest all;
+    for (int i = 0; i < chunks; i++) {
+        const uint2 words = largest[i * rows + row];
+        all.take({words.x, words.y});
+    }
+    return all;
+}
+
+// squares: (chunks, rows) sums.
+extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
+sums(const Entry *x, const uint2 *largest, double *squares, long long row_count, long long k,
+     long long row_stride, long long k_stride, long long steps, long long chunk_steps,
+     long long chunks) {
+    __shared__ double found[ACROSS][PANEL];
+    const Part part(row_count, steps, chunk_steps);
+    const int lane = threadIdx.x % PANEL, across = threadIdx.x / PANEL, row = part.row + lane;
+    const int end = min(part.end * STEP, (int)k);
+    follow();
+    double sum = 0;
+    if (row < row_count) {
+        const Largest all = of_all(largest, chunks, row_count, row);
+        const Entry *from = x + row * row_stride;
+        if (all.scaled()) {
+            const Square square(all.exponent());
+#pragma unroll 8
+            for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+                sum += square(wide(__ldg(from + i * k_stride)));
+        }
+    }
+    found[across][lane] = sum;
+    __syncthreads();
+    if (across || row >= row_count) return;
+#pragma unroll
+    for (int i = 1; i < ACROSS; i++) sum += found[i][lane];
+    squares[part.chunk * row_count + row] = sum;
+}
+
+// A warp takes 8 rows, and 4 items of each: 32 bytes of what it writes lie together.
+extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
+columns(const Entry *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
+        unsigned char *flags, long long row_count, long long k, long long row_stride,
+        long long k_stride, long long steps, long long padded, long long chunk_steps,
+        long long chunks, long long limit) {
+    constexpr int NONE = 1 << 30;
+    __shared__ int of_rows[PANEL];
+    const Part part(row_count, steps, chunk_steps);
+    const Target target = {out, padded};
+    follow();
+    if (threadIdx.x < PANEL && part.row + threadIdx.x < row_count) {
+        const int row = part.row + threadIdx.x;
+        const Largest all = of_all(largest, chunks, row_count, row);
+        int scale = NONE;
+        if (all.scaled()) {
+            double sum = 0;
+            for (int i = 0; i < chunks; i++) sum += squares[i * row_count + row];
+            scale = scale_of(all.exponent(), sum, __longlong_as_double(limit));
+        }
+        of_rows[threadIdx.x] = scale;
+        if (part.chunk == 0) {
+            scales[row] = scale == NONE ? 0 : scale;
+            flags[row] = flag_of(all, k);
+        }
+    }
+    __syncthreads();
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = warp % 4 * 8 + lane % 8;
+    const int row = part.row + mine, first = warp / 4 * 4 + lane / 8;
+    if (row >= row_count) return;
+    const int found = of_rows[mine];
+    x += row * row_stride;
+    const Scale scale(found == NONE ? 0 : found);
+    for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += ITEMS) {
+        unsigned char *to = target.at(row, item);
+        if (found == NONE) {
+            clear(to, target.stride());
+            continue;
+        }
+        double entry[ITEM];
+        const int begin = item * ITEM;
+#pragma unroll
+        for (int i = 0; i < ITEM; i++)
+            entry[i] = begin + i < k ? wide(__ldg(x + (begin + i) * k_stride)) : 0;
+        cut(entry, scale, to, target.stride());
+    }
+}

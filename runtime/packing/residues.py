@@ -1,0 +1,165 @@
+"""Operands as residues, for Hopper: `kernels/residue_packing.cu`, which packs what
+`schemes.residues` says, bit for bit.
+
+An operand takes one launch where K is contiguous and a row fits in shared memory, else three; a
+stack as many for each matrix.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+from mixpert_py.runtime.kernels.abi import STEP
+from mixpert_py.runtime.kernels.compile import cuda_kernel
+from mixpert_py.runtime.kernels.kernel import Kernel
+from mixpert_py.runtime.kernels.recording import Stream, allocate
+from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
+from mixpert_py.runtime.splitter import Residues
+
+Definitions = tuple[tuple[str, int | str], ...]
+Side = Literal["left", "right"]
+
+FILE: Final = "residue_packing.cu"
+TILE: Final = {"left": 256, "right": 192}  # rows, or columns, of a tile of C: packed ones are whole
+PANEL, PANEL_THREADS = 32, 256  # rows that a block packs where K is not contiguous
+CHUNK_STEPS = 8, 4  # of K, at most and at least, that such a block goes along
+BLOCKS = 2048  # such blocks that fill a device
+LONGEST: Final = 192 * 1024  # bytes of a row that a block holds in shared memory, as float64
+ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
+ROW_ITEMS = 4  # of a thread, or more
+WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highest one, with a sign
+
+
+def of_moduli(moduli: tuple[int, ...]) -> Definitions:
+    """What all kernels of a scheme are compiled with."""
+    return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
+
+
+def definitions(splitter: Residues, memory: str) -> Definitions:
+    """What the packing kernels are compiled with, for operands of a type."""
+    # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
+    words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
+    single = int(memory == "float32")
+    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single)
+
+
+class Packing(NamedTuple):
+    """How operands of a form are packed: by one kernel of whole rows, or by three. bytes: of all
+    that they take; largest, squares: where the three kernels keep what they find in each chunk.
+    """
+
+    layout: Layout
+    kernels: tuple[Kernel, ...]
+    threads: int
+    shared: int
+    grid: int
+    vectors: bool
+    chunk_steps: int
+    chunks: int
+    largest: int
+    squares: int
+    bytes: int
+    limit: int
+
+
+def pack(x: Operand, splitter: Residues, side: Side, stream: Stream) -> DevicePacked:
+    """An operand's residues, enqueued on a stream of the current device.
+
+    Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
+    tiles. The scale of a row is the power of two that it was multiplied by, an int32. Flagged rows
+    are NONFINITE, and zeros, or LARGE.
+    """
+    how = prepare(x.form, splitter, side, x.device)
+    place = how.layout
+    memory = allocate(how.bytes, stream)
+    start, size = memory.ptr, x.form.itemsize
+    for matrix in range(place.batch):
+        address = x.address + matrix * x.form.batch_stride * size
+        slices = start + matrix * place.slices_stride
+        scales = start + place.scales + matrix * place.scales_stride
+        flags = start + place.flags + matrix * place.rows
+        _launch(how, x.form, address, (slices, scales, flags), start, stream)
+    found = start, start + place.scales, start + place.flags
+    return DevicePacked(x, splitter, place, *found, 0, 0, memory)
+
+
+def _launch(
+    how: Packing,
+    form: Form,
+    address: int,
+    targets: tuple[int, int, int],
+    start: int,
+    stream: Stream,
+) -> None:
+    """One matrix. targets: of its slices, scales and flags."""
+    steps, padded = how.layout.steps, how.layout.rows8
+    if len(how.kernels) == 1:
+        lengths = form.rows, form.k, form.row_stride, steps, padded, int(how.vectors)
+        row_words = address, *targets, *lengths, how.limit
+        how.kernels[0].launch_words(how.grid, how.threads, row_words, how.shared, stream)
+        return
+    largest, squares = start + how.largest, start + how.squares
+    along = form.rows, form.k, form.row_stride, form.k_stride, steps
+    chunk_steps, chunks = how.chunk_steps, how.chunks
+    found: tuple[tuple[int, ...], ...] = (
+        (address, largest, *along, chunk_steps),
+        (address, largest, squares, *along, chunk_steps, chunks),
+        (address, largest, squares, *targets, *along, padded, chunk_steps, chunks, how.limit),
+    )
+    for kernel, words in zip(how.kernels, found, strict=True):
+        kernel.launch_words(how.grid, how.threads, words, 0, stream)
+
+
+@lru_cache(maxsize=4096)
+def prepare(form: Form, splitter: Residues, side: Side, device: int) -> Packing:
+    """How operands of a form are packed on a device, which is the current one; compiles kernels."""
+    its = sizes(form, splitter, side)
+    compiled = definitions(splitter, form.memory)
+    if its.chunks == 0:
+        names: tuple[str, ...] = ("rows",)
+    else:
+        names = "maxima", "sums", "columns"
+    shared = LONGEST if its.chunks == 0 else 0
+    return its._replace(kernels=tuple(cuda_kernel(FILE, n, compiled, shared) for n in names))
+
+
+@lru_cache(maxsize=4096)
+def sizes(form: Form, splitter: Residues, side: Side) -> Packing:
+    """As `prepare`, without kernels."""
+    place = layout(splitter, form.batch, form.rows, form.k, side)
+    steps, limit = place.steps, word(splitter.limit(form.k))
+    if form.k_stride == 1 and steps * STEP * 8 <= LONGEST:
+        items = steps * STEP // ROW_ITEM
+        threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), 512)
+        shared = -(-items // threads) * threads * ROW_ITEM * 8
+        apart = (form.row_stride | form.batch_stride) * form.itemsize
+        vectors = form.aligned and apart % VECTOR == 0
+        launch = threads, shared, form.rows, vectors
+        return Packing(place, (), *launch, 0, 0, 0, 0, place.bytes, limit)
+    panels = -(-form.rows // PANEL)
+    most, least = CHUNK_STEPS
+    chunk_steps = min(max(least, panels * steps // BLOCKS), most)
+    chunks = -(-steps // chunk_steps)
+    largest = up(place.bytes)
+    squares = largest + up(8 * chunks * form.rows)
+    end = squares + 8 * chunks * form.rows
+    launch = PANEL_THREADS, 0, panels * chunks, False
+    return Packing(place, (), *launch, chunk_steps, chunks, largest, squares, end, limit)
+
+
+@lru_cache(maxsize=4096)
+def layout(splitter: Residues, batch: int, rows: int, k: int, side: Side) -> Layout:
+    """The layout of batch · rows rows of length k."""
+    steps, count = -(-k // STEP), splitter.count
+    rows8 = -(-rows // TILE[side]) * TILE[side]
+    scales = up(batch * steps * count * rows8 * STEP)
+    flags = up(scales + 4 * batch * rows)
+    end = flags + batch * rows
+    shape = batch, rows, rows8, k, k, 1, steps * STEP, steps, count, 1
+    return Layout(*shape, scales, flags, flags, end, end)
+
+
+@lru_cache(64)
+def word(number: float) -> int:
+    """The 64-bit integer of the same bits as a float64."""
+    return int(struct.unpack("q", struct.pack("d", number))[0])

@@ -1,0 +1,247 @@
+"""Residue schemes on Hopper: the bits of the reference backend, by the path that users take."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixpert_py
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.gpu.device import Device, find
+from mixpert_py.runtime.kernels import HOPPER
+from mixpert_py.runtime.reference import reference, residues
+from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.tracing.trace import Trace
+from tests.every_check import some, sweep
+from tests.runtime.families import EVERYDAY, FAMILIES
+
+pytestmark = pytest.mark.gpu
+cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+
+SCHEMES = ["crt14", "crt9", "crt16", "crt7", "crt12"]
+ALL = {**FAMILIES, **EVERYDAY}
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> None:
+    here = find()
+    if not isinstance(here, Device) or here.capability != HOPPER:
+        pytest.skip("kernels for compute capability 9.0")
+
+
+def in_c(x: Any) -> Any:
+    return cupy.asarray(x)
+
+
+def turned(x: Any) -> Any:
+    return cupy.asfortranarray(cupy.asarray(x))
+
+
+def apart(x: Any) -> Any:
+    wide = cupy.full((2 * x.shape[0], 3 * x.shape[1]), np.nan, x.dtype)
+    wide[::2, 1::3] = cupy.asarray(x)
+    return wide[::2, 1::3]
+
+
+def backwards(x: Any) -> Any:
+    return cupy.asarray(np.ascontiguousarray(x[::-1, ::-1]))[::-1, ::-1]
+
+
+LAYOUTS: list[Callable[[Any], Any]] = [in_c, turned, apart, backwards]
+SHAPES = [(1, 1, 1), (130, 70, 66), (257, 300, 200), (64, 1000, 390), (300, 8, 5)]
+
+
+def made(a: Any, b: Any, scheme: str, **given: Any) -> Any:
+    """The product by the scheme, and no other."""
+    trace = Trace()
+    with use(replace(current(), trace=trace)):
+        value = matmul(a, b, scheme=scheme, backend="cuda", site="s", **given)
+    assert list(trace.sites["s"].schemes) == [scheme], trace.sites["s"].reasons
+    return value
+
+
+def meant(a: Any, b: Any, scheme: str) -> Any:
+    """The scheme's own product: zeros where an entry of the row or column is not finite."""
+    with np.errstate(all="ignore"):
+        pair = residues.pack(a, b, emulation_of(scheme))
+        return residues.execute(pair, np.result_type(a, b))
+
+
+def assert_same_bits(a: Any, b: Any, scheme: str, value: Any) -> None:
+    """But where native products are made instead: of what is not finite, or overflows."""
+    value, wanted = value.get(), meant(a, b, scheme)
+    finite = np.isfinite(a).all(axis=1)[:, None] & np.isfinite(b).all(axis=0)
+    plain = finite & np.isfinite(wanted)
+    np.testing.assert_array_equal(value[plain], wanted[plain])
+    with np.errstate(all="ignore"):
+        native = a @ b
+    np.testing.assert_array_equal(np.isnan(value[~finite]), np.isnan(native[~finite]))
+
+
+@pytest.mark.parametrize("family", ALL)
+def test_bits_are_those_of_the_reference(family: str) -> None:
+    rng = np.random.default_rng(1)
+    cases = sweep(SHAPES, SCHEMES, LAYOUTS, LAYOUTS, ["float64", "float32"], together=1)
+    for shape, scheme, left, right, dtype in cases:
+        with np.errstate(all="ignore"):
+            a, b = (x.astype(dtype) for x in ALL[family](rng, *shape))
+        if both_hold_integers(a, b) and not fits_one(a, b):
+            continue
+        assert_same_bits(a, b, scheme, made(left(a), right(b), scheme))
+
+
+def both_hold_integers(a: Any, b: Any) -> bool:
+    return all(bool((x == np.rint(x)).all()) for x in (a, b) if np.isfinite(x).all())
+
+
+def fits_one(a: Any, b: Any) -> bool:
+    """Whether kernels, which scale integers too, lose nothing of these."""
+    return max(abs(a).max(initial=0), abs(b).max(initial=0)) < 2**15
+
+
+@pytest.mark.parametrize("scheme", [f"crt{count}" for count in some(range(7, 17), 2)])
+def test_every_number_of_moduli(scheme: str) -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((300, 500)), rng.standard_normal((500, 250))
+    assert_same_bits(a, b, scheme, made(cupy.asarray(a), cupy.asarray(b), scheme))
+
+
+def test_mixed_types_and_a_long_k() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((70, 26000)), rng.standard_normal((26000, 40)).astype(np.float32)
+    assert_same_bits(a, b, "crt14", made(cupy.asarray(a), cupy.asarray(b), "crt14"))
+    # Sums of more than 2^16 are reduced more than once; those of one sign are largest.
+    for draw in (rng.standard_normal, rng.random):
+        a, b = draw((3, 150_000)), draw((150_000, 2))
+        for scheme in ("crt14", "crt7"):
+            assert_same_bits(a, b, scheme, made(cupy.asarray(a), turned(b), scheme))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_not_finite_goes_where_it_does_natively(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    a = rng.standard_normal((300, 200)).astype(dtype)
+    b = rng.standard_normal((200, 220)).astype(dtype)
+    plain = made(cupy.asarray(a), cupy.asarray(b), "crt14").get()
+    a[3, 5], a[7, 9], b[11, 13], b[0, 17] = np.nan, np.inf, -np.inf, np.nan
+    value = made(cupy.asarray(a), cupy.asarray(b), "crt14").get()
+    with np.errstate(all="ignore"):
+        native = a @ b
+    rows, columns = np.isfinite(a).all(axis=1), np.isfinite(b).all(axis=0)
+    np.testing.assert_array_equal(value[rows][:, columns], plain[rows][:, columns])
+    finite = np.isfinite(native)
+    np.testing.assert_array_equal(value[~finite], native[~finite])
+    tolerance = 1e-4 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(value[finite], native[finite], tolerance, tolerance)
+
+
+def test_what_overflows_is_what_it_is_natively() -> None:
+    a, b = np.full((3, 4), 1e200), np.full((4, 5), 1e108)
+    a[0], a[1, 0], b[:, 1] = 1.5e300, -1e308, 1e-300
+    value = made(cupy.asarray(a), cupy.asarray(b), "crt14").get()
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(value, a @ b, 1e-15)
+
+
+def test_stacks_outputs_vectors_and_complex_numbers() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((2, 3, 40, 70)), rng.standard_normal((3, 70, 30))
+    value = made(cupy.asarray(a), cupy.asarray(b), "crt14")
+    for i, j in np.ndindex(2, 3):
+        assert_same_bits(a[i, j], b[j], "crt14", value[i, j])
+    x, y = cupy.asarray(a[0, 0]), cupy.asarray(b[0])
+    for out in (cupy.empty((40, 30)), cupy.empty((30, 40)).T, cupy.empty((40, 90))[:, ::3]):
+        assert made(x, y, "crt14", out=out) is out
+        assert_same_bits(a[0, 0], b[0], "crt14", out)
+    vector = made(x, y[:, 0].copy(), "crt14")
+    np.testing.assert_array_equal(vector.get(), value[0, 0, :, 0].get())
+    square = cupy.asarray(rng.standard_normal((50, 50)))
+    wanted = made(square, square.T, "crt14").get()
+    assert made(square, square.T, "crt14", out=square) is square  # over its own operand
+    np.testing.assert_array_equal(square.get(), wanted)
+    z = cupy.asarray(rng.standard_normal((60, 60)) + 1j * rng.standard_normal((60, 60)))
+    wanted = z.get() @ z.get()
+    error = np.linalg.norm(made(z, z, "crt14").get() - wanted) / np.linalg.norm(wanted)
+    assert error < 1e-14
+
+
+def test_prepared_launches_on_other_streams_and_addresses() -> None:
+    rng = np.random.default_rng(6)
+    operands = [cupy.asarray(rng.standard_normal((520, 520))) for _ in range(4)]
+    y = operands[0].T
+    wanted = [made(x, y, "crt14").get() for x in operands]
+    cupy.cuda.Device().synchronize()
+    with use(Context(scheme="crt14", backend="cuda")):
+        for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
+            with stream:
+                for _ in range(4):
+                    found = [matmul(x, y, site="s") for x in operands]
+                    for value, right in zip(found, wanted, strict=True):
+                        np.testing.assert_array_equal(value.get(), right)
+        assert any(callable(known) for known in current().known.values())
+
+
+def test_a_graph_holds_what_it_uses() -> None:
+    rng = np.random.default_rng(7)
+    x, y = (cupy.asarray(rng.standard_normal((520, 520))) for _ in range(2))
+    wanted = made(x, y, "crt14")
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream, precision("crt14"):
+        stream.begin_capture()
+        value = matmul(x, y, site="s", backend="cuda")
+        graph = stream.end_capture()
+        x *= 2
+        for _ in range(3):
+            made(y, y, "crt14")  # takes memory that is free
+            graph.launch()
+        stream.synchronize()
+    np.testing.assert_array_equal(value.get(), 2 * wanted.get())
+
+
+def test_panels_of_numpy_arrays_packed_operands_and_a_limit() -> None:
+    rng = np.random.default_rng(8)
+    a, b = rng.standard_normal((700, 600)), rng.standard_normal((600, 500))
+    wanted = meant(a, b, "crt14")
+    x, y = cupy.asarray(a), cupy.asarray(b)
+    np.testing.assert_array_equal(made(a, b, "crt14"), wanted)
+    for left, right in (
+        (mixpert_py.pack(x, "crt14", side="left"), y),
+        (x, mixpert_py.pack(y, "crt14", side="right")),
+    ):
+        np.testing.assert_array_equal(made(left, right, "crt14").get(), wanted)
+    with use(replace(current(), workspace_limit=16 << 20)):
+        np.testing.assert_array_equal(made(x, y, "crt14").get(), wanted)
+
+
+def test_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(9)
+    a, b = rng.standard_normal((300, 400)), rng.standard_normal((400, 350))
+    x, y = (torch.from_numpy(z).cuda() for z in (a, b))
+    with use(Context(scheme="crt14", backend="cuda")), torch.no_grad():
+        for _ in range(3):
+            value = matmul(x, y, site="s", native=torch.matmul)
+            np.testing.assert_array_equal(value.cpu().numpy(), meant(a, b, "crt14"))
+
+
+@pytest.mark.parametrize("scheme", ["crt14", "crt9", "crt16"])
+def test_errors_of_normal_data(scheme: str) -> None:
+    """No more than twice those that the scheme declares, at its K, against exact sums."""
+    rng = np.random.default_rng(10)
+    a, b = rng.standard_normal((512, 1024)), rng.standard_normal((1024, 512))
+    value = made(cupy.asarray(a), cupy.asarray(b), scheme).get()
+    exact = (a.astype(np.longdouble)[:32] @ b.astype(np.longdouble)).astype(np.longdouble)
+    error = np.linalg.norm((value[:32] - exact).astype(float)) / np.linalg.norm(exact.astype(float))
+    assert error <= 2 * emulation_of(scheme).error
+
+
+def test_integers_are_exact() -> None:
+    rng = np.random.default_rng(11)
+    a, b = (rng.integers(-30000, 30000, (200, 200)).astype(float) for _ in range(2))
+    value = made(cupy.asarray(a), cupy.asarray(b), "crt14").get()
+    np.testing.assert_array_equal(value, reference.multiply(a, b, emulation_of("crt14")).value)
+    np.testing.assert_array_equal(value, a @ b)

@@ -1,0 +1,99 @@
+"""CUDA C++ kernels compiled for the host, and NumPy's memory in the place of the device's."""
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixpert_py.runtime.kernels.compile import source_text
+
+HEADER = Path(__file__).with_name("cuda.h")
+# What is written in PTX, and what does the same here.
+REPLACED = (
+    (r'asm volatile\("griddepcontrol[^;]*;"[^;]*;', ""),
+    (r'asm\("cvt\.f64\.f32[^;]*;" : "=d"\(found\) : "f"\(x\)\);', "found = x;"),
+    (r'asm\("cvt\.rn\.f32\.f64[^;]*;" : "=f"\(value\) : "d"\(x\)\);', "value = (float)x;"),
+    (r'asm\("dp4a[^;]*;" : "=r"\(found\)[^;]*;', "found = dp4a(bytes, weights, sum);"),
+    (
+        r"extern __shared__ __align__\(16\) double2 held\[\];",
+        "double2 *held = (double2 *)dynamic_shared.data();",
+    ),
+)
+EXACT = "-ffp-contract=off", "-frounding-math", "-mfma"
+OPTIONS = "-std=c++20", *EXACT, "-shared", "-fPIC", "-w", "-pthread"
+
+
+def library(source: str, path: Path, optimized: str = "-O0") -> ctypes.CDLL:
+    """C++ that may use cuda.h, compiled to a file that ends in .so."""
+    text = path.with_suffix(".cpp")
+    text.write_text(f'#include "{HEADER}"\n{source}\n')
+    subprocess.run(["g++", optimized, *OPTIONS, "-o", path, text], check=True)
+    return ctypes.CDLL(str(path))
+
+
+class HostKernel:
+    """A kernel of addresses and 64-bit integers, which runs when it is launched."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        self._run = run
+
+    def launch_words(
+        self, grid: int, block: int, words: tuple[int, ...], shared: int, stream: object
+    ) -> None:
+        shape = (ctypes.c_int(one) for one in (grid, block, shared))
+        self._run(*shape, *map(ctypes.c_longlong, words))
+
+
+def kernels(
+    file: str, definitions: tuple[tuple[str, int | str], ...], path: Path
+) -> dict[str, HostKernel]:
+    """All kernels of a file of CUDA C++, by name."""
+    source = source_text(file, definitions)
+    for pattern, replacement in REPLACED:
+        source = re.sub(pattern, replacement, source)
+    assert "asm" not in source
+    found = re.findall(r'extern "C" __global__ void[^{]*?\n?(\w+)\(([^)]*)\) \{', source)
+    for name, parameters in found:
+        kinds = [
+            p.strip()[: p.strip().rindex("*") + 1] if "*" in p else ""
+            for p in parameters.split(",")
+        ]
+        given = ", ".join(f"long long a{i}" for i in range(len(kinds)))
+        cast = ", ".join(f"({kind})a{i}" if kind else f"a{i}" for i, kind in enumerate(kinds))
+        source += f'extern "C" void run_{name}(int grid, int threads, int shared, {given}) '
+        source += f"{{ launch(grid, threads, shared, {name}, {cast}); }}\n"
+    loaded = library(source, path)
+    return {name: HostKernel(getattr(loaded, f"run_{name}")) for name, _ in found}
+
+
+class Memory:
+    """Memory of the host as an allocation of the device. It begins as what kernels must not use."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = np.full(size + 512, 0xAB, np.uint8)
+        self.ptr = -(-self.bytes.ctypes.data // 256) * 256
+
+
+def seen(address: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Memory at an address as an array."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype).reshape(shape)
+
+
+class Pointer:
+    """`data` of an array."""
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr, self.device_id = ptr, 0
+
+
+class HostArray(np.ndarray[Any, Any]):
+    """A NumPy array with the address of its memory as CuPy's arrays have it."""
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return Pointer(self.ctypes.data)
