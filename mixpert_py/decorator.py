@@ -8,7 +8,7 @@ import gc
 import inspect
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -143,6 +143,28 @@ def rewritten_modules(modules: Collection[str]) -> Iterator[None]:
     finally:
         for function, code in before:
             function.__code__ = code
+
+
+def rewrite_in_place(
+    files: Mapping[str, CodeType], namespace: Mapping[str, Any]
+) -> list[tuple[FunctionType, CodeType]]:
+    """Give every function of a namespace the code that stands in its place in a rewritten file.
+
+    files: a file, as code names it → its rewritten code. Returns the functions, with the code that
+    they had. Those that are rewritten already keep it, and those whose file has changed.
+    """
+    before = []
+    for function in gc.get_objects():
+        if not isinstance(function, FunctionType) or function.__globals__ is not namespace:
+            continue
+        code = function.__code__
+        is_rewritten = any(namespace.get(name) is mixpert_py for name in _names(code))
+        if code.co_filename in files and not is_rewritten:
+            with suppress(SourceError):
+                made = _twin(code, files[code.co_filename]).replace(co_flags=code.co_flags)
+                function.__code__ = made
+                before.append((function, code))
+    return before
 
 
 def _rewritten_files(modules: Collection[str]) -> dict[str, CodeType]:

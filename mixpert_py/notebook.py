@@ -4,17 +4,20 @@ A cell is rewritten as IPython would have compiled it: its own transformer has t
 `!` lines into Python by then, and tracebacks show the lines of the cell.
 
 Where the front end gives the notebook's file, a product has the site id that `mixpert rewrite`
-gives it in that file, so that they share a plan. Two things differ, as a cell is seen without the
-others: `#n` of the id counts equal products within the cell, not within the notebook; and names
-that another cell imported are not known, so that some of its products (`np.dot`) may be left alone.
+gives it in that file, so that they share a plan. One thing differs, as a cell is seen without the
+others: `#n` of the id counts equal products within the cell, not within the notebook. What a name
+such as `np` of another cell means is seen when a product runs.
 """
 
 import ast
+import gc
+import linecache
+import os
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -28,7 +31,9 @@ from IPython.core.magic import (
 )
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
+import mixpert_py
 from mixpert_py import config
+from mixpert_py.decorator import rewrite_in_place
 from mixpert_py.errors import DeviceError, PlanError, SourceError
 from mixpert_py.launch import running, tracebacks
 from mixpert_py.passes.pipeline import analyze
@@ -105,7 +110,9 @@ def _is_tree_of(tree: ast.AST, text: str) -> bool:
 
 @magics_class
 class MixPertMagics(Magics):
-    """places: the call sites of all cells so far, which later cells may reach by calling."""
+    """places: the call sites of all cells so far, which later cells may reach by calling.
+    functions: those that `%mixpert on` rewrote in place, with the code that they had.
+    """
 
     shell: InteractiveShell
 
@@ -113,14 +120,21 @@ class MixPertMagics(Magics):
         super().__init__(shell)
         self.places: running.Places = {}
         self.rewriter: CellRewriter | None = None
+        self.functions: list[tuple[FunctionType, CodeType]] = []
 
     @magic_arguments()
-    @argument("switch", choices=("on", "off"), help="Rewrite the cells that are run from now on.")
+    @argument(
+        "switch",
+        choices=("on", "off"),
+        help="Rewrite the cells that are run from now on, and functions that are defined already.",
+    )
     @argument("--plan", help="Run under this plan file.")
     @argument("--scheme", help="Run every product that the plan does not name under this scheme.")
     @line_magic("mixpert")  # type: ignore[arg-type]
     def switch(self, line: str) -> None:
-        """Rewrite the products of all cells that are run afterwards, or of none."""
+        """Rewrite the products of all cells that are run afterwards and of all functions of earlier
+        ones, or of none.
+        """
         options = parse_argstring(self.switch, line)
         try:
             plan = config.given_plan(options.plan, options.scheme)
@@ -131,12 +145,38 @@ class MixPertMagics(Magics):
             config.look_up_plans()
             self.rewriter = CellRewriter(self, plan, options.scheme)
             self.rewriter.install()
+            self._rewrite_functions(plan, options.scheme)
 
     def stop(self) -> None:
-        """Rewrite no cell but those under `%%mixpert`."""
+        """Rewrite no cell but those under `%%mixpert`; functions that were defined before `on` are
+        as they were.
+        """
         if self.rewriter is not None:
             self.rewriter.uninstall()
             self.rewriter = None
+        for function, code in self.functions:
+            function.__code__ = code
+        self.functions = []
+
+    def _rewrite_functions(self, plan: Plan | None, scheme: str | None) -> None:
+        """Rewrite the functions that earlier cells have defined, in place."""
+        namespace = self.shell.user_ns
+        module = config.notebook_module(namespace) or MODULE
+        files = {}
+        for name in {
+            function.__code__.co_filename
+            for function in gc.get_objects()
+            if isinstance(function, FunctionType) and function.__globals__ is namespace
+        }:
+            if name not in linecache.cache or os.path.isfile(name):
+                continue  # the text of a cell is there, and in no file
+            source = "".join(linecache.getlines(name)).encode("utf-8-sig")
+            with suppress(SourceError):  # it has run, and runs as it is
+                if made := in_memory.rewritten(source, module, name, plan, scheme):
+                    files[name] = made.code
+                    namespace.update(dict.fromkeys(made.names, mixpert_py))
+                    self.places |= {site.id: (name, site) for site in analyze(source, module)}
+        self.functions = rewrite_in_place(files, namespace)
 
     @magic_arguments()
     @argument("--plan", help="Run under this plan file.")

@@ -17,10 +17,12 @@ LibCST does not find the products itself, for three reasons that were measured:
 """
 
 import ast
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from mixpert_py.errors import SourceError
-from mixpert_py.passes import imports
+from mixpert_py.passes import bindings, imports
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow import graph
 from mixpert_py.passes.dataflow.graph import Dependencies
@@ -32,6 +34,7 @@ from mixpert_py.passes.rewrite import Settings, Substitute, same, text_edits
 from mixpert_py.passes.source import decode, parse, preorder, refusing_depth
 from mixpert_py.plan import Plan
 
+NOTHING_IMPORTED: Mapping[str, frozenset[str]] = MappingProxyType({})
 # A file is analysed, rewritten and graphed in turn, and the finder's work is the cost of each.
 _analysis = lru_cache(maxsize=4)(find_products)
 
@@ -135,11 +138,28 @@ def _substituted(analysis: Analysis, tree: ast.Module, settings: Settings) -> as
     return substituted
 
 
-def dependencies(source: bytes, module: str) -> Dependencies:
-    """How values flow between the products of a file. Raises SourceError as `analyze` does."""
+def dependencies(
+    source: bytes, module: str, imported: Mapping[str, frozenset[str]] = NOTHING_IMPORTED
+) -> Dependencies:
+    """How values flow between the products of a file. Raises SourceError as `analyze` does.
+
+    imported: a module, as the file spells it where it imports it → the sites that calls of its
+    functions may reach.
+    """
     analysis = _analysis(source, module, False)
+    tree, scopes = analysis.tree, analysis.scopes
     with refusing_depth(module):
-        return graph.graph(analysis.tree, analysis.scopes, analysis.rewritten)
+        if imported and not analysis.products:  # the file has not been parsed
+            tree = parse(analysis.source.text, module)
+            scopes = bindings.read(tree)
+        return graph.graph(tree, scopes, analysis.rewritten, imported)
+
+
+def joined(flows: Sequence[Dependencies]) -> Dependencies:
+    """The graph of a program of several files, whose own file is the first."""
+    if len(flows) == 1:
+        return flows[0]
+    return graph.joined(flows)
 
 
 def _settings(analysis: Analysis, plan: Plan | None, scheme: str | None) -> Settings:

@@ -160,10 +160,12 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
                 return value
     elif _passes(a, b, site, options):
         return _call_method(a, b, *rest, **options)
+    # The methods of many types take no `out`, None or not.
+    method = partial(_call_method, out=None) if options.get("out", a) is None else _call_method
     settings, out = _settings(site, options)
     if options:
         raise _unexpected("dot_method", options)
-    return carry_out(Call(_call_method, a, b, rest, out, dot_shape), settings)[0]
+    return carry_out(Call(method, a, b, rest, out, dot_shape), settings)[0]
 
 
 def _settings(site: str | None, options: dict[str, Any]) -> tuple[Settings, Any]:

@@ -69,7 +69,8 @@ class Operator:
     FP64 on the profiled operands. predicted: scheme → predicted value of `seconds` under it.
     excluded: scheme → why it is not tried. locked: whether it keeps the scheme that the search
     starts with. sensitivity: the program's error per local error, until runs are known. elsewhere:
-    whether only other processes call it, of which nothing is measured.
+    whether only other processes call it, of which nothing is measured. path: of its file, where
+    several files have products.
 
     sampled: the number of its calls that were profiled; three figures are those of the worst of
     them. spread: mean number of bits by which entries lie below the largest of their row of A or
@@ -97,6 +98,12 @@ class Operator:
     transfer: float = 0.0
     fed_by: Mapping[str, int] = field(default_factory=dict)
     elsewhere: bool = False
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its line, after its file where several have products."""
+        return f"{self.path}:{self.line}" if self.path else str(self.line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,10 +88,13 @@ class Options:
         if place.scheme is not None:
             words = [] if self.module is None else ["-m", self.module]
             return shlex.join(["mixpert", "run", "--scheme", place.scheme, *words, *self.arguments])
-        script, *arguments = self.arguments
         device = [] if place.device is None else ["--device", place.device.lower()]
+        tune = ["mixpert", "tune", "--error", budget, *device]
+        if self.module is not None:
+            return shlex.join([*tune, "-m", self.module, *self.arguments])
+        script, *arguments = self.arguments
         behind = ["--", *arguments] if arguments and arguments[0].startswith("-") else arguments
-        return shlex.join(["mixpert", "tune", "--error", budget, *device, script, *behind])
+        return shlex.join([*tune, script, *behind])
 
 
 @click.command(cls=ProgramCommand)

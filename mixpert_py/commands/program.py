@@ -4,12 +4,16 @@ import functools
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from mixpert_py.errors import SourceError
+
+if TYPE_CHECKING:
+    from mixpert_py.launch.launcher import Program
 
 
 def complete_files(
@@ -135,7 +139,7 @@ class ProgramCommand(click.Command):
             names_program = ours[-2:-1] in (["-m"], ["-c"])
             if (left or not self.words) and not names_program:
                 self._require_word(ctx, args)
-            if left:
+            if left and not names_program:
                 words += args[:1]
                 args = args[1:]
         program = [*words, *args]
@@ -144,8 +148,8 @@ class ProgramCommand(click.Command):
     def _require_word(self, ctx: click.Context, args: list[str]) -> None:
         """Raise NoSuchOption where a word of the program is expected and an option stands."""
         name = args[0].partition("=")[0] if args else ""
-        # `require_script` refuses -m and -c in a script's place, and says what to give instead.
-        if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-m", "-c"):
+        # `program_of` refuses -c in a script's place, and says what to give instead.
+        if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-c"):
             return
         ours = [name for param in self.get_params(ctx) for name in param.opts]
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, ours), ctx=ctx)
@@ -180,11 +184,25 @@ class PlanCommand(ProgramCommand):
     words = 2
 
 
-def require_script(command: str, word: str) -> None:
-    """Raise SourceError where -m or -c stands in a script's place: `mixpert run` takes them."""
-    wanted = {"-m": "-m MODULE; give the path of the module's file", "-c": "-c CODE"}
-    if word in wanted:
-        raise SourceError(f"{command} takes a script, not {wanted[word]}")
+def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
+    """The script or module that is run many times. Raises UsageError where neither is named."""
+    from mixpert_py.launch import launcher
+
+    if module is not None:  # the first of its arguments stands in SCRIPT's place
+        words = arguments if script is None else (script, *arguments)
+        return launcher.module(module, words, run_here=False)
+    if script is None:
+        raise click.UsageError("give a SCRIPT or -m MODULE")
+    if script == "-c":
+        raise SourceError("the command takes a script or -m MODULE, not -c CODE")
+    return launcher.script(script, arguments)
+
+
+def plan_place(program: "Program") -> Path:
+    """The plan file beside a program's own file: in the current folder where that is above it."""
+    from mixpert_py import config
+
+    return config.plan_beside(program.argv[0] if program.within is None else program.filename)
 
 
 def require_seconds(limit: float | None) -> None:

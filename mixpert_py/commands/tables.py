@@ -427,7 +427,7 @@ def print_report(record: "Record", program: "Program") -> None:
             level = f"{entry.before} → {level}"
         share = f"{entry.share or 0.0:.0%}".rstrip("%")
         error = error_text(entry.local_errors.get(row.level))
-        rows.append((str(entry.line), entry.expression, share, level, error, time, why(row, found)))
+        rows.append((entry.place, entry.expression, share, level, error, time, why(row, found)))
     console.print()
     console.print(fitted(columns, rows, console.width))
     console.print()

@@ -19,7 +19,9 @@ from mixpert_py.commands.program import (
     complete_devices,
     complete_files,
     interrupted,
-    require_script,
+    module_option,
+    plan_place,
+    program_of,
     require_seconds,
     with_progress,
 )
@@ -75,7 +77,8 @@ class Options:
     quiet: bool
     verbose: bool
     no_progress: bool
-    script: str
+    module: str | None
+    script: str | None
     arguments: tuple[str, ...]
 
     def with_defaults(self, project: "TuningDefaults") -> "tuple[Options, list[str]]":
@@ -291,7 +294,8 @@ def _seeds(text: str) -> range:
 @click.option("--resume", is_flag=True, help="Go on with the same tuning, if it was interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @with_progress
-@click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
+@module_option
+@click.argument("script", metavar="SCRIPT", required=False, shell_complete=complete_files)
 @click.argument(
     "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
 )
@@ -304,18 +308,16 @@ def tune(options: Options) -> int:
     .trials.db file beside the plan: what Ctrl-C interrupts, --resume goes on with.
     """
     from mixpert_py import config, files
-    from mixpert_py.launch import launcher
     from mixpert_py.tuning.trials import Trials, beside
 
-    require_script("tune", options.script)
-    options, taken = options.with_defaults(config.tuning_defaults(options.script))
+    program = program_of(options.module, options.script, options.arguments)
+    options, taken = options.with_defaults(config.tuning_defaults(program.filename))
     settings = _settings(options, taken)
-    program = launcher.script(options.script, options.arguments)
     if options.front:
         from mixpert_py.commands.tune_front import tune_front
 
         return tune_front(program, settings, options)
-    path = Path(options.output) if options.output else config.plan_beside(options.script)
+    path = Path(options.output) if options.output else plan_place(program)
     trials = Trials(beside(path), options.resume, say)
     with files.working_on(path) as is_alone:
         if not is_alone and not files.is_stream(path):
@@ -385,17 +387,16 @@ def _tune(
             result = searched(
                 options,
                 interrupt,
-                lambda on_run: prepare(program, settings, existing, on_run, trials=trials),
+                lambda on_run: prepare(
+                    program, settings, existing, on_run, trials=trials, report=say_each
+                ),
                 tune_program,
             )
         except KeyboardInterrupt:  # before there was any plan
             return interrupted_search(trials)
         if result is None:
-            nothing = "no matrix product to tune in this file; imported modules are not tuned"
-            click.echo(f"{program.argv[0]}: {nothing}, and no plan was written", err=True)
-            if options.as_json:
-                click.echo("null")
-            return 0
+            nothing_to_tune(program, options)
+            return 1
         entry = record.record(result, str(path))
         unsaved = _save(result, path, lambda: trials.end(entry, not result.outcome.interrupted))
     try:
@@ -452,8 +453,21 @@ def _save(result: "TuningResult", path: Path, end: Callable[[], None]) -> PlanEr
     return None
 
 
+def nothing_to_tune(program: "Program", options: Options) -> None:
+    """Say that there is no plan, and why."""
+    nothing = "it and what it imports of its project make no matrix product that could be tuned"
+    click.echo(f"{program.argv[0]}: {nothing}; no plan was written", err=True)
+    if options.as_json:
+        click.echo("null")
+
+
 def say(line: str) -> None:
     click.echo(f"mixpert: {line}", err=True)
+
+
+def say_each(lines: list[str]) -> None:
+    for line in lines:
+        say(line)
 
 
 def interrupted_search(trials: "Trials") -> int:

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mixpert_py.commands.tune import Options, interrupted_search, say, searched
+from mixpert_py.commands.program import plan_place
+from mixpert_py.commands.tune import (
+    Options,
+    interrupted_search,
+    nothing_to_tune,
+    say,
+    say_each,
+    searched,
+)
 from mixpert_py.errors import writing
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
     if folder is not None:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-    beside = config.plan_beside(options.script)
+    beside = plan_place(program)
     existing = config.load_plan(beside) if beside.exists() else None
     name = beside.name.removesuffix(config.SUFFIX)
     store = beside.with_name(f"{name}.front{SUFFIX}")
@@ -40,16 +48,16 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
             result = searched(
                 options,
                 interrupt,
-                lambda on_run: prepare(program, settings, existing, on_run, trials=trials),
+                lambda on_run: prepare(
+                    program, settings, existing, on_run, trials=trials, report=say_each
+                ),
                 search,
             )
         except KeyboardInterrupt:  # before there was any step
             return interrupted_search(trials)
         if result is None:
-            click.echo(f"{program.argv[0]}: no matrix product to tune", err=True)
-            if options.as_json:
-                click.echo("null")
-            return 0
+            nothing_to_tune(program, options)
+            return 1
         if result.interrupted:
             return interrupted_search(trials)
         paths = [] if folder is None else _save(result, folder, name)

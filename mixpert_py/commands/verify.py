@@ -12,7 +12,8 @@ from mixpert_py.commands.program import (
     complete_backends,
     complete_criteria,
     complete_files,
-    require_script,
+    module_option,
+    program_of,
     require_seconds,
     with_progress,
 )
@@ -48,8 +49,9 @@ class Options:
     quiet: bool
     verbose: bool
     no_progress: bool
+    module: str | None
     plan: str
-    script: str
+    script: str | None
     arguments: tuple[str, ...]
 
 
@@ -96,8 +98,9 @@ class Options:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 @with_progress
+@module_option
 @click.argument("plan", metavar="PLAN", shell_complete=complete_files)
-@click.argument("script", metavar="SCRIPT", shell_complete=complete_files)
+@click.argument("script", metavar="SCRIPT", required=False, shell_complete=complete_files)
 @click.argument(
     "arguments", nargs=-1, type=click.UNPROCESSED, metavar="ARGS…", shell_complete=complete_files
 )
@@ -112,14 +115,12 @@ def verify(options: Options) -> int:
     """
     from mixpert_py import config
     from mixpert_py.commands import tables
-    from mixpert_py.launch import launcher
     from mixpert_py.tuning.verify import check_plan
 
-    require_script("verify", options.script)
     require_seconds(options.time_limit)
     plan = config.load_plan(options.plan)
     settings = _settings(options, plan)
-    program = launcher.script(options.script, options.arguments)
+    program = program_of(options.module, options.script, options.arguments)
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)

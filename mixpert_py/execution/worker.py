@@ -26,7 +26,7 @@ from mixpert_py.execution import outputs
 from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
-from mixpert_py.launch import launcher, running, tracebacks
+from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -58,8 +58,7 @@ class Alone(msgspec.Struct, frozen=True):
 
     timed: schemes whose times are measured. levels: those whose errors are. seconds: for all of it;
     patience: for one product under one scheme. limit: the seconds of the whole process, of which a
-    part is left for it. imports: whether products of imported modules of the project are among
-    them.
+    part is left for it.
     """
 
     timed: tuple[str, ...]
@@ -67,7 +66,6 @@ class Alone(msgspec.Struct, frozen=True):
     seconds: float
     patience: float
     limit: float
-    imports: bool = False
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -83,7 +81,8 @@ class Job(msgspec.Struct, frozen=True):
     stdout: whether what it prints is saved in the folder. products: made on a GPU before the
     program's clock runs; moved: whether of NumPy arrays, else of CuPy's. alone: what is measured of
     the products by themselves; then no values are reported. as_module: whether it runs as by
-    `python -m`.
+    `python -m`. project: the folder whose modules are rewritten when they are imported; empty:
+    none. stdin: the file that the program reads as its standard input; empty: this process's own.
     """
 
     folder: str
@@ -106,6 +105,8 @@ class Job(msgspec.Struct, frozen=True):
     moved: bool = False
     alone: Alone | None = None
     as_module: bool = False
+    project: str = ""
+    stdin: str = ""
 
 
 class SiteResult(msgspec.Struct, frozen=True):
@@ -181,15 +182,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
     if job.products:
         warm_up_gpu(job.products, moved=job.moved)
     captured = outputs.capture_stdout() if job.stdout else None
-    imports = job.alone is not None and job.alone.imports
-    hook = running.project_hook(None if job.as_module else job.filename) if imports else None
+    hook = ImportHook(folder=job.project or None)
+    hook.install()
+    if job.stdin:
+        _read_from(job.stdin)
     start = perf_counter() - imported
     code: Any = 0
     namespace: dict[str, Any] = {}
     try:
         limit = config.workspace_limit(job.filename)
         context = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
-        namespace = launcher.execute(program, rewritten, context, insert_path=True).__dict__
+        main = launcher.execute(program, rewritten, context, project=hook.folder, insert_path=True)
+        namespace = main.__dict__
     except SystemExit as stop:
         code = stop.code
         namespace = sys.modules["__main__"].__dict__
@@ -217,7 +221,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         modules = _imported() if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
         result = Result(
-            seconds,
+            max(seconds - hook.seconds, 0.0),
             sites,
             files,
             missing,
@@ -227,9 +231,18 @@ def main(job_file: str, imported: float = 0.0) -> None:
             ratios=ratios,
             counts=_counts(namespace, values),
             elsewhere=_called_by_children(folder, trace),
+            rewritten=tuple((path, module) for path, module in hook.rewritten.values()),
         )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)
+
+
+def _read_from(file: str) -> None:
+    """Make a file this process's standard input."""
+    descriptor = os.open(file, os.O_RDONLY)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 — to the end of the program
 
 
 def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
@@ -241,14 +254,14 @@ def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
 
 
 def _alone(
-    job: Alone, trace: Trace, captures: Captures, hook: ImportHook | None, seconds: float
+    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float
 ) -> Result:
     """The result of a run whose products are made by themselves now.
 
     What rewriting modules, copying operands and tracing calls took is none of the program's time.
     """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
-    own = seconds - captures.seconds - (hook.seconds if hook else 0.0)
+    own = seconds - captures.seconds - hook.seconds
     with contexts.use(replace(contexts.current(), trace=None)):
         cost = trace_cost()
         for record in trace.sites.values():
@@ -258,7 +271,7 @@ def _alone(
         found = measure(captures.calls, trace.sites, job.timed, job.levels, left, job.patience)
     sites = {site: site_result(record) for site, record in trace.sites.items()}
     own = max(own, LEAST_OF_RUN * seconds)
-    rewritten = tuple((path, module) for path, module in hook.rewritten.values()) if hook else ()
+    rewritten = tuple((path, module) for path, module in hook.rewritten.values())
     times = os.times()
     children = times.children_user + times.children_system
     return Result(own, sites, {}, [], alone=tuple(found), rewritten=rewritten, children=children)

@@ -11,12 +11,15 @@ import os
 import sys
 import threading
 import warnings
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import BuiltinImporter, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
+from zipimport import ZipImportError, zipimporter
 
 from mixpert_py import config
 from mixpert_py.errors import RefusedProgramError, SourceError, named
@@ -24,6 +27,7 @@ from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
 from mixpert_py.sources import in_memory, notebook_file, source_files
+from mixpert_py.sources.imported import spec_without_imports
 
 POLL = 0.02  # seconds after which a thread that is waited for is checked again
 
@@ -34,7 +38,8 @@ class Program:
 
     argv: sys.argv. module: the first part of its site ids. path: what sys.path[0] is to be; of a
     module that is "" where there is no such entry. spec: for `-m`, else None. before: what the
-    module's package, which was imported to find it, has put before that entry.
+    module's package, which was imported to find it, has put before that entry. within: the
+    folder or archive that was named, whose `__main__.py` it is.
     """
 
     source: bytes
@@ -44,6 +49,7 @@ class Program:
     path: str
     spec: ModuleSpec | None = None
     before: tuple[str, ...] = ()
+    within: str | None = None
 
     @property
     def is_file(self) -> bool:
@@ -51,7 +57,13 @@ class Program:
 
 
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
-    """`python path arguments…`. Raises SourceError if there is no such file, or a notebook."""
+    """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
+
+    Raises SourceError if there is no such file, or a notebook; RefusedProgramError if there is no
+    `__main__.py`.
+    """
+    if os.path.isdir(path) or zipfile.is_zipfile(path):
+        return _folder_or_archive(path, arguments)
     source = source_files.read_whole(Path(path))
     if path.endswith(source_files.NOTEBOOK):
         raise SourceError(f"{path}: a notebook, not a program; run its cells under %%mixpert")
@@ -63,6 +75,19 @@ def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
         config.module_name(Path(path)),
         folder,
     )
+
+
+def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
+    """`python path arguments…` of a folder or an archive, whose `__main__.py` is run."""
+    file = os.path.join(path, "__main__.py")
+    is_folder = os.path.isdir(path)
+    try:
+        source = source_files.read_whole(file) if is_folder else zipimporter(path).get_data(file)
+    except (SourceError, OSError, ZipImportError):
+        raise RefusedProgramError(f"{path}: no {os.path.basename(file)} in it") from None
+    place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
+    module = config.module_name(Path(file)) if is_folder else "__main__"
+    return Program(source, place, (path, *arguments), module, os.path.abspath(path), within=path)
 
 
 def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
@@ -86,7 +111,7 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
     run_here: whether the program will run in this process, where its packages are imported to find
     it, as Python does; else nothing of the program runs here.
     """
-    find_spec = importlib.util.find_spec if run_here else _spec_without_imports
+    find_spec = importlib.util.find_spec if run_here else spec_without_imports
     folder = current_folder() or ""
     looked_through = [folder] if folder and not sys.flags.safe_path else []
     sys.path[:0] = looked_through
@@ -108,17 +133,6 @@ def module(name: str, arguments: tuple[str, ...] = (), *, run_here: bool = True)
         raise SourceError(f"-m {name}: no such module with Python source")
     source = source_files.read_whole(spec.origin)
     return Program(source, spec.origin, (spec.origin, *arguments), spec.name, folder, spec, before)
-
-
-def _spec_without_imports(name: str) -> ModuleSpec | None:
-    """The spec of a module whose packages are not imported, and add no places to their paths."""
-    spec, before, path = None, "", None
-    for part in name.split("."):
-        spec = PathFinder.find_spec(before + part, path)
-        if spec is None:
-            return None
-        before, path = f"{before}{part}.", spec.submodule_search_locations or []
-    return spec
 
 
 def current_folder() -> str | None:
@@ -168,12 +182,22 @@ def main_module(program: Program) -> ModuleType:
     main.__builtins__ = sys.modules["builtins"]  # type: ignore[attr-defined]
     if program.is_file:
         main.__file__ = program.filename
-        main.__loader__ = SourceFileLoader("__main__", program.filename)
+        is_archived = program.within is not None and not os.path.isdir(program.within)
+        main.__loader__ = (
+            zipimporter(program.path)
+            if is_archived
+            else SourceFileLoader("__main__", program.filename)
+        )
         main.__cached__ = program.spec.cached if program.spec else None  # type: ignore[attr-defined]
     else:
         main.__loader__ = BuiltinImporter
     main.__spec__ = program.spec
     main.__package__ = program.spec.parent if program.spec else None
+    if program.within is not None:
+        loader: Any = main.__loader__
+        main.__spec__ = ModuleSpec("__main__", loader, origin=program.filename)
+        main.__spec__.has_location = True
+        main.__package__ = ""
     return main
 
 

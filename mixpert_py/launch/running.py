@@ -35,13 +35,22 @@ def project_hook(script: str | None, fuse: bool = False) -> ImportHook:
 
     fuse: as in `pipeline.analyze`, for the program too.
     """
-    start = launcher.current_folder()
-    if script is not None and (start is not None or os.path.isabs(script)):
-        start = os.path.dirname(os.path.realpath(script))
-    folder = None if start is None else project.folder_of(start)
-    hook = ImportHook(folder=folder, fuse=fuse)
+    hook = ImportHook(folder=_folder_of(script), fuse=fuse)
     hook.install()
     return hook
+
+
+def project_folder(program: Program) -> str | None:
+    """The folder of a program's project; of a module that is the current folder's."""
+    return _folder_of(program.filename if program.is_file and program.spec is None else None)
+
+
+def _folder_of(script: str | None) -> str | None:
+    start = launcher.current_folder()
+    if script is not None and (start is not None or os.path.isabs(script)):
+        place = os.path.realpath(script)
+        start = place if os.path.isdir(place) else os.path.dirname(place)
+    return None if start is None else project.folder_of(start)
 
 
 def run(

@@ -55,12 +55,13 @@ def establish(
     reference: str = FLOAT64,
     *,
     timed: bool = False,
+    after_first: Callable[[ProgramRun], None] = lambda run: None,
 ) -> Baseline | None:
     """Run the program natively, then once more to profile each level, if any.
 
     levels: returns those of the ladder; called after the native runs, with the first of them.
     reference: FLOAT64 or NATIVE. timed: whether times are measured: then the profile times products
-    of the host by themselves.
+    of the host by themselves. after_first: called with the first run, where it has products.
     None if the program calls no product. Raises ProgramError if it fails, has nothing to compare,
     or leaves all products to other processes, BudgetError if its own spread is more than half of a
     budget.
@@ -74,6 +75,7 @@ def establish(
                 "let the program make some of them itself, with one worker or none"
             )
         return None
+    after_first(first)
     _require_numbers(name, first)
     alone = timed and not experiment.on_gpu
     others = [experiment.native() for _ in range((PAIRED_RUNS if alone else NATIVE_RUNS) - 1)]
@@ -229,8 +231,11 @@ def profiled_operator(
     *,
     locked: bool,
     sensitivity: float = 1.0,
+    path: str = "",
 ) -> Operator:
-    """The operator of a call site with its profile. levels: schemes whose times are predicted."""
+    """The operator of a call site with its profile. levels: schemes whose times are predicted.
+    path: of its file, where several have products.
+    """
     return Operator(
         id=site.id,
         expression=site.expression,
@@ -251,6 +256,7 @@ def profiled_operator(
         cancellation=trace.cancellation,
         transfer=trace.transfer,
         fed_by=trace.fed_by,
+        path=path,
     )
 
 

@@ -35,7 +35,7 @@ class Decisive:
                 f"{self.name} hangs on several products: with all of them lowered, "
                 f"{share_text(self.share)} of it differ. {allowed}."
             )
-        line = f"line {self.operator.line}, " if self.operator.line else ""
+        line = f"line {self.operator.place}, " if self.operator.line else ""
         return (
             f"{self.name} hangs on {line}{self.operator.expression or self.operator.id}: under "
             f"{self.scheme}, {share_text(self.share)} of it differ. {allowed}."

@@ -27,6 +27,7 @@ from mixpert_py.tuning.baseline import DeviceCost
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.paired import by_site, site_ratio
+from mixpert_py.tuning.project_sites import read_sites
 
 SECONDS = 10.0  # for the products by themselves
 PATIENCE = 0.4  # for one of them under one level
@@ -123,9 +124,7 @@ def estimate(
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
     options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
     experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
-    alone = Alone(
-        timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit, imports=True
-    )
+    alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit)
     result = experiment.products_alone(alone).result
     if not any(site.seconds for site in result.sites.values()):
         return None
@@ -135,11 +134,7 @@ def estimate(
     missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
-    tuned = {
-        site
-        for site in result.sites
-        if _can_be_tuned(program) and site in known and known[site][0] == program.filename
-    }
+    tuned = set() if program.filename.endswith(NOTEBOOK) else {*read_sites(program).sites}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
 
@@ -173,11 +168,6 @@ def _here_then_fastest(place: Place) -> tuple[bool, float]:
 def _lower(name: str) -> tuple[str, ...]:
     """The schemes of a ladder below the native product."""
     return tuple(scheme for rung in ladder(name) for scheme in rung if scheme != "native")
-
-
-def _can_be_tuned(program: Program) -> bool:
-    """Whether `mixpert tune` takes the program: a script, and no module or notebook."""
-    return program.spec is None and not program.filename.endswith(NOTEBOOK)
 
 
 def _by_types(result: Result) -> dict[str, list[MeasuredProduct]]:

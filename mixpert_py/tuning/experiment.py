@@ -18,6 +18,7 @@ from mixpert_py.execution.worker import FIRST_PRODUCTS, Alone, Job, Product, Res
 from mixpert_py.files import require_room, temporary_folder
 from mixpert_py.launch import launcher
 from mixpert_py.launch.launcher import Program
+from mixpert_py.launch.running import project_folder
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
@@ -64,7 +65,8 @@ class Experiment:
     site → block length, where one is fixed; guarded: site → the error that its plan has, which its
     products are checked against in planned runs. on_run: called with the purpose of each run before
     it starts. trials: keeps runs, and gives back those that were made before. executor: makes them;
-    `measure` may be called in several threads at a time.
+    `measure` may be called in several threads at a time. stdin: what each run reads as its standard
+    input; None: nothing, or what the executor gives it.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Experiment:
         on_run: Callable[[str], None] = lambda purpose: None,
         trials: Trials | None = None,
         executor: Executor | None = None,
+        stdin: bytes | None = None,
     ) -> None:
         self.program = program
         self.comparison = Comparison.of(program, options, flow)
@@ -93,6 +96,8 @@ class Experiment:
         self._code = marshal.dumps(launcher.compiled(program))
         self._work_folder = WorkFolder(program.argv[0])
         self._first: Result | None = None  # of a program that uses a GPU
+        self._project = project_folder(program) or ""
+        self._stdin = stdin
 
     @property
     def on_gpu(self) -> bool:
@@ -270,7 +275,16 @@ class Experiment:
             moved=self._first is not None and not self._first.on_gpu,
             alone=request.alone,
             as_module=program.spec is not None,
+            project=self._project,
+            stdin=self._stdin_file(folder),
         )
+
+    def _stdin_file(self, folder: str) -> str:
+        if self._stdin is None:
+            return ""
+        file = Path(folder, "stdin")
+        file.write_bytes(self._stdin)
+        return str(file)
 
     def _warm_up_products(self, request: _Request) -> tuple[Product, ...]:
         """The products that a run on a GPU makes before its clock runs: one of each kind."""

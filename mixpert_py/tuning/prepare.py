@@ -1,20 +1,19 @@
 """From a program to a search: native runs, profile, ladder, and where its runs are made."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mixpert_py import config
-from mixpert_py.errors import DeviceError, MixPertError, named
+from mixpert_py.errors import DeviceError, MixPertError
 from mixpert_py.execution import gpus
 from mixpert_py.execution.dask import DaskCluster
 from mixpert_py.execution.executor import Executor, ProgramRun
 from mixpert_py.execution.outputs import FILE_ENDINGS
 from mixpert_py.launch.launcher import Program
 from mixpert_py.machine import machine
-from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
-from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import is_wide
@@ -35,6 +34,7 @@ from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
 from mixpert_py.tuning.paired import PairedTimes
+from mixpert_py.tuning.project_sites import ProjectSites, handed_input, read_sites, untuned
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
 
@@ -75,6 +75,7 @@ def prepare(
     on_run: Callable[[str], None] = lambda purpose: None,
     cost: Cost | None = None,
     trials: Trials | None = None,
+    report: Callable[[list[str]], None] = lambda lines: None,
 ) -> Prepared | None:
     """Run a program natively and for its profile; None if it has no product, or calls none.
 
@@ -82,23 +83,24 @@ def prepare(
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
     device, else INT8 products where their backend emulates, else times are measured. trials: stores
     the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
+    report: called after the first run with lines on the products that cannot be tuned.
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
-    with named(program.argv[0], program.module):
-        require_syntax(program.source, program.module)
-        found = analyze(program.source, program.module)
-        flow = dependencies(program.source, program.module)
-    sites = {site.id: site for site in found if site.reason is None}
+    project = read_sites(program)
+    sites, flow = project.sites, project.flow
     if not sites:
         return None
+    stdin = handed_input(program, project)
     earlier = _earlier(existing, sites)
     locked = {site: entry for site, entry in earlier.items() if entry.locked}
     cost = cost or _cost(options)
     require_gpu_for_ladder(options)
     resources = Resources.of(options, program, predicted=cost is not None)
     trials = trials or Trials()
-    trials.begin(_subject(program, options, locked, resources.threads, cost is not None))
+    trials.begin(
+        _subject(program, project, options, locked, resources.threads, cost is not None, stdin)
+    )
     experiment = Experiment(
         program,
         options,
@@ -107,6 +109,7 @@ def prepare(
         on_run=on_run,
         trials=trials,
         executor=resources.executor(),
+        stdin=stdin,
     )
 
     def levels(first: ProgramRun) -> list[str]:
@@ -116,10 +119,16 @@ def prepare(
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
         return _lower_schemes(rungs_for(options, experiment.on_gpu, wide=_is_wide(first)))
 
-    baseline = establish(experiment, levels, options.reference, timed=cost is None)
+    baseline = establish(
+        experiment,
+        levels,
+        options.reference,
+        timed=cost is None,
+        after_first=lambda run: report(untuned(project, run)),
+    )
     if baseline is None:
         return None
-    hold_outs = _hold_outs(experiment, options, flow, on_run, trials)
+    hold_outs = _hold_outs(experiment, options, flow, on_run, trials, stdin)
     options = replace(options, limits=experiment.comparison.judge.limits)
     rungs = rungs_for(options, experiment.on_gpu, wide=_is_wide(baseline.natives[0]))
     natives = [run.measurement for run in baseline.natives]
@@ -127,7 +136,7 @@ def prepare(
         native = median_of(natives).site_seconds
         cost = PairedTimes.of(native, baseline.profile, baseline.alone, _lower_schemes(rungs))
     clock = Clock(natives, baseline.profile, cost)
-    problem = _problem(options, baseline, clock, rungs, sites, locked, flow)
+    problem = _problem(options, baseline, clock, rungs, project, locked)
     if problem is None:
         return None
     return Prepared(
@@ -137,7 +146,7 @@ def prepare(
         clock,
         problem,
         hold_outs,
-        _other_entries(existing, earlier, sites),
+        _other_entries(existing, earlier, project),
         resources,
     )
 
@@ -147,11 +156,11 @@ def _problem(
     baseline: Baseline,
     clock: Clock,
     rungs: tuple[Rung, ...],
-    sites: Mapping[str, CallSite],
+    project: ProjectSites,
     locked: Mapping[str, Site],
-    flow: Dependencies,
 ) -> Problem | None:
     """The problem that a search solves; None where no call site of the program was called."""
+    sites = project.sites
     operators = tuple(
         profiled_operator(
             sites[site],
@@ -160,6 +169,7 @@ def _problem(
             _lower_schemes(rungs),
             locked=site in locked,
             sensitivity=options.limits.scale,
+            path=project.file_shown(site),
         )
         for site, trace in baseline.profile.items()
         if site in sites
@@ -167,13 +177,19 @@ def _problem(
     if not operators:
         return None
     operators += tuple(
-        Operator(site, sites[site].expression, sites[site].line, elsewhere=True)
+        Operator(
+            site,
+            sites[site].expression,
+            sites[site].line,
+            elsewhere=True,
+            path=project.file_shown(site),
+        )
         for site in baseline.elsewhere
         if site in sites
     )
     return Problem(
         operators,
-        flow.edges | profiled_edges(baseline.profile),
+        project.flow.edges | profiled_edges(baseline.profile),
         Ladder(rungs),
         options.limits.budget,
         clock.noise,
@@ -194,16 +210,16 @@ def _earlier(existing: Plan | None, sites: Iterable[str]) -> dict[str, Site]:
 
 
 def _other_entries(
-    existing: Plan | None, earlier: Mapping[str, Site], sites: Collection[str]
+    existing: Plan | None, earlier: Mapping[str, Site], project: ProjectSites
 ) -> tuple[Site, ...]:
     """Entries of an earlier plan that are not this program's to replace: those of other modules,
     and locked ones whose site is gone. earlier: the entries for these sites."""
-    modules = {site.partition(":")[0] for site in sites}
-    known = {entry.id for entry in earlier.values()} | set(sites)
+    known = {entry.id for entry in earlier.values()} | set(project.sites)
     return tuple(
         entry
         for entry in (existing.site if existing else ())
-        if entry.id not in known and (entry.locked or entry.id.partition(":")[0] not in modules)
+        if entry.id not in known
+        and (entry.locked or entry.id.partition(":")[0] not in project.modules)
     )
 
 
@@ -220,6 +236,7 @@ def _hold_outs(
     flow: Dependencies,
     on_run: Callable[[str], None],
     trials: Trials,
+    stdin: bytes | None,
 ) -> HoldOuts | None:
     """The program with the hold-outs' arguments; None where the options have none."""
     if not options.hold_outs:
@@ -234,6 +251,7 @@ def _hold_outs(
             on_run=on_run,
             trials=trials,
             executor=experiment.executor,
+            stdin=stdin,
         )
         for arguments in options.hold_outs
     ]
@@ -325,21 +343,25 @@ class Resources:
 
 def _subject(
     program: Program,
+    project: ProjectSites,
     options: TuningOptions,
     locked: Mapping[str, Site],
     threads: int,
     predicted: bool,
+    stdin: bytes | None,
 ) -> dict[str, Any]:
     """Everything that the runs of a tuning and their order depend on.
 
-    Other modules of the program and the data that it reads are not among it: a verification shows
-    whether they have changed.
+    Packages and the files that the program reads are not among it: a verification shows whether
+    they have changed.
     """
     origin = provenance(program, options.backend, options.command, threads)
     gpu = gpus.usable(options.backend)
     there = options.hold_out_limits
     return {
         "source": origin.sha256,
+        "imports": project.sources[1:],
+        "stdin": stdin and hashlib.sha256(stdin).hexdigest(),
         "module": program.module,
         "arguments": program.argv[1:],
         "limits": options.limits.record(),

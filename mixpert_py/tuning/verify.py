@@ -12,11 +12,10 @@ from math import isnan
 from statistics import median
 from time import perf_counter
 
-from mixpert_py.errors import BudgetError, ProgramError, ShapeError, named
+from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
-from mixpert_py.passes.pipeline import analyze, dependencies, require_syntax
 from mixpert_py.plan import Criterion, Plan, Site
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
@@ -25,6 +24,7 @@ from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuning.baseline import establish
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import TuningOptions
+from mixpert_py.tuning.project_sites import handed_input, read_sites
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
@@ -259,31 +259,24 @@ def check_plan(
 ) -> PlanVerdict:
     """Run a program natively and under a plan, in turn, and judge the plan.
 
-    options: with nothing to compare, that is what the plan's own command named. Entries of other
-    modules are ignored: the program's imports run as they are. on_run: called with the purpose of
-    each run before it starts. Raises ProgramError if the program fails natively, or lacks a value
-    that has a limit of its own, BudgetError if it is too noisy for its limit.
+    options: with nothing to compare, that is what the plan's own command named. on_run: called with
+    the purpose of each run before it starts. Raises ProgramError if the program fails natively, or
+    lacks a value that has a limit of its own, BudgetError if it is too noisy for its limit.
     """
-    with named(program.argv[0], program.module):
-        require_syntax(program.source, program.module)
-        found = analyze(program.source, program.module)
-        flow = dependencies(program.source, program.module)
-    entries = {
-        site.id: entry
-        for site in found
-        if site.reason is None and (entry := plan.find(site.id)) is not None
-    }
-    stale = _stale(plan, entries, program.module)
+    project = read_sites(program)
+    entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}
+    stale = _stale(plan, entries, project.modules)
     if not entries:
         return PlanVerdict(options, problem="it has none of the plan's call sites", stale=stale)
     compare = options.compare or _compared(plan.provenance.command)
     experiment = Experiment(
         program,
         replace(options, compare=compare),
-        flow,
+        project.flow,
         blocks={site: entry.block for site, entry in entries.items()},
         guarded={site: entry.error for site, entry in entries.items() if plan.guard == "on"},
         on_run=on_run,
+        stdin=handed_input(program, project),
     )
     baseline = establish(experiment, lambda first: (), options.reference)
     if baseline is None:
@@ -323,11 +316,13 @@ def notes_on(experiment: Experiment, verification: Verification) -> tuple[str, .
     return (*chosen, *verification.sentences)
 
 
-def _stale(plan: Plan, entries: Mapping[str, Site], module: str) -> tuple[str, ...]:
-    """The plan's sites of this module that the program lacks."""
+def _stale(plan: Plan, entries: Mapping[str, Site], modules: Sequence[str]) -> tuple[str, ...]:
+    """The plan's sites of these modules that the program lacks."""
     known = {entry.id for entry in entries.values()}
     return tuple(
-        site.id for site in plan.site if site.id not in known and site.id.startswith(f"{module}:")
+        site.id
+        for site in plan.site
+        if site.id not in known and site.id.partition(":")[0] in modules
     )
 
 

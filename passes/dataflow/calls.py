@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from mixpert_py.passes.dataflow import effects
 from mixpert_py.passes.dataflow.own_calls import Arguments, OwnCallEvaluator
-from mixpert_py.passes.dataflow.values import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects
+from mixpert_py.passes.dataflow.values import ANY, ANY_ATTRIBUTE, NOTHING, Key, Objects, Sites
 from mixpert_py.passes.scope import ARRAY_MODULES, FUNCTIONS, written_name
 
+NO_SITES: Sites = frozenset()
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -35,7 +36,8 @@ class CallEvaluator(OwnCallEvaluator):
         arguments = self.arguments(node)
         names = scope.meanings(node.func)
         if names:
-            return self.library(node, _parts(min(names)), NOTHING, arguments)
+            theirs = self.program.reached(min(names)) if self.program.imported else NO_SITES
+            return self.library(node, _parts(min(names)), NOTHING, arguments, theirs)
         word = node.func.id if isinstance(node.func, ast.Name) else ""
         if word in BUILTINS and scope.owner(word) is None:
             return self.builtin(node, word, arguments)
@@ -106,17 +108,26 @@ class CallEvaluator(OwnCallEvaluator):
         return self.heap.reach(owners) | owners
 
     def library(
-        self, node: ast.Call, name: Sequence[str], receiver: Objects, arguments: Arguments
+        self,
+        node: ast.Call,
+        name: Sequence[str],
+        receiver: Objects,
+        arguments: Arguments,
+        theirs: Sites = NO_SITES,
     ) -> Objects:
         """Call a function or method of other code.
 
-        name: the parts of the function's dotted name, or the method's name alone.
+        name: the parts of the function's dotted name, or the method's name alone. theirs: the sites
+        of other files that the function may reach.
         """
         module, function = (name[0] if len(name) > 1 else None), name[-1]
         values = arguments.all
         everything = values | receiver
         out = arguments.keywords.get("out", NOTHING)
         sites = self.sites(everything)
+        if theirs:
+            self.heap.edges |= {(site, other) for site in sites for other in theirs}
+            sites |= theirs
         self.state.put(out, sites)
         returned = self.callbacks(node, values)
         sites |= self.sites(returned)

@@ -35,6 +35,16 @@ class Program:
     families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
+    imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach
+    leaves: frozenset[Scope]  # of functions and comprehensions that have no function inside
+
+    def reached(self, name: str) -> Sites:
+        """The sites that a call of an imported function or class may reach, by its dotted name."""
+        while name.strip("."):
+            if name in self.imported:
+                return self.imported[name]
+            name = name.rpartition(".")[0]
+        return frozenset()
 
 
 @dataclass(eq=False)
@@ -94,7 +104,7 @@ class Evaluator:
     def assign_name(self, scope: Scope, name: str, objects: Objects) -> None:
         owner = scope.owner(name) or self.program.scopes.module
         self.state.variables[(owner, name)] = objects
-        self.heap.remember((owner, name), objects)
+        self.heap.remember((owner, name), objects, is_own=owner in self.program.leaves)
 
     def assign(self, target: ast.expr, objects: Objects) -> None:
         match target:

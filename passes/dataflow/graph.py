@@ -9,7 +9,7 @@ are analysed as one; where that takes too long as well, every product may reach 
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from mixpert_py.passes.dataflow.values import (
     State,
     TooComplexError,
 )
-from mixpert_py.passes.scope import FUNCTIONS, Scope
+from mixpert_py.passes.scope import COMPREHENSIONS, FUNCTIONS, Scope
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -38,25 +38,42 @@ class Dependencies:
     edges: (P, S) where a value computed from P's result can reach an operand of S; a loop may make
     S its own predecessor. sinks: sites without a successor outside their own cycle, in source
     order. names: module-level variables that may hold a product's value when the script ends,
-    sorted. uses: how these are used.
+    sorted. uses: how these are used. ids: all sites, those of other modules last.
     """
 
     edges: frozenset[tuple[str, str]]
     sinks: tuple[str, ...]
     names: tuple[str, ...]
     uses: Uses = NOT_KNOWN
+    ids: tuple[str, ...] = ()
 
 
-def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Dependencies:
-    """The graph of the products that are rewritten; all others are ordinary expressions."""
+def graph(
+    tree: ast.Module,
+    scopes: Scopes,
+    products: Iterable[Product],
+    imported: Mapping[str, Sites],
+) -> Dependencies:
+    """The graph of the products that are rewritten; all others are ordinary expressions.
+
+    imported: a module, as the tree spells it → the sites that calls of its functions may reach.
+    """
     operators = {product.node: product for product in products}
-    if not operators:
+    if not operators and not imported:
         return Dependencies(frozenset(), (), ())
     ids = [product.site.id for product in operators.values()]
+    others = sorted(frozenset().union(*imported.values()) - set(ids))
     for by_call in (True, False):
         heap = Heap()
         program = Program(
-            scopes, operators, _methods(tree), _families(tree), _shared(scopes), by_call
+            scopes,
+            operators,
+            _methods(tree),
+            _families(tree),
+            _shared(scopes),
+            by_call,
+            imported,
+            _leaves(scopes),
         )
         try:
             end = _fixpoint(tree, program, heap)
@@ -64,11 +81,22 @@ def graph(tree: ast.Module, scopes: Scopes, products: Iterable[Product]) -> Depe
             continue
         edges = frozenset(heap.edges)
         held = _holding(program, heap, end)
-        return Dependencies(edges, _sinks(ids, edges), tuple(held), uses(tree, scopes, held))
+        every_id = (*ids, *others)
+        sinks = _sinks(every_id, edges)
+        return Dependencies(edges, sinks, tuple(held), uses(tree, scopes, held), every_id)
+    ids += others
     every = frozenset((one, other) for one in ids for other in ids)
     names = _variables(tree, scopes)
     found = uses(tree, scopes, dict.fromkeys(names, frozenset(ids)))
-    return Dependencies(every, tuple(ids), names, found)
+    return Dependencies(every, tuple(ids), names, found, tuple(ids))
+
+
+def joined(flows: Sequence[Dependencies]) -> Dependencies:
+    """The graph of several modules, whose variables are those of the first."""
+    edges = frozenset[tuple[str, str]]().union(*(flow.edges for flow in flows))
+    ids = list(dict.fromkeys(site for flow in flows for site in flow.ids))
+    first = flows[0] if flows else Dependencies(frozenset(), (), ())
+    return Dependencies(edges, _sinks(ids, edges), first.names, first.uses, tuple(ids))
 
 
 def _fixpoint(tree: ast.Module, program: Program, heap: Heap) -> State:
@@ -130,6 +158,7 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
         if parameters and around and isinstance(around.node, ast.ClassDef):
             itself = heap.object_at(around.node, "self")
             heap.instances.add(itself)
+            heap.escaped.add(itself)
             summary.parameters[parameters[0].arg] = frozenset({itself})
 
 
@@ -174,7 +203,24 @@ def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:
     )
 
 
-def _sinks(ids: list[str], edges: frozenset[tuple[str, str]]) -> tuple[str, ...]:
+def _leaves(scopes: Scopes) -> frozenset[Scope]:
+    """The scopes of functions and comprehensions without a function or class inside."""
+    around: set[Scope] = set()
+    for scope in scopes.opened_by.values():
+        if isinstance(scope.node, (*FUNCTIONS, ast.ClassDef)):
+            parent = scope.parent
+            while parent is not None and parent not in around:
+                around.add(parent)
+                parent = parent.parent
+    kinds = (*FUNCTIONS, *COMPREHENSIONS)
+    return frozenset(
+        scope
+        for scope in scopes.opened_by.values()
+        if isinstance(scope.node, kinds) and scope not in around
+    )
+
+
+def _sinks(ids: Sequence[str], edges: frozenset[tuple[str, str]]) -> tuple[str, ...]:
     import networkx  # a quarter of a second, and only here
 
     whole: Any = networkx.DiGraph()

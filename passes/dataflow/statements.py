@@ -233,9 +233,16 @@ class Executor(CallEvaluator):
         self.live = False
 
     def leave(self) -> None:
-        """Let objects hold, after the function has returned, what they hold here."""
+        """Let objects hold, after the function has returned, what they hold here.
+
+        Of a call from outside only those count that others find: else each of many functions would
+        hand the objects of all on to all.
+        """
         summary = self.heap.summaries[(self.home.node, self.context)]
-        self.heap.grown |= summary.exit.gain(self.state.held)
+        held = self.state.held
+        if self.context is None:
+            held = {obj: sites for obj, sites in held.items() if obj in self.heap.escaped}
+        self.heap.grown |= summary.exit.gain(held)
 
     def exec_Raise(self, node: ast.Raise) -> None:
         self.evaluate(node.exc)

@@ -140,6 +140,8 @@ class Heap:
         self.instances: set[Object] = set()
         self.class_of: dict[Object, ast.ClassDef] = {}  # of instances made in the module
         self.edges: set[tuple[str, str]] = set()
+        # What others than the function that made it may find: stored in something, or shared.
+        self.escaped: set[Object] = set()
         self.work = 0
         self._objects: dict[tuple[ast.AST, str, ast.AST | None], Object] = {}
         self._reached: dict[Objects, Objects] = {}
@@ -156,6 +158,7 @@ class Heap:
         for owner in owners:
             if gain(self.elements[owner], key, objects):
                 self.grown = True
+                self.escaped |= objects
                 self._reached.clear()
 
     def load(self, owners: Iterable[Object], key: Key = ANY) -> Objects:
@@ -172,12 +175,17 @@ class Heap:
                     self.spend(len(objects))
         return frozenset(found)
 
-    def remember(self, variable: Variable, objects: Objects) -> None:
-        """Add the objects of a variable, which other functions see at any time."""
+    def remember(self, variable: Variable, objects: Objects, *, is_own: bool) -> None:
+        """Add the objects of a variable, which other functions see at any time. is_own: whether it
+        is of a function that has no other inside, so that none sees it.
+        """
+        if not is_own:
+            self.escaped |= objects
         self.grown |= gain(self.variables, variable, objects)
 
     def store_class_attribute(self, name: str, objects: Objects) -> None:
         """An attribute that instances have from their class, whichever class that is."""
+        self.escaped |= objects
         self.grown |= gain(self.class_attributes, name, objects)
 
     def reach(self, objects: Objects) -> Objects:

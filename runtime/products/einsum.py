@@ -13,6 +13,7 @@ from mixpert_py.runtime.dtypes import PRECISION, is_wide, name_of
 from mixpert_py.runtime.gpu.foreign import on_host
 from mixpert_py.runtime.products.contraction import Pair, Step, Sum, contraction, expand, path, read
 from mixpert_py.runtime.products.rearranged import as_arrays, dtype_reason, not_rearranged
+from mixpert_py.runtime.products.replaced import EINSUM, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Native, Settings, is_dask
 from mixpert_py.runtime.signatures import is_small_on_device
@@ -38,7 +39,7 @@ def einsum(
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
-    native: Native = np.einsum,
+    native: Native = EINSUM,
     **options: Any,
 ) -> Any:
     """np.einsum(*operands, **options): subscripts and arrays, or arrays and lists of indices.
@@ -50,6 +51,8 @@ def einsum(
     """
     context = current()
     if scheme is None and backend is None and site in context.passing and _are_small(operands):
+        return native(*operands, **options)
+    if is_replaced(native):
         return native(*operands, **options)
     settings = in_force(Settings(scheme, block, backend, site), context)
     if is_dask(*operands):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import innermost, passes
 from mixpert_py.runtime.products.rearranged import as_arrays, not_rearranged, rearranged
+from mixpert_py.runtime.products.replaced import INNER, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product
@@ -21,7 +21,7 @@ def inner(
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
-    native: Native = np.inner,
+    native: Native = INNER,
 ) -> Any:
     """np.inner(a, b): sums over the last axes, (…, k) and (…, k).
 
@@ -36,6 +36,8 @@ def inner(
             value = kept_product(innermost.get().context, site, matmul_shape, False, a, b.T)
             if value is not None:
                 return native(a, b) if value is NATIVE else value
+    if is_replaced(native):
+        return native(a, b)
     return carry_out(_call(native, a, b), Settings(scheme, block, backend, site))[0]
 
 

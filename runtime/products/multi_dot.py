@@ -10,6 +10,7 @@ from numpy import ndarray
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.products.rearranged import dtype_reason, not_rearranged
+from mixpert_py.runtime.products.replaced import MULTI_DOT, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
 
@@ -25,7 +26,7 @@ def multi_dot(
     site: str | None = None,
     out: object = None,
     block: int | None = None,
-    native: Native = np.linalg.multi_dot,
+    native: Native = MULTI_DOT,
 ) -> Any:
     """np.linalg.multi_dot(arrays, out=out), in the order of products that NumPy takes.
 
@@ -40,6 +41,8 @@ def multi_dot(
         and (type(arrays) is list or type(arrays) is tuple)
         and all(type(x) is ndarray and x.size < MOVES for x in arrays)
     ):
+        return native(arrays) if out is None else native(arrays, out=out)
+    if is_replaced(native):
         return native(arrays) if out is None else native(arrays, out=out)
     settings = Settings(scheme, block, backend, site)
     matrices = _matrices(arrays)

@@ -8,6 +8,7 @@ import numpy as np
 
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.rearranged import as_arrays
+from mixpert_py.runtime.products.replaced import EINSUM
 from mixpert_py.runtime.request import Native
 
 
@@ -28,6 +29,7 @@ def einops_einsum(*operands: Any, native: Native, site: str | None = None, **giv
         library = np if isinstance(factors[0], np.ndarray) else _cupy()
         return library.einsum(letters, *factors, **options)
 
+    contract.fun = EINSUM  # type: ignore[attr-defined]  # which it stands for
     return einsum(compact, *arrays, native=contract, site=site, **given)
 
 

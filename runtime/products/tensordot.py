@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
@@ -16,11 +15,10 @@ from mixpert_py.runtime.products.rearranged import (
     not_rearranged,
     rearranged,
 )
+from mixpert_py.runtime.products.replaced import TENSORDOT, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 from mixpert_py.runtime.signatures import is_small_on_device
-
-NUMPY_TENSORDOT = np.tensordot  # as it is here, whatever a program puts in its place later
 
 
 def tensordot(
@@ -32,7 +30,7 @@ def tensordot(
     backend: str | None = None,
     site: str | None = None,
     block: int | None = None,
-    native: Native = np.tensordot,
+    native: Native = TENSORDOT,
 ) -> Any:
     """np.tensordot(a, b, axes): sums over pairs of axes.
 
@@ -47,6 +45,8 @@ def tensordot(
             is_small = is_small_on_device(a) and is_small_on_device(b)
         if is_small and passes(site):
             return native(a, b, axes)
+    if is_replaced(native):
+        return native(a, b, axes)
     settings = Settings(scheme, block, backend, site)
     if is_dask(a, b):
         from mixpert_py.runtime.products import dask_array
@@ -68,7 +68,7 @@ def tensordot(
         left.transpose(*rows, *summed_left).reshape(m, k),
         right.transpose(*summed_right, *columns).reshape(k, n),
     )
-    if native is NUMPY_TENSORDOT and type(a) is ndarray:
+    if native is TENSORDOT and type(a) is ndarray:
         # This is all that NumPy does: calling it would copy the operands once more.
         call = Call(DOT, *matrices, (), None, dot_shape)
     else:

@@ -256,6 +256,39 @@ def test_cells_are_rewritten_until_it_is_off(run: Run, shell: InteractiveShell) 
     assert is_emulated(value(run, "f(a)"))
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        "np.einsum('ij,jk', a, a)",
+        "np.matmul(a, a)",
+        "np.tensordot(a, a, 1)",
+        "np.dot(a, a)",
+        "np.linalg.multi_dot([a, a])",
+    ],
+)
+def test_names_of_other_cells_are_known(run: Run, product: str) -> None:
+    assert is_emulated(value(run, f"%%mixpert --scheme int8x6\n{product}"))
+
+
+def test_functions_defined_before_are_rewritten_until_it_is_off(
+    run: Run, shell: InteractiveShell
+) -> None:
+    value(run, "def f(x):\n    y = x @ x\n    return y")
+    value(run, "class C:\n    def g(self, x, y=a):\n        return [np.dot(x, z) for z in (y,)][0]")
+    value(run, "def around(c):\n    def h(x):\n        return x @ c\n    return h\nh = around(a)")
+    value(run, "held = f")
+    calls = ("f(a)", "held(a)", "C().g(a)", "h(a)")
+    assert not any(is_emulated(value(run, call)) for call in calls)
+    run("%mixpert on --scheme int8x6")
+    assert all(is_emulated(value(run, call)) for call in calls)
+    run("%mixpert on --scheme native")
+    assert not any(is_emulated(value(run, call)) for call in calls)
+    run("%mixpert off")
+    assert not any(is_emulated(value(run, call)) for call in calls)
+    code = shell.user_ns["f"].__code__
+    assert "_mixpert" not in code.co_names
+
+
 def test_the_last_switch_holds(run: Run) -> None:
     run("%mixpert on --scheme int8x6")
     run("%mixpert on --scheme native")

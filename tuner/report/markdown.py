@@ -73,7 +73,7 @@ def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
         cells.append(
             (
                 str(row.number),
-                str(entry.line),
+                entry.place,
                 _code(entry.expression),
                 f"{entry.share or 0.0:.1%}",
                 _plain(level),

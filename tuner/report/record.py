@@ -23,7 +23,7 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
     that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Operator`; None
-    where no call was sampled. transfer: in seconds.
+    where no call was sampled. transfer: in seconds. path: as in `Operator`.
     """
 
     id: str
@@ -47,6 +47,12 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     cancellation: float | None = None
     transfer: float = 0.0
     fed_by: dict[str, int] | None = None
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its line, after its file where several have products."""
+        return f"{self.path}:{self.line}" if self.path else str(self.line)
 
 
 class TrialEntry(Entry, frozen=True, kw_only=True):
@@ -194,6 +200,7 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
     return OperatorEntry(
         id=operator.id,
         line=operator.line,
+        path=operator.path,
         expression=operator.expression,
         calls=operator.calls,
         shapes=[list(shape) for shape in operator.shapes],

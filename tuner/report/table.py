@@ -84,12 +84,12 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     operator ended.
     """
     verdicts = outcome.verdicts
-    lines = {verdict.operator.id: verdict.operator.line for verdict in verdicts}
-    several = len({verdict.operator.id.partition(":")[0] for verdict in verdicts}) > 1
+    lines = {verdict.operator.id: verdict.operator.place for verdict in verdicts}
+    several = any(verdict.operator.path for verdict in verdicts)
     starts = {verdict.before for verdict in verdicts}
     columns = (
         Column("site", drop=4),
-        Column("line", right=True),
+        Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
         Column("% of\ntime", right=True, drop=3),
         Column(f"level\n{starts.pop()} →" if len(starts) == 1 else "level"),
@@ -99,8 +99,8 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     )
     rows = [
         (
-            _place(verdict.operator.id, several),
-            str(verdict.operator.line),
+            _function(verdict.operator.id),
+            verdict.operator.place,
             verdict.operator.expression,
             "–" if verdict.operator.elsewhere else f"{outcome.share(verdict):.0%}".rstrip("%"),
             _level(verdict, full=bool(starts)),
@@ -113,11 +113,10 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     return fitted(columns, rows, width)
 
 
-def _place(site: str, several: bool) -> str:
-    """The function of a site; with its module where there are several."""
+def _function(site: str) -> str:
+    """The function of a site, by the site's id."""
     module, _, rest = site.partition(":")
-    function = rest.partition("/")[0] or module
-    return f"{module}:{function}" if several else function
+    return rest.partition("/")[0] or module
 
 
 def _level(verdict: Verdict, full: bool) -> str:
@@ -135,7 +134,7 @@ def _times(verdict: Verdict, unit: Unit) -> str:
     return f"{before} → {unit.number(verdict.seconds_after)}"
 
 
-def _reason(verdict: Verdict, lines: dict[str, int]) -> str:
+def _reason(verdict: Verdict, lines: dict[str, str]) -> str:
     if verdict.reason is Reason.RAISED:
         return f"raised for line {lines[verdict.detail]}"
     return f"{verdict.reason}: {brief(verdict.detail)}" if verdict.detail else str(verdict.reason)

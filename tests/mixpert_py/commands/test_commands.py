@@ -106,14 +106,15 @@ def test_a_full_disk_or_closed_output_is_one_line_at_most(tmp_path: Path) -> Non
     assert (said.returncode, said.stderr) == (1, "")
 
 
-@pytest.mark.parametrize("option", ["-m", "-c"])
-@pytest.mark.parametrize("words", [("tune", "--error", "1"), ("verify", "p.toml")])
-def test_tune_and_verify_take_a_script(
-    mixpert: Mixpert, words: tuple[str, ...], option: str
+@pytest.mark.parametrize("words", [("tune", "--error", "1"), ("verify", "--error", "1", "p.toml")])
+def test_tune_and_verify_take_no_text(
+    tmp_path: Path, mixpert: Mixpert, words: tuple[str, ...]
 ) -> None:
-    said = mixpert(*words, option, "pkg")
+    (tmp_path / "p.toml").write_text("schema = 1\n")
+    said = mixpert(*words, "-c", "pkg")
     assert said.code == 2
-    assert said.one_clear_line().startswith(f"mixpert: {words[0]} takes a script, not {option} ")
+    assert "takes a script or -m MODULE, not -c" in said.one_clear_line()
+    assert "-m no_such: no such module" in mixpert(*words, "-m", "no_such").err
 
 
 @pytest.mark.parametrize(

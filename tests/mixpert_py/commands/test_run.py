@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,35 @@ def test_a_script_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: M
     )
     assert ours == theirs
     assert ours.code == 0
+
+
+ARCHIVED = """\
+import sys
+import numpy as np
+from own import square
+print(sys.argv, __name__, __file__, sys.path[0], __package__, __spec__.name)
+square(np.eye(3)) @ np.eye(3)
+"""
+
+
+@pytest.mark.parametrize("name", ["app", "app.pyz"])
+def test_a_folder_and_an_archive_see_the_world_that_python_shows_them(
+    tmp_path: Path, mixpert: Mixpert, name: str
+) -> None:
+    for file, text in (("__main__.py", ARCHIVED), ("own.py", "def square(x): return x @ x\n")):
+        (tmp_path / "app").mkdir(exist_ok=True)
+        (tmp_path / "app" / file).write_text(text)
+    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
+    said = mixpert("run", "--profile", name, "x")
+    assert (said.code, said.out) == (0, python(tmp_path, name, "x").out)
+    rows = [line for line in said.err.splitlines() if "native" in line]
+    assert len(rows) == (2 if name == "app" else 1)  # no module in an archive is rewritten
+
+
+def test_a_folder_without_a_program_is_refused(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "empty").mkdir()
+    said = mixpert("run", "empty")
+    assert (said.code, said.err) == (1, "mixpert: empty: no __main__.py in it\n")
 
 
 def test_a_module_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -226,7 +256,7 @@ def test_what_the_compiler_warns_of_is_said_in_every_run(tmp_path: Path, mixpert
 
 BAD = [
     ("a missing file", ("none.py",), "no such file"),
-    ("a folder", (".",), "is a directory"),
+    ("a folder", (".",), "no __main__.py in it"),
     ("a missing module", ("-m", "no_such_module_here"), "no such module"),
     ("nothing to run", (), "give a SCRIPT"),
     ("an unknown scheme", ("--scheme", "int9", "s.py"), "int9"),
@@ -234,6 +264,7 @@ BAD = [
     ("a script that does not parse", ("broken.py",), "broken.py"),
     ("a script with a NUL byte", ("nul.py",), "nul.py: line 1: source code"),
 ]
+REFUSED = (("broken.py",), ("nul.py",), (".",))
 
 
 @pytest.mark.parametrize(("arguments", "word"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
@@ -244,7 +275,7 @@ def test_bad_input_gets_one_clear_line(
     (tmp_path / "broken.py").write_text("a = (1 @\n")
     (tmp_path / "nul.py").write_bytes(b"x = 1\n\0\n")
     said = mixpert("run", *arguments)
-    assert said.code == (1 if arguments[-1:] in (("broken.py",), ("nul.py",)) else 2)  # as Python
+    assert said.code == (1 if arguments[-1:] in REFUSED else 2)  # as Python
     assert word in said.err
     assert "Traceback" not in said.err
     assert said.out == ""

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mixpert_py.passes.dataflow import values
+from mixpert_py.passes.dataflow import graph, values
 from mixpert_py.passes.pipeline import analyze, dependencies
 
 GRAPHS = [
@@ -709,3 +709,26 @@ m = 1
 
 def test_without_a_product() -> None:
     assert dependencies(b"a = b\n", "m").edges == frozenset()
+
+
+def test_functions_that_nobody_calls_take_no_memory_of_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heaps: list[values.Heap] = []
+
+    class Watched(values.Heap):
+        def __init__(self) -> None:
+            super().__init__()
+            heaps.append(self)
+
+    monkeypatch.setattr(graph, "Heap", Watched)
+    count = 60
+    text = "".join(f"def f{i}(x, y): return x @ y\n" for i in range(count))
+    found = dependencies(text.encode(), "m")
+    assert len(found.sinks) == count
+    assert not found.edges
+    summaries = heaps[-1].summaries.values()
+    assert sum(len(one.entry.held) + len(one.exit.held) for one in summaries) <= count
+    # A result that a function leaves where others find it does flow.
+    shared = "kept = []\ndef f(x, y): kept.append(x @ y)\ndef g(z): return kept[0] @ z\n"
+    assert len(dependencies(shared.encode(), "m").edges) == 1

@@ -1,0 +1,133 @@
+"""The files of a project that a program imports, found without running anything of it."""
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from mixpert_py import config
+from mixpert_py.errors import SourceError
+from mixpert_py.sources import project, source_files
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """A file of the project. module: the first part of its site ids. imports: what the file itself
+    writes for a module of the project, such as "lib" or ".lib" → that module's file.
+    """
+
+    path: str
+    module: str
+    source: bytes
+    imports: Mapping[str, str] = field(default_factory=dict)
+
+
+def project_files(
+    main: ProjectFile, folder: str, path: Sequence[str], package: str = ""
+) -> list[ProjectFile]:
+    """A program's file, and the files below `folder` that it imports, directly or not.
+
+    path: the folders in which imports are looked up. package: that of the program's own file.
+    Imports whose names are made while the program runs are not found.
+    """
+    finder = _Finder(folder, [*path, *sys.path])
+    found: dict[str, ProjectFile] = {}
+    pending = [(main, package)]
+    while pending:
+        file, package = pending.pop(0)
+        imports = {}
+        for spelled, name in _imported_names(file.source, package):
+            spec = finder.find(name)
+            if spec is None or spec.origin is None:
+                continue
+            imports[spelled] = spec.origin
+            if spec.origin not in found and spec.origin != main.path:
+                found[spec.origin] = made = _read(spec.origin)
+                parent = spec.name if spec.submodule_search_locations else spec.parent or ""
+                pending.append((made, parent))
+        found[file.path] = ProjectFile(file.path, file.module, file.source, imports)
+    return [found.pop(main.path), *found.values()]
+
+
+def spec_without_imports(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """The spec of a module whose packages are not imported, and add no places to their paths."""
+    spec, before = None, ""
+    for part in name.split("."):
+        spec = PathFinder.find_spec(before + part, path)
+        if spec is None:
+            return None
+        before, path = f"{before}{part}.", spec.submodule_search_locations or []
+    return spec
+
+
+class _Finder:
+    """Looks up modules of a project, each once."""
+
+    def __init__(self, folder: str, path: Sequence[str]) -> None:
+        self._folder = folder
+        self._path = path
+        self._known: dict[str, ModuleSpec | None] = {}
+
+    def find(self, name: str) -> ModuleSpec | None:
+        """The spec of a module whose source is the project's own; None for any other name."""
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def _find(self, name: str) -> ModuleSpec | None:
+        top = name.partition(".")[0]
+        if top in sys.builtin_module_names or (top != name and self.find_package(top) is None):
+            return None
+        try:
+            spec = spec_without_imports(name, self._path)
+        except (ImportError, ValueError):
+            return None
+        is_source = spec is not None and (spec.origin or "").endswith(".py")
+        return spec if is_source and project.is_in(spec.origin, self._folder) else None  # type: ignore[union-attr,arg-type]
+
+    def find_package(self, name: str) -> ModuleSpec | None:
+        """The spec of a package that may be the project's own, with or without source."""
+        spec = spec_without_imports(name, self._path)
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        places = [str(Path(place, "_")) for place in spec.submodule_search_locations]
+        return spec if any(project.is_in(place, self._folder) for place in places) else None
+
+
+def _read(path: str) -> ProjectFile:
+    try:
+        source = source_files.read(path)
+    except SourceError:
+        source = b""  # too large: it runs as it is
+    return ProjectFile(path, config.module_name(Path(path)), source)
+
+
+def _imported_names(source: bytes, package: str) -> Iterator[tuple[str, str]]:
+    """The modules that a file may import: as its scopes spell them, and by their full names."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from ((name, name) for name in _prefixes(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            spelled = "." * node.level + (node.module or "")
+            try:
+                name = importlib.util.resolve_name(spelled, package)
+            except ImportError:
+                continue
+            for prefix in _prefixes(name):
+                yield (spelled if prefix == name else prefix), prefix
+            for alias in node.names:
+                yield f"{spelled}{'.' if node.module else ''}{alias.name}", f"{name}.{alias.name}"
+
+
+def _prefixes(name: str) -> list[str]:
+    """A module's name, after those of the packages around it."""
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]

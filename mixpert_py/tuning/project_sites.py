@@ -1,0 +1,156 @@
+"""The call sites of a program: of its own file, and of the project's files that it imports."""
+
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mixpert_py.errors import SourceError, named
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.launch.launcher import Program
+from mixpert_py.launch.running import project_folder
+from mixpert_py.passes.call_site import CallSite
+from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
+from mixpert_py.sources.imported import ProjectFile, project_files
+
+INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSites:
+    """The products that a tuning may lower, those of the program's own file first.
+
+    main: the program's own file. files: site → the file that it is in. modules: the first parts of
+    site ids. flow: between all of them. sources: the sha256 of each file, so that a tuning is known
+    again. reads_input: whether a file of the program has a word for its standard input.
+    """
+
+    main: str
+    sites: Mapping[str, CallSite]
+    files: Mapping[str, str]
+    modules: tuple[str, ...]
+    flow: Dependencies
+    sources: tuple[str, ...]
+    reads_input: bool = False
+
+    def place(self, site: str) -> str:
+        """A site's file and line, as a person writes them."""
+        file, line = self.files[site], self.sites[site].line
+        return f"{shown_path(file)}:{line}"
+
+    def file_shown(self, site: str) -> str:
+        """The file of a site; empty where only the program's own file has products."""
+        return shown_path(self.files[site]) if set(self.files.values()) != {self.main} else ""
+
+
+def shown_path(path: str) -> str:
+    """A path from the current folder where it is in there, else the whole path."""
+    here = os.getcwd() + os.sep
+    for given in (path, os.path.realpath(path)):
+        if given.startswith(here):
+            return given.removeprefix(here)
+    return path
+
+
+def read_sites(program: Program) -> ProjectSites:
+    """The call sites of a program. Raises SourceError where its own file does not parse."""
+    with named(program.argv[0], program.module):
+        require_syntax(program.source, program.module)
+    files = _files(program)
+    found: dict[str, tuple[CallSite, ...]] = {}
+    for file in files:
+        try:
+            with named(file.path, file.module):
+                products = analyze(file.source, file.module)
+        except SourceError:
+            if file is files[0]:
+                raise
+            products = ()  # it runs as it is
+        found[file.path] = tuple(site for site in products if site.reason is None)
+    ids = {path: frozenset(site.id for site in sites) for path, sites in found.items()}
+    reached = _reached(files, ids)
+    flows = []
+    for file in files:
+        imported = {spelled: reached[path] for spelled, path in file.imports.items()}
+        imported = {spelled: theirs for spelled, theirs in imported.items() if theirs}
+        if ids[file.path] or (imported and file is files[0]):
+            with named(file.path, file.module):
+                flows.append(dependencies(file.source, file.module, imported))
+    return ProjectSites(
+        program.filename,
+        {site.id: site for sites in found.values() for site in sites},
+        {site.id: path for path, sites in found.items() for site in sites},
+        tuple(dict.fromkeys(file.module for file in files)),
+        joined(flows),
+        tuple(hashlib.sha256(file.source).hexdigest() for file in files),
+        any(INPUT.search(file.source) for file in files),
+    )
+
+
+def _files(program: Program) -> list[ProjectFile]:
+    main = ProjectFile(program.filename, program.module, program.source)
+    folder = project_folder(program)
+    if folder is None:
+        return [main]
+    package = program.spec.parent or "" if program.spec else ""
+    return project_files(main, folder, [program.path or os.getcwd()], package)
+
+
+def _reached(
+    files: list[ProjectFile], ids: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
+    """File → the sites that a call into it may reach: its own, and those of what it imports."""
+    imports = {file.path: set(file.imports.values()) for file in files}
+    reached = {}
+    for file in files:
+        seen, pending = {file.path}, [file.path]
+        while pending:
+            new = imports.get(pending.pop(), set()) - seen
+            seen |= new
+            pending += new
+        reached[file.path] = frozenset().union(*(ids.get(path, frozenset()) for path in seen))
+    return reached
+
+
+def handed_input(program: Program, project: ProjectSites) -> bytes | None:
+    """What this process's standard input holds, for every run to read; None: nothing.
+
+    A file is taken in any case; a pipe, which may never end, where a file of the program has a word
+    for its input.
+    """
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return None
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return None
+    mentioned = "-" in program.argv or project.reads_input
+    if not (stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and mentioned)):
+        return None
+    return sys.stdin.buffer.read() or None
+
+
+def untuned(project: ProjectSites, first: ProgramRun) -> list[str]:
+    """A line for each product of the first run that cannot be tuned, with the reason."""
+    lines = []
+    for site in first.result.elsewhere:
+        if site in project.sites:
+            lines.append(_line(project, site, "only processes that the program starts call it"))
+    for site, trace in first.result.sites.items():
+        if site not in project.sites:
+            module = site.partition(":")[0]
+            lines.append(f"{site}: not tuned: nothing shows before a run that it imports {module}")
+        elif all(0 in shape[:3] for shape in trace.shapes):
+            kinds = ", ".join(trace.dtypes)
+            lines.append(
+                _line(project, site, f"no product of arrays that a scheme takes ({kinds})")
+            )
+    return lines
+
+
+def _line(project: ProjectSites, site: str, reason: str) -> str:
+    return f"{project.place(site)}: {project.sites[site].expression}: not tuned: {reason}"

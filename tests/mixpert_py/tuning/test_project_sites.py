@@ -1,0 +1,131 @@
+"""The products of a program: those of its own file, and of what it imports of its project."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mixpert_py.execution.executor import ProgramRun
+from mixpert_py.execution.worker import Result, SiteResult
+from mixpert_py.launch import launcher
+from mixpert_py.tuning.project_sites import ProjectSites, read_sites, untuned
+from tests.mixpert_py.command import Mixpert
+
+FILES = {
+    "pyproject.toml": "",
+    "main.py": "import numpy as np\nfrom lib.core import gram\nimport lib.sub as s\n"
+    "import scipy, missing\nx = np.ones((3, 3))\nn = 5\ny = gram(x)\nz = y @ x\nw = s.Model(z)\n"
+    "u = w.fit()\n",
+    "lib/__init__.py": "",
+    "lib/core.py": "from .deep import square\ndef gram(x):\n    return square(x.T) @ x\n",
+    "lib/deep.py": "from .core import gram\ndef square(x):\n    return x @ x\n",
+    "lib/sub.py": "class Model:\n    def __init__(self, x): self.x = x\n"
+    "    def fit(self): return self.x.dot(self.x)\n",
+    "lib/unused.py": "a @ b\n",
+    "venv/scipy/__init__.py": "a @ b\n",
+    "canary.py": "raise SystemExit\n",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sites(project: Path) -> ProjectSites:
+    return read_sites(launcher.script(str(project / "main.py")))
+
+
+def test_sites_of_all_files_that_are_imported(sites: ProjectSites, project: Path) -> None:
+    found = {site: Path(file).relative_to(project) for site, file in sites.files.items()}
+    assert sorted({str(file) for file in found.values()}) == [
+        "lib/core.py",
+        "lib/deep.py",
+        "lib/sub.py",
+        "main.py",
+    ]
+    assert {site.partition("/")[0] for site in sites.sites} == {
+        "main:<module>",
+        "lib.core:gram",
+        "lib.deep:square",
+        "lib.sub:Model.fit",
+    }
+    assert next(iter(sites.sites)).startswith("main:")
+
+
+def test_values_flow_through_calls_of_other_files(sites: ProjectSites) -> None:
+    ids = {site.partition("/")[0]: site for site in sites.sites}
+    main, gram, square, fit = (
+        ids[name]
+        for name in ("main:<module>", "lib.core:gram", "lib.deep:square", "lib.sub:Model.fit")
+    )
+    assert {(gram, main), (square, main), (square, gram), (main, fit)} <= sites.flow.edges
+    assert (fit, main) not in sites.flow.edges
+    assert sites.flow.names == ("u", "w", "y", "z")
+    assert set(sites.flow.sinks) == {fit}
+
+
+def test_a_file_without_products_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    found = read_sites(launcher.code("from lib.core import gram\nn = 3\nc = gram(n)\nd = 4\n"))
+    assert {site.partition("/")[0] for site in found.sites} == {"lib.core:gram", "lib.deep:square"}
+    assert found.flow.names == ("c",)
+    assert set(found.modules) == {"__main__", "lib", "lib.core", "lib.deep"}
+
+
+def test_what_cannot_be_tuned_is_named(sites: ProjectSites, project: Path) -> None:
+    site, other = list(sites.sites)[:2]
+    record = SiteResult(1, 0.1, [(0, 0, 0, 1)], {}, {}, {"list": 1}, {})
+    run = ProgramRun(
+        Result(1.0, {site: record, "plugin:f/matmul~aaaaaa#0": record}, {}, [], elsewhere=(other,)),
+        {"c": np.ones(1)},
+    )
+    first, second, third = untuned(sites, run)
+    assert first.endswith("not tuned: only processes that the program starts call it")
+    assert second.endswith("not tuned: no product of arrays that a scheme takes (list)")
+    assert str(project / "main.py:8: y @ x: ") in second
+    assert third == (
+        "plugin:f/matmul~aaaaaa#0: not tuned: nothing shows before a run that it imports plugin"
+    )
+
+
+PROGRAM = """\
+import sys
+import numpy as np
+from .lib import gram
+
+n = int(sys.stdin.readline())
+x = np.random.default_rng(0).standard_normal((n, n))
+g = gram(x)
+h = g @ x
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "__main__.py").write_text(PROGRAM)
+    (tmp_path / "pkg" / "lib.py").write_text("def gram(x):\n    return x.T @ x\n")
+    return tmp_path
+
+
+def test_a_package_that_reads_its_input_is_tuned_verified_and_run(
+    package: Path, mixpert: Mixpert
+) -> None:
+    options = ("--error", "1e-5", "--backend", "reference")
+    said = mixpert("tune", *options, "-m", "pkg", stdin="96\n")
+    assert said.code == 0, said
+    assert "pkg/lib.py:2" in said.out
+    assert "pkg/__main__.py:8" in said.out
+    (plan,) = package.glob("pkg/*.mixpert.toml")
+    assert 'id = "pkg.lib:gram/matmul~' in plan.read_text()
+    words = ("verify", "--backend", "reference", str(plan), "-m", "pkg")
+    assert ": holds: " in mixpert(*words, stdin="96\n").out
+    words = ("run", "--profile", "--backend", "reference", "-m", "pkg")
+    assert mixpert(*words, stdin="96\n").err.count("int8") >= 2
