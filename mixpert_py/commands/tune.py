@@ -219,8 +219,8 @@ def _seeds(text: str) -> range:
     type=click.Choice(LADDERS),
     default=LADDERS[0],
     show_default=True,
-    help="The schemes that are tried; auto: int8 where products run on a GPU or are emulated, cpu "
-    "(float64, float32) elsewhere. crt: float64 by residues, emulated.",
+    help="The schemes that are tried; auto: int8 where products run on a GPU or are emulated, crt "
+    "(residues) for float64 on Hopper, cpu (float64, float32) elsewhere.",
 )
 @click.option(
     "--device",
