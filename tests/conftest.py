@@ -8,6 +8,7 @@ BLAS has one thread, here and in the processes that tests start: it takes two te
 several times as long to hand small products to threads on the same processors.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if isinstance(found, Absent):
         for item in wanting:
             item.add_marker(pytest.mark.skip(reason=found.sentence))
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage go through thousands of collected tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
