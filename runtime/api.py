@@ -15,6 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from mixpert_py.errors import PlanError
+from mixpert_py.runtime import warned
 from mixpert_py.runtime.context import Choice, Context, current, innermost, passes, require_backend
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.execute import execute
@@ -27,6 +28,8 @@ from mixpert_py.runtime.request import (
     Native,
     Product,
     Settings,
+    call_method,
+    call_native,
     dot_shape,
     is_dask,
     matmul_shape,
@@ -34,6 +37,7 @@ from mixpert_py.runtime.request import (
 from mixpert_py.runtime.schemes import get
 from mixpert_py.runtime.signatures import NATIVE, kept_product, native_product_of
 from mixpert_py.runtime.tracing.trace import Trace, TracedCall
+from mixpert_py.runtime.warned import again
 
 # Elements of a left operand from which a NumPy product may be worth moving to a GPU.
 MOVES = 1 << 20
@@ -85,21 +89,24 @@ def matmul(
     """
     if not options and not rest:
         context = innermost.get().context
-        if type(a) is type(b) is ndarray:
-            if a.size < MOVES and site in context.passing:
-                return a @ b if native is None else native(a, b)
-        else:
-            value = kept_product(context, site, matmul_shape, native is None, a, b)
-            if value is NATIVE:
-                if native is not None:
-                    return native(a, b)
-                quicker = native_product_of.get(type(a))
-                value = None if quicker is None else quicker(a, b)
-                return a @ b if value is None else value
-            if value is not None:
-                return value
+        try:
+            if type(a) is type(b) is ndarray:
+                if a.size < MOVES and site in context.passing:
+                    return a @ b if native is None else native(a, b)
+            else:
+                value = kept_product(context, site, matmul_shape, native is None, a, b)
+                if value is NATIVE:
+                    if native is not None:
+                        return native(a, b)
+                    quicker = native_product_of.get(type(a))
+                    value = None if quicker is None else quicker(a, b)
+                    return a @ b if value is None else value
+                if value is not None:
+                    return value
+        except RuntimeWarning as warning:
+            return again(warning, native or operator.matmul, a, b)
     elif _passes(a, b, site, options):
-        return _function(native)(a, b, *rest, **options)
+        return call_native(_function(native), a, b, *rest, **options)
     guarantee = options.pop("guarantee", None)
     certificate = options.pop("return_certificate", False)
     settings, out = _settings(site, options)
@@ -128,17 +135,20 @@ def dot(
     """np.dot(a, b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if not options and not rest:
         context = innermost.get().context
-        if type(a) is type(b) is ndarray:
-            if a.size < MOVES and site in context.passing:
-                return native(a, b)
-        else:
-            value = kept_product(context, site, dot_shape, False, a, b)
-            if value is NATIVE:
-                return native(a, b)
-            if value is not None:
-                return value
+        try:
+            if type(a) is type(b) is ndarray:
+                if a.size < MOVES and site in context.passing:
+                    return native(a, b)
+            else:
+                value = kept_product(context, site, dot_shape, False, a, b)
+                if value is NATIVE:
+                    return native(a, b)
+                if value is not None:
+                    return value
+        except RuntimeWarning as warning:
+            return again(warning, native, a, b)
     elif _passes(a, b, site, options):
-        return native(a, b, *rest, **options)
+        return call_native(native, a, b, *rest, **options)
     settings, out = _settings(site, options)
     if options:
         raise _unexpected("dot", options)
@@ -149,19 +159,25 @@ def dot_method(a: Any, b: Any, *rest: Any, site: str | None = None, **options: A
     """a.dot(b), under the scheme that is in force for this call. Arguments as in `matmul`."""
     if not options and not rest:
         context = innermost.get().context
-        if type(a) is type(b) is ndarray:
-            if a.size < MOVES and site in context.passing:
-                return a.dot(b)
-        else:
-            value = kept_product(context, site, dot_shape, False, a, b)
-            if value is NATIVE:
-                return a.dot(b)
-            if value is not None:
-                return value
+        try:
+            if type(a) is type(b) is ndarray:
+                if a.size < MOVES and site in context.passing:
+                    return a.dot(b)
+            else:
+                value = kept_product(context, site, dot_shape, False, a, b)
+                if value is NATIVE:
+                    return a.dot(b)
+                if value is not None:
+                    return value
+        except RuntimeWarning as warning:
+            return again(warning, warned.call_method, a, b)
     elif _passes(a, b, site, options):
-        return _call_method(a, b, *rest, **options)
+        return call_method(a, b, *rest, **options)
     # The methods of many types take no `out`, None or not.
-    method = partial(_call_method, out=None) if options.get("out", a) is None else _call_method
+    method: Native = warned.call_method
+    if rest or "out" in options:
+        given = {"out": None} if options.get("out") is None and not rest else {}
+        method = partial(call_method, **given)
     settings, out = _settings(site, options)
     if options:
         raise _unexpected("dot_method", options)
@@ -190,10 +206,6 @@ def _passes(a: Any, b: Any, site: str | None, options: Iterable[str]) -> bool:
 
 def _unexpected(function: str, options: Iterable[str]) -> TypeError:
     return TypeError(f"{function}() got an unexpected keyword argument {next(iter(options))!r}")
-
-
-def _call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
-    return a.dot(b, *rest, **out)
 
 
 def _has_operator(a: Any, b: Any) -> bool:
@@ -241,7 +253,14 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
     outcome = execute(call, settings, choice, context)
     if isinstance(outcome, Product):
         return outcome.value, outcome
-    return call.run(), None
+    return _native(call), None
+
+
+def _native(call: Call) -> Any:
+    """The product that the program would have made, with its warnings at the program's line."""
+    if call.out is None and not call.rest:
+        return warned.call(call.native, call.a, call.b)
+    return call.run()
 
 
 def _traced(
@@ -255,7 +274,7 @@ def _traced(
     start = perf_counter()
     outcome = execute(call, settings, choice, context, traced=True)
     product = outcome if isinstance(outcome, Product) else None
-    result = call.run() if product is None else product.value
+    result = _native(call) if product is None else product.value
     reason = outcome if isinstance(outcome, Reason) else None
     _record(trace, settings, call, product, reason, start, result)
     return result, product

@@ -94,6 +94,16 @@ class Call(NamedTuple):  # made at every planned call, and twice as quick as a d
         return self.shape_of(self.a, self.b)
 
 
+def call_native(native: Native, *operands: Any, **options: Any) -> Any:
+    """native(*operands, **options), called from here: in `api` warnings are errors at first."""
+    return native(*operands, **options)
+
+
+def call_method(a: Any, b: Any, *rest: Any, **out: Any) -> Any:
+    """a.dot(b), called as a function."""
+    return a.dot(b, *rest, **out)
+
+
 class Settings(NamedTuple):
     """The keyword arguments of one call; None: what is in force decides.
 

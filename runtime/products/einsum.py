@@ -52,7 +52,7 @@ def einsum(
     context = current()
     if scheme is None and backend is None and site in context.passing and _are_small(operands):
         return native(*operands, **options)
-    if is_replaced(native):
+    if is_replaced(native, *operands):
         return native(*operands, **options)
     settings = in_force(Settings(scheme, block, backend, site), context)
     if is_dask(*operands):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mixpert_py.runtime.request import Native
+from mixpert_py.runtime.signatures import device_of
 
 
 def _own(name: str, *modules: str) -> Callable[..., Any]:
@@ -26,17 +27,20 @@ EINSUM = _own("einsum", "numpy._core.einsumfunc", "numpy.core.einsumfunc")
 TENSORDOT = _own("tensordot", "numpy._core.numeric", "numpy.core.numeric")
 INNER = _own("inner", "numpy._core.multiarray", "numpy.core.multiarray")
 MULTI_DOT = _own("multi_dot", "numpy.linalg._linalg", "numpy.linalg.linalg")
-OWN = (EINSUM, TENSORDOT, INNER, MULTI_DOT)
 OTHERS = frozenset({"cupy", "cupyx", "dask"})  # libraries, by the first part of a module's name
 
 
-def is_replaced(native: Native) -> bool:
+def is_replaced(native: Native, *operands: object) -> bool:
     """Whether a function that the program calls as einsum, tensordot, inner or multi_dot is none of
     NumPy's, CuPy's or Dask's: then it is called, and no product is made in its place.
 
-    A primitive of autograd stands for the function that it wraps.
+    Where an operand is of a type that a GPU has, it is taken to be that library's. A primitive of
+    autograd stands for the function that it wraps.
     """
+    for x in operands:
+        if type(x) in device_of:
+            return False
     function = getattr(native, "fun", native) if type(native) is FunctionType else native
-    if any(function is own for own in OWN):
+    if function is EINSUM or function is TENSORDOT or function is INNER or function is MULTI_DOT:
         return False
     return str(getattr(function, "__module__", "")).partition(".")[0] not in OTHERS

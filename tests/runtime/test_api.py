@@ -172,18 +172,6 @@ def test_no_scheme_without_a_device_or_a_backend() -> None:
     ],
     ids=str,
 )
-def test_a_method_that_takes_no_out_refuses_none_too() -> None:
-    class Sparse:
-        def dot(self, other: object) -> str:
-            return "product"
-
-    with pytest.raises(TypeError, match="out"):
-        dot_method(Sparse(), 1, out=None)
-    assert dot_method(Sparse(), 1) == "product"
-    a = np.eye(2)
-    assert dot_method(a, a, out=None) is not a
-
-
 @pytest.mark.parametrize("way", [dot, dot_method])
 def test_dot_of_many_dimensions(
     way: Any, a: tuple[int, ...], b: tuple[int, ...], reason: Reason | None
@@ -380,3 +368,15 @@ def test_a_program_may_put_ours_in_numpys_place(monkeypatch: pytest.MonkeyPatch)
             *(np.inner(a, a.T), np.linalg.multi_dot([a, a])),
         ):
             np.testing.assert_array_equal(found, expected)
+
+
+def test_a_method_that_takes_no_out_refuses_none_too() -> None:
+    class Sparse:
+        def dot(self, other: object) -> str:
+            return "product"
+
+    with pytest.raises(TypeError, match="out"):
+        dot_method(Sparse(), 1, out=None)
+    assert dot_method(Sparse(), 1) == "product"
+    a = np.eye(2)
+    assert dot_method(a, a, out=None) is not a
