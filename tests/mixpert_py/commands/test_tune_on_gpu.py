@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from mixpert_py import config
+from mixpert_py.execution import gpus
 from mixpert_py.execution.reused_process import ReusedProcess
 from mixpert_py.execution.worker import SiteResult
 from mixpert_py.launch import launcher
 from mixpert_py.runtime.gpu import device
-from mixpert_py.runtime.schemes import ladder
+from mixpert_py.runtime.kernels import has_kernels
+from mixpert_py.runtime.schemes import emulation_of, ladder
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuning.baseline import Cost
 from mixpert_py.tuning.experiment import Experiment
@@ -32,13 +34,21 @@ for _ in range(100):
 for _ in range(100):
     d = cp.tanh(c / 50).dot(b)
 """
-LADDER = [name for rung in ladder("int8") for name in rung]
+INT8, CRT = ([name for rung in ladder(kind) for name in rung] for kind in ("int8", "crt"))
 DTYPES = [("float32", 1e-3), ("float64", 1e-5)]
 
 
 def lower_is_faster(site: str, trace: SiteResult, scheme: str) -> float:
     """A clock that does not depend on the machine: each rung takes less than those above it."""
-    return 1 / (1 + LADDER.index(scheme))
+    return 1 / (1 + (CRT if scheme in CRT else INT8).index(scheme))
+
+
+def ladder_here(dtype: str) -> list[str]:
+    """The schemes that this GPU has for products of a type."""
+    found = gpus.usable(None)
+    assert found is not None
+    has_residues = has_kernels(emulation_of("crt14"), found.capability)
+    return CRT if dtype == "float64" and has_residues else INT8
 
 
 @pytest.fixture(autouse=True)
@@ -57,10 +67,10 @@ def test_products_of_cupy_are_tuned_on_the_ladder_of_the_gpu(dtype: str, budget:
     """Whichever schemes are faster here, none that is over budget or fails is kept."""
     found = tuned(PROGRAM.format(dtype=dtype), TuningOptions(Limits(Limit(budget))))
     assert not found.predicted
-    assert set(found.plan.schemes().values()) <= set(LADDER)
+    assert set(found.plan.schemes().values()) <= set(ladder_here(dtype))
     assert found.verification.error <= budget
     for verdict in found.outcome.verdicts:
-        assert verdict.operator.local_errors.keys() == set(LADDER[1:])
+        assert verdict.operator.local_errors.keys() == set(ladder_here(dtype)[1:])
     for trial in found.outcome.trials:
         assert trial.measurement.problem is None
         assert trial.reason is not Reason.KEPT or trial.measurement.error <= budget
@@ -72,7 +82,7 @@ def test_products_of_cupy_are_lowered(dtype: str, budget: float) -> None:
     found = tuned(PROGRAM.format(dtype=dtype), options, lower_is_faster)
     assert found.predicted
     schemes = set(found.plan.schemes().values())
-    assert schemes <= set(LADDER[1:]), found.outcome.trials
+    assert schemes <= set(ladder_here(dtype)[1:]), found.outcome.trials
     assert not found.outcome.best.not_taken
     assert 0 < found.verification.error <= budget
 
