@@ -59,8 +59,7 @@ class Program:
 def script(path: str, arguments: tuple[str, ...] = ()) -> Program:
     """`python path arguments…`: a file, a folder with `__main__.py`, or an archive with one.
 
-    Raises SourceError if there is no such file, or a notebook; RefusedProgramError if there is no
-    `__main__.py`.
+    Raises SourceError if there is no such file, or no `__main__.py`, or it is a notebook.
     """
     if os.path.isdir(path) or zipfile.is_zipfile(path):
         return _folder_or_archive(path, arguments)
@@ -84,7 +83,7 @@ def _folder_or_archive(path: str, arguments: tuple[str, ...]) -> Program:
     try:
         source = source_files.read_whole(file) if is_folder else zipimporter(path).get_data(file)
     except (SourceError, OSError, ZipImportError):
-        raise RefusedProgramError(f"{path}: no {os.path.basename(file)} in it") from None
+        raise SourceError(f"{path}: no {os.path.basename(file)} in it") from None
     place = file if os.path.isabs(file) else os.path.join(os.getcwd(), file)
     module = config.module_name(Path(file)) if is_folder else "__main__"
     return Program(source, place, (path, *arguments), module, os.path.abspath(path), within=path)

@@ -45,7 +45,7 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("graph", "--profile", "s.py", "s.py"), "s.py: not a profile"),
     (("graph", "-o", "s.py/x.svg", "s.py"), "s.py/x.svg: cannot write"),
     (("graph", "--format", "png", "s.py"), "'png' is not one of"),
-    (("run", "folder"), "folder: is a directory"),
+    (("run", "folder"), "folder: no __main__.py in it"),
     (("run", "--json", "nowhere/x.json", "s.py"), "nowhere/x.json: cannot write"),
     (("run", "--backend", "abacus", "s.py"), "unknown backend 'abacus'"),
     (("run", "-m", "no.such"), "-m no.such: No module named"),

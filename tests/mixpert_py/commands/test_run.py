@@ -60,7 +60,7 @@ def test_a_folder_and_an_archive_see_the_world_that_python_shows_them(
 def test_a_folder_without_a_program_is_refused(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "empty").mkdir()
     said = mixpert("run", "empty")
-    assert (said.code, said.err) == (1, "mixpert: empty: no __main__.py in it\n")
+    assert (said.code, said.err) == (2, "mixpert: empty: no __main__.py in it\n")
 
 
 def test_a_module_sees_the_world_that_python_shows_it(tmp_path: Path, mixpert: Mixpert) -> None:
@@ -308,7 +308,7 @@ def test_warnings_of_products_are_the_programs(tmp_path: Path, mixpert: Mixpert)
     assert len(named(ours.err)) >= 5
 
 
-REFUSED = (("broken.py",), ("nul.py",), (".",))
+REFUSED = (("broken.py",), ("nul.py",))
 
 
 @pytest.mark.parametrize(("arguments", "word"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])

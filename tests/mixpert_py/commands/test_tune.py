@@ -134,7 +134,7 @@ def test_a_program_that_fails_gets_a_clear_line_and_its_last_words(
 
 OPTIONS_BAD = [
     ("a missing file", ["--error", "1", "none.py"], "no such file"),
-    ("a folder", ["--error", "1", "."], "is a directory"),
+    ("a folder", ["--error", "1", "."], "no __main__.py in it"),
     ("no budget", ["chain.py"], "--error"),
     ("a budget that is no number", ["--error", "x", "chain.py"], "--error"),
     ("a negative budget", ["--error", "-1", "chain.py"], "--error"),

@@ -96,8 +96,8 @@ def test_a_project_with_a_budget_sees_what_others_gain(small: Path, mixpert: Mix
 def test_a_program_without_products_has_no_front(small: Path, mixpert: Mixpert) -> None:
     small.write_text("x = 1\n")
     done = mixpert(*FRONT, "--json", "chain.py")
-    assert (done.code, done.out) == (0, "null\n")
-    assert "no matrix product to tune" in done.err
+    assert (done.code, done.out) == (1, "null\n")
+    assert "no matrix product that could be tuned" in done.err
 
 
 @pytest.mark.parametrize(
