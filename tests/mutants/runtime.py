@@ -293,8 +293,8 @@ CERTIFICATES = (
     Mutant(
         "certificates: dropped terms cost nothing",
         "runtime/certificates/certificate.py",
-        "weights = np.ones((scheme.left.count, scheme.right.count))",
-        "weights = np.zeros((scheme.left.count, scheme.right.count))",
+        "weights = np.ones((len(left.slices), len(right.slices)))",
+        "weights = np.zeros((len(left.slices), len(right.slices)))",
         (f"{HERE}/certificates/test_certificate.py", f"{REFERENCE}/test_reference.py"),
     ),
     Mutant(
@@ -512,8 +512,8 @@ KEPT = (
     Mutant(
         "signatures: a tensor in name only stays native for ever",
         "runtime/select.py",
-        "        Reason.DIMENSIONS,\n    }",
-        "        Reason.DIMENSIONS,\n        Reason.NOT_AN_ARRAY,\n    }",
+        "    Reason.DIMENSIONS: NATIVE,\n",
+        "    Reason.DIMENSIONS: NATIVE,\n    Reason.NOT_AN_ARRAY: NATIVE,\n",
         (f"{HERE}/test_signatures.py", f"{HERE}/gpu/test_foreign.py"),
     ),
     Mutant(
@@ -538,10 +538,24 @@ KEPT = (
         (f"{HERE}/gpu/test_native.py",),
     ),
     Mutant(
+        "signatures: a tensor that needed a gradient once is native for ever",
+        "runtime/gpu/foreign.py",
+        '    return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE',
+        "    return NATIVE",
+        (f"{HERE}/gpu/test_foreign.py",),
+    ),
+    Mutant(
+        "guards: launches of a plan go on after a product was off",
+        "runtime/execute.py",
+        "        if self.guard.refuses(stacklevel=5):\n            return NATIVE\n        value",
+        "        value",
+        (f"{HERE}/test_signatures.py",),
+    ),
+    Mutant(
         "native: another function's product is the operator's",
-        "runtime/signatures.py",
-        "native_product_of.get(kind) if takes_tensors else None",
-        "native_product_of.get(kind)",
+        "runtime/api.py",
+        "                    if native is not None:\n                        return native(a, b)\n",
+        "",
         (f"{HERE}/gpu/test_native.py",),
     ),
     Mutant(
