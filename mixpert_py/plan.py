@@ -36,8 +36,8 @@ class Provenance(PlanTable, frozen=True):
     """The origin of a plan: enough to see that it is stale.
 
     gain: "cannot tell" where the machine did not tell whether the plan is faster. left_out:
-    variables of the program that were not compared, since nobody named them: steps to others, and
-    residuals.
+    variables of the program that were not compared by default: those from which compared ones are
+    computed, and residuals.
     """
 
     source: str = ""

@@ -136,7 +136,7 @@ class Scope:
         return [binding for scope in self.chain() for binding in scope.bindings.get(expr.id, ())]
 
     def is_defined(self, name: str) -> bool:
-        """Whether every binding of a name used here is a `def` or a `class` of the file."""
+        """Tell whether every binding of a name used here is a `def` or a `class` of the file."""
         owner = self.owner(name)
         return owner is not None and all(b.defined for b in owner.bindings[name])
 
@@ -152,8 +152,8 @@ class Scope:
         return any(map(self.parent.names_compiler, decorators)) or self.parent.is_compiled()
 
     def names_compiler(self, expr: ast.expr) -> bool:
-        """Whether an expression is a decorator of a compiler such as numba, called or not, or with
-        some of its arguments by functools.partial.
+        """Tell whether an expression is a decorator of a compiler such as numba: its name, a call
+        of it, or a functools.partial of it.
         """
         if isinstance(expr, ast.Call):
             is_partial = written_name(expr.func) == "partial" and expr.args
@@ -172,7 +172,7 @@ class Scope:
 
 
 def _compiles(name: str) -> bool:
-    """Whether a qualified name is a compiler's, such as numba.njit."""
+    """Tell whether a qualified name is that of a compiler's decorator, such as numba.njit."""
     return name in COMPILING or (name.rpartition(".")[2] in COMPILERS and _may_compile(name))
 
 

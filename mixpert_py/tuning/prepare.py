@@ -277,7 +277,7 @@ def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tu
 
 
 def _is_wide(run: ProgramRun) -> bool:
-    """Whether any product of a run is of float64's precision."""
+    """Tell whether a run made any product of float64's precision."""
     return any(is_wide(*site.dtypes) for site in run.result.sites.values())
 
 

@@ -117,7 +117,7 @@ def _reached(
 
 
 def handed_input(program: Program, project: ProjectSites) -> bytes | None:
-    """What this process's standard input holds, for every run to read; None: nothing.
+    """Return the contents of the standard input, which every run is to read, or None.
 
     A file is taken in any case; a pipe, which may never end, where a file of the program has a word
     for its input.

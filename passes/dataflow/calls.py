@@ -36,8 +36,8 @@ class CallEvaluator(OwnCallEvaluator):
         arguments = self.arguments(node)
         names = scope.meanings(node.func)
         if names:
-            theirs = self.program.reached(min(names)) if self.program.imported else NO_SITES
-            return self.library(node, _parts(min(names)), NOTHING, arguments, theirs)
+            reached = self.program.reached(min(names)) if self.program.imported else NO_SITES
+            return self.library(node, _parts(min(names)), NOTHING, arguments, reached)
         word = node.func.id if isinstance(node.func, ast.Name) else ""
         if word in BUILTINS and scope.owner(word) is None:
             return self.builtin(node, word, arguments)
@@ -113,21 +113,21 @@ class CallEvaluator(OwnCallEvaluator):
         name: Sequence[str],
         receiver: Objects,
         arguments: Arguments,
-        theirs: Sites = NO_SITES,
+        reached: Sites = NO_SITES,
     ) -> Objects:
         """Call a function or method of other code.
 
-        name: the parts of the function's dotted name, or the method's name alone. theirs: the sites
-        of other files that the function may reach.
+        name: the parts of the function's dotted name, or the method's name alone. reached: the
+        sites of other files that the function may reach.
         """
         module, function = (name[0] if len(name) > 1 else None), name[-1]
         values = arguments.all
         everything = values | receiver
         out = arguments.keywords.get("out", NOTHING)
         sites = self.sites(everything)
-        if theirs:
-            self.heap.edges |= {(site, other) for site in sites for other in theirs}
-            sites |= theirs
+        if reached:
+            self.heap.edges |= {(site, other) for site in sites for other in reached}
+            sites |= reached
         self.state.put(out, sites)
         returned = self.callbacks(node, values)
         sites |= self.sites(returned)

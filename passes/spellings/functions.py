@@ -211,8 +211,8 @@ WORDS = frozenset[str]().union(*(row.words for row in FUNCTIONS))
 _BY_NAME = {name: row for row in FUNCTIONS if not row.by_identity for name in row.names}
 _BY_WORD = {word: row for row in FUNCTIONS if row.by_word for word in row.words}
 _BY_IDENTITY = {word: row for row in FUNCTIONS if row.by_identity for word in row.words}
-# Libraries none of whose other functions is a product that the runtime makes.
-SETTLED = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
+# Libraries whose products are all in FUNCTIONS: no other function of theirs is one.
+LISTED_WHOLLY = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
 # Words of methods, too: `x.dot(y)`, of arrays and tensors, or of whatever the program calls so.
 METHODS = frozenset({"dot", "inner", "matmul"})
 TENSOR_METHODS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
@@ -232,7 +232,7 @@ def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
     roots = {name.partition(".")[0] for name in meanings}
     row = _BY_IDENTITY.get(_word(first))
     if row and "mixpert_py" not in roots and len(set(map(_word, meanings))) == 1:
-        if not roots <= SETTLED:  # perhaps NumPy's by another name, as autograd.numpy.dot is
+        if not roots <= LISTED_WHOLLY:  # perhaps NumPy's by another name, as autograd.numpy.dot is
             return row, Match(_word(first), row.refusal(call), None)
         if not any(name in _BY_NAME for name in meanings):
             return row, Match(_word(first), f"{first} is left native")

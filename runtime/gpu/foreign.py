@@ -173,14 +173,14 @@ def torch_is_full() -> bool:
 
 
 def native_if_reduced(a: Any, b: Any) -> Known | None:
-    """NATIVE while PyTorch, or CuPy, has been told to make these float32 products of less."""
+    """Return NATIVE while PyTorch, or CuPy, may make float32 products in lower precision (TF32)."""
     torch = sys.modules.get("torch")
     is_tensor = torch is not None and isinstance(a, torch.Tensor)
     return None if (torch_is_full if is_tensor else cupy_is_full)() else NATIVE
 
 
 def native_if_needed(a: Any, b: Any) -> Known | None:
-    """NATIVE where PyTorch has to make a product of tensors itself."""
+    """Return NATIVE where PyTorch has to make a product of tensors itself."""
     return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
 
 

@@ -5,7 +5,7 @@ them together. What they compute, bit for bit, is in `schemes.residues`.
 """
 
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
@@ -13,6 +13,9 @@ from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.remainders import theorem
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.gpu.gemm import KernelOperand
 
 GEMM: Final = "residue_gemm.cu"
 RESULT: Final = "residue_result.cu"
@@ -24,33 +27,8 @@ GEMM_THREADS, RESULT_THREADS = 384, 128
 UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel makes
 
 
-class Sizes(Protocol):
-    """Those of a packed operand."""
-
-    def __hash__(self) -> int: ...
-    @property
-    def slices_stride(self) -> int: ...
-    @property
-    def scales_stride(self) -> int: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def steps(self) -> int: ...
-
-
-class ResidueOperand(Protocol):
-    """A packed operand: addresses on the device, and sizes."""
-
-    @property
-    def slices(self) -> int: ...
-    @property
-    def scales(self) -> int: ...
-    @property
-    def layout(self) -> Sizes: ...
-
-
 def gemm(
-    left: ResidueOperand, right: ResidueOperand, moduli: tuple[int, ...], out: Any, stream: Stream
+    left: "KernelOperand", right: "KernelOperand", moduli: tuple[int, ...], out: Any, stream: Stream
 ) -> Any:
     """out = A·B, by operands that are packed modulo these, enqueued on a stream of the current
     device. Returns the memory of what products leave, which a graph must keep.

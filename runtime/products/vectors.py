@@ -55,11 +55,12 @@ def _product(
         return native(a, b)
     settings = Settings(scheme, block, backend, site)
     arrays = as_arrays(a, b)
-    reason = Reason.DIMENSIONS if arrays is None else dtype_reason(*arrays)
-    if arrays is None or any(x.ndim < few for x, few in zip(arrays, FEWEST[name], strict=True)):
+    if arrays is None:
+        return carry_out(not_rearranged(native, a, b, Reason.NOT_AN_ARRAY), settings)[0]
+    reason = dtype_reason(*arrays)
+    if any(x.ndim < few for x, few in zip(arrays, FEWEST[name], strict=True)):
         reason = Reason.DIMENSIONS
-    if arrays is None or reason is not None:
-        assert reason is not None
+    if reason is not None:
         return carry_out(not_rearranged(native, a, b, reason), settings)[0]
     left: Any
     right: Any

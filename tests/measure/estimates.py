@@ -82,9 +82,23 @@ def cases(manifest: Path = MANIFEST) -> list[Case]:
 def measure(
     wanted: Sequence[Case], folder: Path, sources: Path | None, report: Callable[[str], None]
 ) -> dict[str, Result]:
-    """The estimate and the tuning of each program, or the error that it has in place of them.
+    """The estimate and the tuning of each program, or the error that it has in place of them."""
+    return each(
+        wanted, folder, lambda case: _measured(case, folder / case.name, sources), _line, report
+    )
 
-    folder: where the programs run, and their results are kept; another call goes on from there.
+
+def each(
+    wanted: Sequence[Any],
+    folder: Path,
+    measured: Callable[[Any], Result],
+    line: Callable[[Result], str],
+    report: Callable[[str], None],
+) -> dict[str, Result]:
+    """What is measured of each case that has a name, or the error that it has in place of that.
+
+    folder: where the results are kept; another call goes on from there. line: of a result, for
+    `report`.
     """
     results = {}
     for number, case in enumerate(wanted, 1):
@@ -94,13 +108,13 @@ def measure(
         if result.get("case") != entry:
             start = perf_counter()
             try:
-                result = _measured(case, folder / case.name, sources)
+                result = measured(case)
             except (MixPertError, subprocess.SubprocessError) as error:
                 result = {"error": str(error)}
             result |= {"case": entry, "seconds": perf_counter() - start}
             kept.write_text(json.dumps(result), "utf-8")
         results[case.name] = result
-        report(f"{number}/{len(wanted)} {case.name}, {result['seconds']:.0f} s: {_line(result)}")
+        report(f"{number}/{len(wanted)} {case.name}, {result['seconds']:.0f} s: {line(result)}")
     return results
 
 

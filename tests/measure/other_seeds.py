@@ -6,17 +6,15 @@ A plan that holds on 59 inputs states that it is over its budget on at most 5 % 
 products, so that no clock has a part in it. Each plan is judged with its guards on, and without.
 """
 
-import json
 import os
-import subprocess
 import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import comb, isnan
 from pathlib import Path
-from time import perf_counter
 from typing import Any
+from unittest.mock import patch
 
 import click
 import msgspec
@@ -92,26 +90,12 @@ def cases(manifest: Path = MANIFEST) -> list[Case]:
 def measure(
     wanted: Sequence[Case], folder: Path, sources: Path | None, report: Callable[[str], None]
 ) -> dict[str, Result]:
-    """Each program's plan and how often it is over its budget, or the error in place of them.
+    """Each program's plan and how often it is over its budget, or the error in place of them."""
 
-    folder: where the programs run, and their results are kept; another call goes on from there.
-    """
-    results = {}
-    for number, case in enumerate(wanted, 1):
-        kept = folder / f"{case.name}.json"
-        entry = msgspec.json.decode(msgspec.json.encode(case))
-        result = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-        if result.get("case") != entry:
-            start = perf_counter()
-            try:
-                result = _measured(case, folder / case.name, sources)
-            except (MixPertError, subprocess.SubprocessError) as error:
-                result = {"error": str(error)}
-            result |= {"case": entry, "seconds": perf_counter() - start}
-            kept.write_text(json.dumps(result), "utf-8")
-        results[case.name] = result
-        report(f"{number}/{len(wanted)} {case.name}, {result['seconds']:.0f} s: {_line(result)}")
-    return results
+    def measured(case: Case) -> Result:
+        return _measured(case, folder / case.name, sources)
+
+    return estimates.each(wanted, folder, measured, _line, report)
 
 
 def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
@@ -124,16 +108,14 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     if tuned is None:
         raise MixPertError("no product to tune")
     plan = config.load_plan(path)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
-    os.environ[public_programs.SECONDS_FILE] = os.devnull
     found = {"fewer": tuned["time_before"] / tuned["time_after"], "schemes": plan.schemes()}
     if set(found["schemes"].values()) == {"native"}:
         return found
-    return {
-        **found,
-        "rate": tuned["hold_out_rate"],
-        **_shares(script, arguments, plan, float(case.error)),
-    }
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    more = {"PYTHONPATH": os.pathsep.join(paths), public_programs.SECONDS_FILE: os.devnull}
+    with patch.dict(os.environ, more):  # of this program's runs alone
+        shares = _shares(script, arguments, plan, float(case.error))
+    return {**found, "rate": tuned["hold_out_rate"], **shares}
 
 
 def _shares(
