@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,21 @@ from mixpert_py.runtime.request import Native
 from mixpert_py.runtime.signatures import device_of
 
 
-def _own(name: str, *modules: str) -> Callable[..., Any]:
-    """NumPy's function as its own module has it, which programs do not write to."""
-    for module in modules:
-        try:
-            found: Callable[..., Any] = getattr(import_module(module), name)
-        except (ImportError, AttributeError):
-            continue
-        return found
-    made: Callable[..., Any] = getattr(np, name)
-    return made
+def _own(module: str, public: ModuleType, name: str) -> Callable[..., Any]:
+    """NumPy's function from the module that defines it, which programs do not write to; from the
+    public one where this version of NumPy defines it elsewhere.
+    """
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        found = getattr(public, name)
+    return found
 
 
-EINSUM = _own("einsum", "numpy._core.einsumfunc", "numpy.core.einsumfunc")
-TENSORDOT = _own("tensordot", "numpy._core.numeric", "numpy.core.numeric")
-INNER = _own("inner", "numpy._core.multiarray", "numpy.core.multiarray")
-MULTI_DOT = _own("multi_dot", "numpy.linalg._linalg", "numpy.linalg.linalg")
+EINSUM = _own("numpy._core.einsumfunc", np, "einsum")
+TENSORDOT = _own("numpy._core.numeric", np, "tensordot")
+INNER = _own("numpy._core.multiarray", np, "inner")
+MULTI_DOT = _own("numpy.linalg._linalg", np.linalg, "multi_dot")
 OTHERS = frozenset({"cupy", "cupyx", "dask"})  # libraries, by the first part of a module's name
 
 

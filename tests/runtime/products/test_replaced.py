@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products import replaced
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
@@ -51,3 +52,7 @@ def test_numpys_own_functions_are_known() -> None:
     assert np.linalg.multi_dot is MULTI_DOT
     assert not any(map(is_replaced, (EINSUM, TENSORDOT, INNER, MULTI_DOT)))
     assert is_replaced(np.dot)
+
+
+def test_a_function_of_another_version_of_numpy_is_found() -> None:
+    assert replaced._own("numpy.no_such_module", np.linalg, "multi_dot") is np.linalg.multi_dot
