@@ -25,11 +25,11 @@ from mixpert_py.bench.gemm import tables
 from mixpert_py.cli import main
 from mixpert_py.errors import MixPertError
 from mixpert_py.launch import launcher
-from mixpert_py.passes.pipeline import dependencies
 from mixpert_py.plan import Plan
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
+from mixpert_py.tuning.project_sites import read_sites
 from tests.measure import estimates, public_programs
 from tests.measure.public_programs import Edit, Program, Sample, only_option, sources_option
 
@@ -125,7 +125,7 @@ def _shares(
     program fails.
     """
     program = launcher.script(str(script), (*arguments, str(TUNED)))
-    flow = dependencies(program.source, program.module)
+    flow = read_sites(program).flow
     options = TuningOptions(Limits(Limit(budget)), backend=BACKEND)
     first = Experiment(program, options, flow)
     first.native()
