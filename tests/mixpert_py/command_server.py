@@ -4,6 +4,7 @@ A fork saves the interpreter's start and the imports, most of what a short comma
 an interpreter does that was started for the command, which `runpy` runs as `python` would.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -47,6 +48,12 @@ class CommandServer:
             stdout=subprocess.PIPE,
             env=dict(environment),
         )
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        """At the end of its input the server ends."""
+        with self._server:
+            pass
 
     def run(self, request: Request, stdin: str = "") -> tuple[int, str, str]:
         """The command's exit code (negative for a signal), and what is on its stdout and stderr."""

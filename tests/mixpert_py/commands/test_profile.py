@@ -31,7 +31,8 @@ apart = mixed @ (a / wide).T
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Path:
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # a tuning's first run copies the folder that it works in
     path = tmp_path / "m.py"
     path.write_text(PROGRAM)
     return path
