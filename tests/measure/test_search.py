@@ -18,7 +18,8 @@ c = np.dot(b, a)
 
 
 @pytest.fixture
-def samples(tmp_path: Path) -> Path:
+def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)  # a tuning's first run copies the folder that it works in
     (tmp_path / "cholesky.py").write_text(PROGRAM)
     return tmp_path
 
