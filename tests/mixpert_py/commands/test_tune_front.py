@@ -155,6 +155,7 @@ def test_a_machine_that_does_not_tell_ends_with_1(
         return times
 
     monkeypatch.setattr(prepare.PairedTimes, "of", of)
+    monkeypatch.chdir(small.parent)
     monkeypatch.setattr(sys, "argv", ["mixpert", "tune", "--front", str(small)])
     with pytest.raises(SystemExit) as stopped:
         main()

@@ -33,7 +33,9 @@ def lowered(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
     """The chain, tuned to a wide budget."""
     path = tmp_path_factory.mktemp("lowered") / "chain.py"
     path.write_text(CHAIN)
-    return tuned(path, 1e-4, float32_is_faster)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path.parent)
+        return tuned(path, 1e-4, float32_is_faster)
 
 
 def schemes(found: TuningResult) -> list[str]:
