@@ -222,6 +222,13 @@ def project_packages() -> tuple[str, ...]:
     return project.packages(str(_folder(_running_file())))
 
 
+def packages_of(folder: str | None) -> tuple[str, ...]:
+    """`[tool.mixpert] packages` of the project in a folder; none without a folder."""
+    from mixpert_py.sources import project
+
+    return () if folder is None else project.packages(folder)
+
+
 def look_up_plans() -> None:
     """Let the runtime find plans by itself, as a rewritten program needs it.
 

@@ -96,6 +96,14 @@ quiet_option = click.option(
 module_option = click.option(
     "-m", "module", metavar="MODULE", help="Run a module, as python -m does."
 )
+package_option = click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="Rewrite this package's modules as well, when they are imported; or those of a glob, such "
+    "as 'sklearn.linear_model.*'. May be repeated.",
+)
 program_argument = click.argument(
     "arguments",
     nargs=-1,

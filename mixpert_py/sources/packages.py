@@ -1,0 +1,74 @@
+"""Packages that are rewritten beside a program's own modules: `--package sklearn`.
+
+A pattern is a package's name, which stands for all modules below it, or a glob of module names that
+begins with one, such as `sklearn.decomposition.*`.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+
+from mixpert_py.errors import SourceError, short
+
+# What this package computes with: rewritten, its products would call themselves.
+UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
+
+
+def matches(module: str, patterns: Iterable[str]) -> bool:
+    """Whether a module is meant by one of the patterns."""
+    return any(
+        module == pattern or module.startswith(f"{pattern}.") or fnmatchcase(module, pattern)
+        for pattern in patterns
+    )
+
+
+def top(name: str) -> str:
+    """The package that a module or a pattern begins with."""
+    return name.partition(".")[0]
+
+
+def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
+    """Raise SourceError, in one line, for a pattern by which nothing could ever be rewritten.
+
+    path: folders in which packages are looked up before those of sys.path. Nothing is imported.
+    """
+    for pattern in patterns:
+        package = top(pattern)
+        named = f"--package {short(pattern)}"
+        if not package.isidentifier():
+            raise SourceError(f"{named}: give a package, or a glob behind one, as in 'sklearn.*'")
+        if package in UNDERNEATH:
+            raise SourceError(f"{named}: products are made with it, so it stays as it is")
+        spec = find(package, path)
+        if spec is None:
+            raise SourceError(f"{named}: no such package is installed")
+        if spec.submodule_search_locations is None:
+            if isinstance(spec.loader, ExtensionFileLoader):
+                raise SourceError(f"{named}: an extension module, which has no Python source")
+            if not (spec.origin or "").endswith(".py"):
+                raise SourceError(f"{named}: has no Python source ({spec.origin})")
+
+
+def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
+    """The spec of a package, which is not imported; None where there is none."""
+    theirs = list(sys.path)
+    sys.path[:0] = [folder for folder in path if folder]
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # `__spec__` is None in what some programs put together
+        return None
+    finally:
+        sys.path[:] = theirs
+
+
+def relative(path: str, module: str) -> str:
+    """A module's file from the folder that its package is in, with slashes on every machine.
+
+    module: the first part of the file's site ids.
+    """
+    parts = path.replace(os.sep, "/").split("/")
+    below = module.count(".") + (parts[-1] == "__init__.py")
+    return "/".join(parts[-below - 1 :])
