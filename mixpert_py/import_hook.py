@@ -179,6 +179,10 @@ class ImportHook:
         self.rewritten[spec.name] = source
         return None
 
+    def add_packages(self, names: Iterable[str]) -> None:
+        """Rewrite the modules of these packages as well, from now on."""
+        self.packages = tuple(dict.fromkeys([*self.packages, *names]))
+
     def without_modules(self) -> list[str]:
         """The packages of which the program has imported no module."""
         seen = {*self.rewritten, *self.left}

@@ -206,6 +206,20 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
     return launcher.script(script, arguments)
 
 
+def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
+    """The packages that are rewritten beside a program: those typed, else its project's.
+
+    Raises SourceError for one that cannot be rewritten.
+    """
+    from mixpert_py import config
+    from mixpert_py.launch.running import project_folder
+    from mixpert_py.sources.packages import require
+
+    names = typed or config.packages_of(project_folder(program))
+    require(names, [program.path])
+    return names
+
+
 def plan_place(program: "Program") -> Path:
     """The plan file beside a program's own file: in the current folder where that is above it."""
     from mixpert_py import config

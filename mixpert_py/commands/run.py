@@ -105,6 +105,7 @@ def run(options: Options) -> int:
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import launcher, running
     from mixpert_py.runtime.tracing.trace import Trace
+    from mixpert_py.sources import packages
 
     if options.module is not None and options.code is not None:
         raise click.UsageError("give one of -m and -c")
@@ -112,6 +113,12 @@ def run(options: Options) -> int:
     hook = running.project_hook(options.script, options.fuse, options.packages)
     program = options.program()
     plan = config.plan_for(program.filename if program.is_file else None, options.plan_path)
+    others: list[str] = []
+    if plan is not None and plan.package:
+        hook.add_packages(package.name for package in plan.package)
+        plan, others = packages.applicable(plan)
+    for line in others if not options.quiet or options.strict else ():
+        click.echo(f"mixpert: {line}", err=True)
     trace = Trace(()) if options.profile or options.json_path else None
     if trace is None and options.strict:
         trace = Trace()
@@ -141,7 +148,7 @@ def run(options: Options) -> int:
         deviations += running.stale_lines(program, hook, trace) if options.strict else []
         for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
-    return exit_code or int(bool(deviations or (options.strict and unused)))
+    return exit_code or int(bool(deviations or (options.strict and (unused or others))))
 
 
 def _warn_without_device(schemes: list[str]) -> None:

@@ -9,9 +9,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from importlib import metadata
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 
+import msgspec
+
 from mixpert_py.errors import SourceError, short
+from mixpert_py.plan import Package, Plan
 
 # What this package computes with: rewritten, its products would call themselves.
 UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
@@ -62,6 +66,41 @@ def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
         return None
     finally:
         sys.path[:] = theirs
+
+
+def described(patterns: Iterable[str]) -> list[Package]:
+    """The packages as a plan has them: each with what it was installed as, and the version."""
+    distributions = metadata.packages_distributions()
+    found = []
+    for pattern in dict.fromkeys(patterns):
+        names = sorted(set(distributions.get(top(pattern), ())))
+        name = names[0] if len(names) == 1 else ""
+        found.append(Package(pattern, name, installed(name) if name else ""))
+    return found
+
+
+def installed(distribution: str) -> str:
+    """The version of a distribution; empty where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def applicable(plan: Plan) -> tuple[Plan, list[str]]:
+    """A plan without its entries for packages of another version, and a line for each of these."""
+    others, lines = [], []
+    for package in plan.package:
+        here = installed(package.distribution) if package.distribution else package.version
+        if here != package.version:
+            others.append(package.name)
+            what = f"{package.distribution} {package.version}"
+            is_here = f"{here} is installed" if here else "it is not installed"
+            lines.append(f"the plan is for {what}, and {is_here}: its products run as without one")
+    if not others:
+        return plan, lines
+    sites = [site for site in plan.site if not matches(site.id.partition(":")[0], others)]
+    return msgspec.structs.replace(plan, site=sites), lines
 
 
 def relative(path: str, module: str) -> str:

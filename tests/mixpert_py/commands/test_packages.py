@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mixpert_py.plan import Package, Plan, Site, load, save
 from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, called
 
 USES = """\
@@ -115,3 +116,48 @@ def test_children_rewrite_it_too(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(SPAWN)
     said = mixpert("run", "--package", "shapes", "--scheme", "float32", "s.py")
     assert said.out == "True\n"
+
+
+TUNED = ("tune", "--backend", "reference", "--error", "1e-2", "--package", "shapes", "s.py")
+
+
+def test_a_tuning_lowers_it_and_its_plan_remembers_the_package(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    said = mixpert(*TUNED)
+    assert said.code == 0, said.err
+    assert "shapes/deep.py:2" in said.out
+    plan = load(tmp_path / "s.mixpert.toml")
+    assert plan.package == [Package("shapes", "shapes-of-old", "1.0")]
+    (site,) = plan.site
+    assert site.id.startswith("shapes.deep:square/")
+    assert site.scheme != "native"
+    (record,) = profiled(tmp_path, mixpert, "--backend", "reference")
+    assert record["schemes"] == {site.scheme: 1}
+    said = mixpert("verify", "s.mixpert.toml", "s.py")
+    assert (said.code, said.err) == (0, ""), said.out
+    said = mixpert("run", "--strict", "--backend", "reference", "s.py")
+    assert (said.code, said.err) == (0, "")
+
+
+def test_a_plan_holds_for_one_version(tmp_path: Path, mixpert: Mixpert, library: Path) -> None:
+    site = profiled(tmp_path, mixpert, "--package", "shapes")[0]["id"]
+    place = tmp_path / "s.mixpert.toml"
+    entry = Site(id=str(site), scheme="float32")
+    for version, lowered in (("1.0", True), ("0.9", False)):
+        save(Plan(package=[Package("shapes", "shapes-of-old", version)], site=[entry]), place)
+        said = mixpert("run", "s.py")
+        assert (said.code, said.out) == (0, f"{lowered}\n")
+        code = mixpert("run", "--strict", "s.py").code
+        assert code == (0 if lowered else 1)
+    assert said.one_clear_line() == (
+        "mixpert: the plan is for shapes-of-old 0.9, and 1.0 is installed: its products run as "
+        "without one"
+    )
+    assert mixpert("verify", "--error", "1e-2", "--strict", str(place), "s.py").code == 1
+
+
+def test_without_the_package_there_is_nothing_to_tune(tmp_path: Path, mixpert: Mixpert) -> None:
+    said = mixpert(*TUNED[:-3], "s.py")
+    assert said.code == 1
+    assert "no matrix product that could be tuned" in said.err
