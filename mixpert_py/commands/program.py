@@ -101,8 +101,8 @@ package_option = click.option(
     "packages",
     multiple=True,
     metavar="NAME",
-    help="Rewrite this package's modules as well, when they are imported; or those of a glob, such "
-    "as 'sklearn.linear_model.*'. May be repeated.",
+    help="Take the modules of a package as well, where a program runs those it imports; or those "
+    "of a glob, such as 'sklearn.linear_model.*'. May be repeated.",
 )
 program_argument = click.argument(
     "arguments",
@@ -218,6 +218,12 @@ def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
     names = typed or config.packages_of(project_folder(program))
     require(names, [program.path])
     return names
+
+
+def require_paths(paths: tuple[str, ...], packages: tuple[str, ...]) -> None:
+    """Raise UsageError where neither a PATH nor a package is named."""
+    if not (paths or packages):
+        raise click.UsageError("Missing argument 'PATH…'.")
 
 
 def plan_place(program: "Program") -> Path:

@@ -104,6 +104,7 @@ def run(options: Options) -> int:
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import launcher, running
+    from mixpert_py.launch.callers import Callers
     from mixpert_py.runtime.tracing.trace import Trace
     from mixpert_py.sources import packages
 
@@ -122,6 +123,8 @@ def run(options: Options) -> int:
     trace = Trace(()) if options.profile or options.json_path else None
     if trace is None and options.strict:
         trace = Trace()
+    if trace is not None and hook.packages:
+        trace.caller = Callers(program, hook.folder, hook.packages)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)

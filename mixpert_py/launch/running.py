@@ -139,6 +139,7 @@ def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]
                 "int8_loss": record.int8_loss if record.sampled else None,
                 "cancellation": record.cancellation if record.sampled else None,
                 "fed_by": dict(record.fed_by),
+                "callers": dict(record.callers.most_common()),
             }
         )
     return made

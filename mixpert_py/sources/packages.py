@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from importlib import metadata
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from pathlib import Path
 
 import msgspec
 
@@ -66,6 +67,33 @@ def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
         return None
     finally:
         sys.path[:] = theirs
+
+
+def files(patterns: Iterable[str]) -> list[str]:
+    """The Python files of packages, by the names of their modules, none of which is imported.
+
+    Raises SourceError as `require` does, and for a pattern that no module has.
+    """
+    patterns = list(patterns)
+    require(patterns)
+    found: list[str] = []
+    for pattern in patterns:
+        spec = find(top(pattern))
+        places = list(spec.submodule_search_locations or ()) if spec is not None else []
+        mine = [spec.origin] if spec is not None and not places and spec.origin else []
+        for place in places:
+            mine += sorted(map(str, Path(place).rglob("*.py")))
+        mine = [file for file in mine if matches(_module(file, top(pattern)), [pattern])]
+        if not mine:
+            raise SourceError(f"--package {short(pattern)}: it has no such module")
+        found += mine
+    return list(dict.fromkeys(found))
+
+
+def _module(file: str, package: str) -> str:
+    parts = list(Path(file).with_suffix("").parts)
+    below = parts[len(parts) - 1 - parts[::-1].index(package) :] if package in parts else parts
+    return ".".join(below).removesuffix(".__init__")
 
 
 def described(patterns: Iterable[str]) -> list[Package]:

@@ -161,3 +161,44 @@ def test_without_the_package_there_is_nothing_to_tune(tmp_path: Path, mixpert: M
     said = mixpert(*TUNED[:-3], "s.py")
     assert said.code == 1
     assert "no matrix product that could be tuned" in said.err
+
+
+def test_sites_and_graph_name_files_from_the_packages_folder(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    said = mixpert("sites", "--package", "shapes")
+    assert said.out.splitlines()[0] == "shapes/deep.py:2:12: x @ x — is rewritten"
+    assert said.out.splitlines()[-1] == "3 rewritten, 0 left alone"
+    assert len(json.loads(mixpert("sites", "--json", "--package", "shapes.deep").out)) == 1
+    drawn = mixpert("graph", "--format", "json", "--package", "shapes.*e*").out
+    assert '"shapes/deep.py"' in drawn
+    assert '"shapes/never.py"' in drawn
+    assert str(tmp_path) not in drawn
+    said = mixpert("sites", "--package", "shapes.none")
+    assert (said.code, said.out) == (2, "")
+    assert said.one_clear_line() == "mixpert: --package shapes.none: it has no such module"
+    assert mixpert("sites").code == 2
+
+
+TWICE = """\
+import numpy as np
+from shapes.deep import square
+from own import twice
+x = np.ones((3, 3))
+y = square(x)
+y = square(x) + twice(x)
+"""
+
+
+def test_a_profile_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(TWICE)
+    (tmp_path / "own.py").write_text(
+        "from shapes.deep import square\n\n\ndef twice(x):\n    return square(square(x)) + x @ x\n"
+    )
+    records = profiled(tmp_path, mixpert, "--package", "shapes")
+    callers = {str(record["path"]): record["callers"] for record in records}
+    assert callers["shapes/deep.py"] == {"own.py:5": 2, "s.py:5": 1, "s.py:6": 1}
+    assert callers[str(tmp_path / "own.py")] == {}
+    table = mixpert("run", "--profile", "--package", "shapes", "s.py").err
+    assert "called from" in table
+    assert "own.py:5 (2)" in table
