@@ -5,7 +5,6 @@ SciPy, which have to be installed, and prints a table. `--end-to-end SCHEME` run
 scikit-learn as they are, and rewritten under a scheme; it wants a GPU.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
+import click
 import numpy as np
 
 DRAW = "import numpy as np\ndraw = np.random.default_rng(0)\nx = draw.standard_normal(({}, {}))\n"
@@ -110,10 +110,10 @@ WHOLE = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--end-to-end", metavar="SCHEME")
-    scheme = parser.parse_args().end_to_end
+@click.command()
+@click.option("--end-to-end", "scheme", metavar="SCHEME", help="Compare whole programs on a GPU.")
+def command(scheme: str | None) -> None:
+    """Count the products that --package finds in programs of libraries."""
     with tempfile.TemporaryDirectory() as folder:
         if scheme is None:
             table(Path(folder))
@@ -168,4 +168,4 @@ def end_to_end(folder: Path, scheme: str, rounds: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command()
