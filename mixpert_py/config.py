@@ -6,6 +6,7 @@ MIXPERT_PLAN, else from `<module>.mixpert.toml` beside the running file.
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,12 @@ def given_plan(plan: str | os.PathLike[str] | Plan | None, scheme: str | None) -
     loaded = plan if isinstance(plan, Plan) or plan is None else load_plan(plan)
     for site in loaded.site if loaded else ():
         check_scheme(site.scheme)
+    if loaded is not None and loaded.package:
+        from mixpert_py.sources import packages
+
+        loaded, lines = packages.applicable(loaded)
+        for line in lines:
+            warnings.warn(line, stacklevel=3)
     return loaded
 
 
@@ -222,6 +229,13 @@ def project_packages() -> tuple[str, ...]:
     return project.packages(str(_folder(_running_file())))
 
 
+def packages_of(folder: str | None) -> tuple[str, ...]:
+    """`[tool.mixpert] packages` of the project in a folder; none without a folder."""
+    from mixpert_py.sources import project
+
+    return () if folder is None else project.packages(folder)
+
+
 def look_up_plans() -> None:
     """Let the runtime find plans by itself, as a rewritten program needs it.
 
@@ -237,7 +251,10 @@ def look_up_plans() -> None:
 @cache
 def find_plan(module: str) -> Plan | None:
     """The plan for the sites of a module, or None where there is none."""
-    return _found(_folder(_running_file()) / f"{module}{SUFFIX}")
+    from mixpert_py.sources import packages
+
+    found = _found(_folder(_running_file()) / f"{module}{SUFFIX}")
+    return packages.applicable(found)[0] if found is not None and found.package else found
 
 
 def _running_file() -> str | None:

@@ -28,6 +28,7 @@ from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
 from mixpert_py.sources import in_memory, project
+from mixpert_py.sources.packages import matches
 
 OURSELVES = "mixpert_py"
 NAMED = 10  # modules that a warning names; of more it says how many
@@ -40,12 +41,13 @@ def install(
 ) -> "ImportHook":
     """Rewrite the modules of these packages, and of all below them, when they are imported.
 
-    packages: names such as "net" or "net.layers"; None: those that the running program's project
-    names under `[tool.mixpert] packages`. plan: a Plan or a plan file, which comes before
-    `scheme`; a product in neither runs under the context of its call. The call-site ids
-    are those of `mixpert rewrite`. Warns, once, of modules that are imported already: those stay as
-    they are. What else was left alone, and why, is in `left` of the hook that is returned; end it
-    with `uninstall`, or use it in a `with` statement: what was rewritten by then stays rewritten.
+    packages: names such as "net" or "net.layers", or globs of module names, such as "net.*.deep";
+    None: those that the running program's project names under `[tool.mixpert] packages`. plan: a
+    Plan or a plan file, which comes before `scheme`; a product in neither runs under the context of
+    its call. The call-site ids are those of `mixpert rewrite`. Warns, once, of modules that are
+    imported already: those stay as they are. What else was left alone, and why, is in `left` of the
+    hook that is returned; end it with `uninstall`, or use it in a `with` statement: what was
+    rewritten by then stays rewritten.
     Raises PlanError for an unknown scheme or a malformed plan.
     """
     if packages is None:
@@ -177,10 +179,17 @@ class ImportHook:
         self.rewritten[spec.name] = source
         return None
 
+    def add_packages(self, names: Iterable[str]) -> None:
+        """Rewrite the modules of these packages as well, from now on."""
+        self.packages = tuple(dict.fromkeys([*self.packages, *names]))
+
+    def without_modules(self) -> list[str]:
+        """The packages of which the program has imported no module."""
+        seen = {*self.rewritten, *self.left}
+        return [name for name in self.packages if not any(matches(m, [name]) for m in seen)]
+
     def _is_named(self, name: str) -> bool:
-        return not _is_own(name) and any(
-            name == package or name.startswith(f"{package}.") for package in self.packages
-        )
+        return not _is_own(name) and matches(name, self.packages)
 
     def _is_in_folder(self, spec: ModuleSpec) -> bool:
         if self.folder is None or not spec.has_location or spec.origin is None:

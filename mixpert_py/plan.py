@@ -78,6 +78,18 @@ class Site(PlanTable, frozen=True):
     ms: NonNegative | None = None
 
 
+class Package(PlanTable, frozen=True):
+    """A package whose products the plan is about, too.
+
+    name: as `--package` has it. distribution: what the package was installed as; version: of that,
+    for which alone the plan's entries hold. Both are empty where the package is in none.
+    """
+
+    name: str
+    distribution: str = ""
+    version: str = ""
+
+
 class Plan(PlanTable, frozen=True):
     """Call sites and their schemes. `schema` is the version of the file format.
 
@@ -88,6 +100,7 @@ class Plan(PlanTable, frozen=True):
     schema: int = SCHEMA
     guard: Literal["on", "off"] = "on"
     provenance: Provenance = Provenance()
+    package: list[Package] = []
     criterion: list[Criterion] = []
     site: list[Site] = []
 
@@ -165,7 +178,7 @@ def dumps(plan: Plan, previous: str = "") -> str:
         document["guard"] = plan.guard
     provenance = tables.get("provenance", {})
     _put(document, "provenance", _updated(document.get("provenance"), provenance))
-    for name, key in (("criterion", "name"), ("site", "id")):
+    for name, key in (("package", "name"), ("criterion", "name"), ("site", "id")):
         old = {row[key]: row for row in document.get(name, [])}
         array = tomlkit.aot()
         for row in tables.get(name, []):

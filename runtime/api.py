@@ -316,6 +316,8 @@ def _record(
         0.0 if product is None else product.transfer,
     )
     trace.add(site, traced)
+    if trace.caller is not None and site is not None and (line := trace.caller(site)):
+        trace.add_caller(site, line)
     if site in trace.keep and not (is_array and 0 in result.shape):
         trace.keep_result(site, on_host(result) if is_array else result)
     if trace.levels is None and trace.captures is None:

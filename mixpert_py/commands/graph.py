@@ -1,14 +1,17 @@
 """The command that shows which products feed which: `mixpert graph`."""
 
+import os
 import sys
+from dataclasses import replace
 
 import click
 
-from mixpert_py.commands.program import complete_files
+from mixpert_py.commands.program import complete_files, package_option, require_paths
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…|-", shell_complete=complete_files)
+@package_option
+@click.argument("paths", nargs=-1, metavar="PATH…|-", shell_complete=complete_files)
 @click.option(
     "--format",
     "form",
@@ -22,7 +25,13 @@ from mixpert_py.commands.program import complete_files
     help="Show shares of time and edges, as `mixpert run --json FILE` saw them.",
 )
 @click.option("-o", "--output", metavar="OUT", shell_complete=complete_files, help="Write here.")
-def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output: str | None) -> int:
+def graph(
+    packages: tuple[str, ...],
+    paths: tuple[str, ...],
+    form: str | None,
+    profile: str | None,
+    output: str | None,
+) -> int:
     """Show which products' results can reach which others.
 
     `-` reads a program from standard input.
@@ -31,10 +40,15 @@ def graph(paths: tuple[str, ...], form: str | None, profile: str | None, output:
     from mixpert_py.graph import graph as graph_of
     from mixpert_py.sources import source_files
 
+    require_paths(paths, packages)
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
-        graphs = graph_of.of_files(source_files.files_of_projects(paths, ()))
+        files = [*source_files.files_of_projects(paths, ())]
+        libraries = source_files.files_of_packages(packages)
+        folders = map(os.path.dirname, libraries)
+        graphs = graph_of.of_files([*files, *map(source_files.SourceFile, libraries, folders)])
+        graphs = [replace(one, path=libraries.get(one.path, one.path)) for one in graphs]
     problems = [one.problem for one in graphs if one.problem is not None]
     for problem in problems:
         click.echo(f"mixpert: {problem}", err=True)

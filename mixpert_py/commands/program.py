@@ -96,6 +96,14 @@ quiet_option = click.option(
 module_option = click.option(
     "-m", "module", metavar="MODULE", help="Run a module, as python -m does."
 )
+package_option = click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    metavar="NAME",
+    help="Take the modules of a package as well, where a program runs those it imports; or those "
+    "of a glob, such as 'sklearn.linear_model.*'. May be repeated.",
+)
 program_argument = click.argument(
     "arguments",
     nargs=-1,
@@ -196,6 +204,26 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
     if script == "-c":
         raise SourceError("the command takes a script or -m MODULE, not -c CODE")
     return launcher.script(script, arguments)
+
+
+def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:
+    """The packages that are rewritten beside a program: those typed, else its project's.
+
+    Raises SourceError for one that cannot be rewritten.
+    """
+    from mixpert_py import config
+    from mixpert_py.launch.running import project_folder
+    from mixpert_py.sources.packages import require
+
+    names = typed or config.packages_of(project_folder(program))
+    require(names, [program.path])
+    return names
+
+
+def require_paths(paths: tuple[str, ...], packages: tuple[str, ...]) -> None:
+    """Raise UsageError where neither a PATH nor a package is named."""
+    if not (paths or packages):
+        raise click.UsageError("Missing argument 'PATH…'.")
 
 
 def plan_place(program: "Program") -> Path:

@@ -14,6 +14,7 @@ from mixpert_py.commands.program import (
     complete_files,
     complete_schemes,
     module_option,
+    package_option,
     program_argument,
 )
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 class Options:
     """The options of `mixpert run`, and the words that follow them."""
 
+    packages: tuple[str, ...]
     plan_path: str | None
     scheme: str | None
     backend: str | None
@@ -57,6 +59,7 @@ class Options:
 
 
 @click.command(cls=ProgramCommand)
+@package_option
 @click.option(
     "--plan",
     "plan_path",
@@ -101,17 +104,27 @@ def run(options: Options) -> int:
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import launcher, running
+    from mixpert_py.launch.callers import Callers
     from mixpert_py.runtime.tracing.trace import Trace
+    from mixpert_py.sources import packages
 
     if options.module is not None and options.code is not None:
         raise click.UsageError("give one of -m and -c")
     # Before the program is looked up: `-m package.module` imports the package for that.
-    hook = running.project_hook(options.script, options.fuse)
+    hook = running.project_hook(options.script, options.fuse, options.packages)
     program = options.program()
     plan = config.plan_for(program.filename if program.is_file else None, options.plan_path)
+    others: list[str] = []
+    if plan is not None and plan.package:
+        hook.add_packages(package.name for package in plan.package)
+        plan, others = packages.applicable(plan)
+    for line in others if not options.quiet or options.strict else ():
+        click.echo(f"mixpert: {line}", err=True)
     trace = Trace(()) if options.profile or options.json_path else None
     if trace is None and options.strict:
         trace = Trace()
+    if trace is not None and hook.packages:
+        trace.caller = Callers(program, hook.folder, hook.packages)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
@@ -119,7 +132,12 @@ def run(options: Options) -> int:
         _warn_without_device(named)
     path = list(sys.path)
     exit_code = running.run(program, hook, plan, options.scheme, trace, options.backend)
-    if trace is None or os.getpid() != process:  # a child that the program forked says nothing
+    if os.getpid() != process:  # a child that the program forked says nothing
+        return exit_code
+    unused = hook.without_modules()
+    for name in unused if not options.quiet or options.strict else ():
+        click.echo(f"mixpert: package {name}: the program imported no module of it", err=True)
+    if trace is None:
         return exit_code
     with launcher.looking_in(path):
         records = running.profile(program, hook, trace)
@@ -133,7 +151,7 @@ def run(options: Options) -> int:
         deviations += running.stale_lines(program, hook, trace) if options.strict else []
         for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
-    return exit_code or int(bool(deviations))
+    return exit_code or int(bool(deviations or (options.strict and (unused or others))))
 
 
 def _warn_without_device(schemes: list[str]) -> None:

@@ -1,17 +1,25 @@
 """The command that lists products: `mixpert sites`."""
 
 import json
+import os
 from dataclasses import dataclass
 
 import click
 
-from mixpert_py.commands.program import as_record, complete_files, form_option
+from mixpert_py.commands.program import (
+    as_record,
+    complete_files,
+    form_option,
+    package_option,
+    require_paths,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of `mixpert sites`, and the files that it looks at."""
 
+    packages: tuple[str, ...]
     paths: tuple[str, ...]
     exclude: tuple[str, ...]
     jobs: int
@@ -21,7 +29,8 @@ class Options:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…", shell_complete=complete_files)
+@package_option
+@click.argument("paths", nargs=-1, metavar="PATH…", shell_complete=complete_files)
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave these files of folders out.")
 @click.option("-j", "jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option("--fuse", is_flag=True, help="Make sums such as c += a @ b one call as well.")
@@ -35,7 +44,10 @@ def sites(options: Options) -> int:
 
     if options.as_json and options.form == "github":
         raise click.UsageError("give one of --format and --json")
+    require_paths(options.paths, options.packages)
     files = list(source_files.files_of_projects(options.paths, options.exclude))
+    libraries = source_files.files_of_packages(options.packages)
+    files += map(source_files.SourceFile, libraries, map(os.path.dirname, libraries))
     records = []
     problems = 0
     for result in rewriting.rewrite_files(files, jobs=options.jobs, fuse=options.fuse):
@@ -44,7 +56,9 @@ def sites(options: Options) -> int:
             problems += 1
             if options.form == "github":
                 click.echo(annotations.problem(result.path, result.problem))
-        records += result.records()
+        for record in result.records():
+            path = record["path"]
+            records.append({**record, "path": libraries.get(path, path)})
     if options.form == "github":
         for record in records:
             click.echo(annotations.site(record, "is rewritten"))

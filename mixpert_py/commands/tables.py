@@ -288,12 +288,14 @@ def print_profile(
     unit = clock_unit(record["seconds"] for record in records)
     time, moving = f"time, {unit.name}", f"moving, {unit.name}"
     moved = any(record["transfer_seconds"] for record in records)
+    called = any(record.get("callers") for record in records)
     refused = any(record["reasons"] for record in records)
     spread, loss, cancels = OPERANDS
     several = script is not None and {record["path"] for record in records} != {script}
     columns = (
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
+        *[Column("called from", wraps=True)] * called,
         Column("calls", right=True, drop=5),
         Column("m × k × n", drop=4),
         Column("ran", wraps=True),
@@ -311,6 +313,7 @@ def print_profile(
         row = (
             _line(record, several),
             record["expression"],
+            *[_callers(record.get("callers") or {})] * called,
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
             ", ".join(record["schemes"]) + _outliers(record["outliers"]),
@@ -360,6 +363,12 @@ def _hints(records: Records, several: bool) -> Iterator[str]:
 
 def _reasons(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({count})" for reason, count in calls.items())
+
+
+def _callers(lines: Mapping[str, int]) -> str:
+    """The program's lines that came to a library's product, those with most calls first."""
+    several = len(lines) > 1
+    return ", ".join(f"{line} ({n})" if several else line for line, n in lines.items())
 
 
 def _outliers(share: float) -> str:

@@ -20,6 +20,8 @@ from mixpert_py.commands.program import (
     complete_files,
     interrupted,
     module_option,
+    package_option,
+    packages_of,
     plan_place,
     program_of,
     require_seconds,
@@ -55,6 +57,7 @@ LADDERS = ("auto", "int8", "crt", "mixpert", "fp16", "cpu")  # runtime.schemes h
 class Options:
     """The options of `mixpert tune` as they were typed, and the program."""
 
+    packages: tuple[str, ...]
     budgets: tuple[str, ...]
     criteria: tuple[str, ...]
     compare: tuple[str, ...]
@@ -175,6 +178,7 @@ def _seeds(text: str) -> range:
 
 
 @click.command(cls=ScriptCommand)
+@package_option
 @click.option(
     "--error",
     "budgets",
@@ -311,8 +315,9 @@ def tune(options: Options) -> int:
     from mixpert_py.tuning.trials import Trials, beside
 
     program = program_of(options.module, options.script, options.arguments)
+    packages = packages_of(program, options.packages)
     options, taken = options.with_defaults(config.tuning_defaults(program.filename))
-    settings = _settings(options, taken)
+    settings = replace(_settings(options, taken), packages=packages)
     if options.front:
         from mixpert_py.commands.tune_front import tune_front
 

@@ -1,7 +1,7 @@
 """The command that says whether a plan still holds: `mixpert verify`."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,8 @@ from mixpert_py.commands.program import (
     complete_criteria,
     complete_files,
     module_option,
+    package_option,
+    packages_of,
     program_of,
     require_seconds,
     with_progress,
@@ -38,6 +40,7 @@ FASTER = {Pace.FASTER: True, Pace.NOT_FASTER: False, Pace.UNCLEAR: None, None: N
 class Options:
     """The options of `mixpert verify` as they were typed, the plan file and the program."""
 
+    packages: tuple[str, ...]
     budgets: tuple[str, ...]
     criteria: tuple[str, ...]
     compare: tuple[str, ...]
@@ -56,6 +59,7 @@ class Options:
 
 
 @click.command(cls=PlanCommand)
+@package_option
 @click.option(
     "--error",
     "budgets",
@@ -115,16 +119,23 @@ def verify(options: Options) -> int:
     """
     from mixpert_py import config
     from mixpert_py.commands import tables
+    from mixpert_py.sources.packages import applicable
     from mixpert_py.tuning.verify import check_plan
 
     require_seconds(options.time_limit)
     plan = config.load_plan(options.plan)
     settings = _settings(options, plan)
     program = program_of(options.module, options.script, options.arguments)
+    known = [package.name for package in plan.package]
+    names = [*packages_of(program, options.packages), *known]
+    settings = replace(settings, packages=tuple(dict.fromkeys(names)))
+    plan, others = applicable(plan)
+    for line in others:
+        click.echo(f"mixpert: {line}", err=True)
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
         found = check_plan(program, plan, settings, show)
-    holds = found.holds and not (options.strict and found.outside)
+    holds = found.holds and not (options.strict and (found.outside or others))
     if options.as_json:
         click.echo(json.dumps({**_record(found), "holds": holds}, indent=2))
     elif not options.quiet:

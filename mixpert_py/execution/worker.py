@@ -34,6 +34,7 @@ from mixpert_py.runtime.context import Context
 from mixpert_py.runtime.gpu.foreign import may_be_on_device, on_host
 from mixpert_py.runtime.tracing.captures import Captures
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
+from mixpert_py.sources.packages import top
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +84,7 @@ class Job(msgspec.Struct, frozen=True):
     the products by themselves; then no values are reported. as_module: whether it runs as by
     `python -m`. project: the folder whose modules are rewritten when they are imported; empty:
     none. stdin: the file that the program reads as its standard input; empty: this process's own.
+    packages: whose modules are rewritten as well.
     """
 
     folder: str
@@ -107,6 +109,7 @@ class Job(msgspec.Struct, frozen=True):
     as_module: bool = False
     project: str = ""
     stdin: str = ""
+    packages: tuple[str, ...] = ()
 
 
 class SiteResult(msgspec.Struct, frozen=True):
@@ -182,7 +185,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
     if job.products:
         warm_up_gpu(job.products, moved=job.moved)
     captured = outputs.capture_stdout() if job.stdout else None
-    hook = ImportHook(folder=job.project or None)
+    hook = ImportHook(job.packages, folder=job.project or None)
     hook.install()
     if job.stdin:
         _read_from(job.stdin)
@@ -192,7 +195,14 @@ def main(job_file: str, imported: float = 0.0) -> None:
     try:
         limit = config.workspace_limit(job.filename)
         context = Context(job.scheme, job.plan, job.backend, trace, workspace_limit=limit)
-        main = launcher.execute(program, rewritten, context, project=hook.folder, insert_path=True)
+        main = launcher.execute(
+            program,
+            rewritten,
+            context,
+            project=hook.folder,
+            packages=hook.packages,
+            insert_path=True,
+        )
         namespace = main.__dict__
     except SystemExit as stop:
         code = stop.code
@@ -218,7 +228,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         if captured is not None:
             captured.save(folder)
         sites = {site: site_result(record) for site, record in trace.sites.items()}
-        modules = _imported() if config.import_settings() == settings else ()
+        modules = _imported(job) if config.import_settings() == settings else ()
         on_gpu = not GPU_LIBRARIES.isdisjoint(sys.modules)
         result = Result(
             max(seconds - hook.seconds, 0.0),
@@ -321,13 +331,17 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
         matmul(a, b, scheme=scheme, backend="cuda")
 
 
-def _imported() -> tuple[str, ...]:
-    """The imported modules, in order, of the packages whose import does nothing else."""
+def _imported(job: Job) -> tuple[str, ...]:
+    """The imported modules, in order, of the packages whose import does nothing else.
+
+    Those that are rewritten are not among them: each run imports them anew, by its hook.
+    """
+    rewritten = set(map(top, job.packages))
     home = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
     return tuple(
         name
         for name, module in list(sys.modules.items())  # threads may import
-        if name.partition(".")[0] in WITHOUT_EFFECT
+        if top(name) in WITHOUT_EFFECT - rewritten
         and str(getattr(module, "__file__", None)).startswith(home)
     )
 

@@ -206,12 +206,14 @@ def execute(
     context: Context,
     *,
     project: str | None = None,
+    packages: Sequence[str] = (),
     insert_path: bool = False,
 ) -> ModuleType:
     """Run the program in this process, as `__main__`; returns the module it leaves behind.
 
     context: holds for it, in all its threads and in children that it spawns.
-    project: the folder whose modules spawned children rewrite, too, when they import them.
+    project: the folder whose modules spawned children rewrite, too, when they import them, and
+    packages: those whose modules they do.
     insert_path: the program's folder is put before sys.path; else it takes the place of
     sys.path[0], the launcher's own folder (unless Python was told to add none). Whatever the
     program raises, SystemExit too, is raised here.
@@ -226,7 +228,7 @@ def execute(
         sys.path[:1] = [*program.before, *own]
     set_default(context)
     if program.is_file and program.spec is None:
-        rewrite_in_spawned_children(program.filename, context, project)
+        rewrite_in_spawned_children(program.filename, context, project, tuple(packages))
     if program.spec is not None and program.spec.parent:
         importlib.import_module(program.spec.parent)
     exec(rewritten, main.__dict__)

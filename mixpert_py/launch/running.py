@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, require_backend
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project, source_files
+from mixpert_py.sources.packages import relative, require
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite
@@ -29,13 +30,18 @@ ANYWHERE = frozenset({"native", "float32", "float64"})
 Places = dict[str, tuple[str, "CallSite"]]
 
 
-def project_hook(script: str | None, fuse: bool = False) -> ImportHook:
+def project_hook(
+    script: str | None, fuse: bool = False, packages: Sequence[str] = ()
+) -> ImportHook:
     """The import hook for the project of a script, or of the current folder; installed. Where that
     folder was removed there is no project.
 
-    fuse: as in `pipeline.analyze`, for the program too.
+    fuse: as in `pipeline.analyze`, for the program too. packages: whose modules it rewrites as
+    well; none: those that the project names. Raises SourceError for one that cannot be.
     """
     hook = ImportHook(folder=_folder_of(script), fuse=fuse)
+    hook.packages = tuple(packages) or config.packages_of(hook.folder)
+    require(hook.packages, [os.path.dirname(script or "") or os.curdir])
     hook.install()
     return hook
 
@@ -80,7 +86,7 @@ def run(
     tracebacks.trim_in_threads()
     code = 0
     try:
-        launcher.execute(program, rewritten, context, project=hook.folder)
+        launcher.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             code = stop.code or 0
@@ -104,7 +110,8 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
 
 def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:
     """One record a call site that was called, longest first, ready for JSON."""
-    return records(trace, places_of(program, hook.rewritten.values()), program.filename)
+    places = places_of(program, hook.rewritten.values(), modules_of(trace))
+    return records(trace, places, program.filename)
 
 
 def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
@@ -132,19 +139,41 @@ def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]
                 "int8_loss": record.int8_loss if record.sampled else None,
                 "cancellation": record.cancellation if record.sampled else None,
                 "fed_by": dict(record.fed_by),
+                "callers": dict(record.callers.most_common()),
             }
         )
     return made
 
 
-def places_of(program: Program, imported: Iterable[SourceModule]) -> Places:
-    """The call sites of the program and of the modules that it imported."""
+def module_of(site: str) -> str:
+    """The first part of a site id."""
+    return site.partition(":")[0]
+
+
+def modules_of(trace: Trace) -> set[str]:
+    """The modules whose products were called."""
+    return set(map(module_of, trace.sites))
+
+
+def places_of(
+    program: Program, imported: Iterable[SourceModule], modules: Collection[str]
+) -> Places:
+    """The call sites of the program and of the modules that it imported.
+
+    modules: those of libraries that are of interest; others are not read. A library's file is named
+    from the folder that its package is in.
+    """
     from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
 
+    folder = project_folder(program)
     sources = [(program.filename, program.module, program.source)]
     for path, module in imported:
+        is_own = folder is not None and project.is_in(path, folder)
+        if not is_own and module not in modules:
+            continue
         with suppress(SourceError):
-            sources.append((path, module, source_files.read_whole(path)))
+            source = source_files.read_whole(path)
+            sources.append((path if is_own else relative(path, module), module, source))
     places: Places = {}
     for path, module, source in reversed(sources):
         with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
@@ -181,7 +210,8 @@ def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
     context = contexts.current()
     if context.scheme is not None:
         return []
-    places = places_of(program, hook.rewritten.values())
+    planned = {module_of(entry.id) for entry in context.plan.site} if context.plan else set()
+    places = places_of(program, hook.rewritten.values(), modules_of(trace) | planned)
     sites = [site for site, (_, place) in places.items() if place.reason is None]
     sites += [site for site in trace.sites if site not in places]  # in a file that `rewrite` wrote
     modules = [program.module, *(module for _, module in hook.rewritten.values())]

@@ -26,6 +26,7 @@ class SpawnedJob(msgspec.Struct, frozen=True):
     backend: str | None
     plan: Plan | None
     children: str | None = None  # as in `Trace`
+    packages: tuple[str, ...] = ()
 
     @classmethod
     def from_parent(cls) -> "SpawnedJob":
@@ -43,17 +44,20 @@ class SpawnedJob(msgspec.Struct, frozen=True):
             trace = Trace(children=self.children)
             trace.begin_child()
         set_default(Context(self.scheme, self.plan, self.backend, trace, workspace_limit=limit))
-        if self.project is not None:
-            ImportHook(folder=os.fsdecode(self.project)).install()
+        if self.project is not None or self.packages:
+            folder = None if self.project is None else os.fsdecode(self.project)
+            ImportHook(self.packages, folder=folder).install()
         return launcher.compiled(launcher.script(script))
 
 
-def rewrite_in_spawned_children(script: str, context: Context, project: str | None) -> None:
+def rewrite_in_spawned_children(
+    script: str, context: Context, project: str | None, packages: tuple[str, ...] = ()
+) -> None:
     """Let children started by `spawn` import the rewritten program instead of the original.
 
     Such a child imports the main module anew, from its file. It imports `spawned_main` in
     its place, which rewrites that file and runs it. project: the folder whose modules it is to
-    rewrite when it imports them; None: it leaves them.
+    rewrite when it imports them; None: it leaves them. packages: whose modules it rewrites, too.
     """
     from multiprocessing import spawn
 
@@ -77,7 +81,7 @@ def rewrite_in_spawned_children(script: str, context: Context, project: str | No
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children
         told = context.scheme, context.backend, context.plan, children
-        job = SpawnedJob(os.fsencode(script), folder, *told)
+        job = SpawnedJob(os.fsencode(script), folder, *told, packages)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

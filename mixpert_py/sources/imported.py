@@ -39,7 +39,7 @@ def project_files(
     while pending:
         file, package = pending.pop(0)
         imports = {}
-        for spelled, name in _imported_names(file.source, package):
+        for spelled, name in imported_names(file.source, package):
             spec = finder.find(name)
             if spec is None or spec.origin is None:
                 continue
@@ -105,7 +105,7 @@ def _read(path: str) -> ProjectFile:
     return ProjectFile(path, config.module_name(Path(path)), source)
 
 
-def _imported_names(source: bytes, package: str) -> Iterator[tuple[str, str]]:
+def imported_names(source: bytes, package: str = "") -> Iterator[tuple[str, str]]:
     """The modules that a file may import: as its scopes spell them, and by their full names."""
     try:
         tree = ast.parse(source)

@@ -13,7 +13,7 @@ from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
-from mixpert_py.launch.running import Places, places_of
+from mixpert_py.launch.running import Places, module_of, places_of
 from mixpert_py.passes.pipeline import require_syntax
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
@@ -244,7 +244,8 @@ def _times_here(
 
 def _places(program: Program, result: Result) -> Places:
     """Where the call sites are, by their ids; of a notebook, lines are counted in a cell."""
-    places = places_of(program, (SourceModule(*one) for one in result.rewritten))
+    modules = set(map(module_of, result.sites))
+    places = places_of(program, (SourceModule(*one) for one in result.rewritten), modules)
     if program.filename.endswith(NOTEBOOK):
         with open(program.filename, "rb") as file:
             followed = follow_notebook(file.read(), program.module)

@@ -86,7 +86,7 @@ class Experiment:
         self.comparison = Comparison.of(program, options, flow)
         self.backend = options.backend
         self.time_limit = options.time_limit
-        self.blocks = blocks or {}
+        self.blocks = dict(blocks or {})
         self.guarded = guarded or {}
         self.executor = executor or Executor()
         self.native_texts: list[str] = []  # what native runs printed; "" where that is not known
@@ -98,6 +98,7 @@ class Experiment:
         self._first: Result | None = None  # of a program that uses a GPU
         self._project = project_folder(program) or ""
         self._stdin = stdin
+        self._packages = options.packages
 
     @property
     def on_gpu(self) -> bool:
@@ -277,6 +278,7 @@ class Experiment:
             as_module=program.spec is not None,
             project=self._project,
             stdin=self._stdin_file(folder),
+            packages=self._packages,
         )
 
     def _stdin_file(self, folder: str) -> str:

@@ -223,7 +223,7 @@ class TuningOptions:
     compare: variables, files, `stdout` and `sinks` that are compared; none: the default ones.
     time_limit: seconds that a run may take; None: a multiple of the native runs. reference:
     FLOAT64 or NATIVE. hold_outs: other arguments, under each of which the plan must be within
-    hold_out_limits (None: `limits`) too.
+    hold_out_limits (None: `limits`) too. packages: those whose modules are rewritten as well.
 
     Of `mixpert tune` alone: search: one of `tuner.tune.SEARCHES`. command: as it was typed. ladder:
     one of `runtime.schemes.LADDERS`, or AUTO. workers: runs at a time; None: one for each GPU.
@@ -247,3 +247,4 @@ class TuningOptions:
     dask: str | None = None
     until: float = 0.0
     front: bool = False
+    packages: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
+from mixpert_py.sources.packages import described
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
 from mixpert_py.tuning.baseline import (
     Baseline,
@@ -34,7 +35,13 @@ from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.hold_out import HoldOuts
 from mixpert_py.tuning.options import AUTO, TuningOptions
 from mixpert_py.tuning.paired import PairedTimes
-from mixpert_py.tuning.project_sites import ProjectSites, handed_input, read_sites, untuned
+from mixpert_py.tuning.project_sites import (
+    ProjectSites,
+    handed_input,
+    read_sites,
+    untuned,
+    with_libraries,
+)
 from mixpert_py.tuning.record import provenance
 from mixpert_py.tuning.trials import Trials
 
@@ -79,7 +86,8 @@ def prepare(
 ) -> Prepared | None:
     """Run a program natively and for its profile; None if it has no product, or calls none.
 
-    existing: an earlier plan, whose locked sites keep their schemes. on_run: called with the
+    existing: an earlier plan, whose locked sites keep their schemes, and whose packages are
+    rewritten as well. on_run: called with the
     purpose of each run before it starts. cost: predicts times; None: the cost on the options'
     device, else INT8 products where their backend emulates, else times are measured. trials: stores
     the runs, and returns those of a resumed tuning; the caller ends them once the plan is written.
@@ -87,9 +95,11 @@ def prepare(
     Raises ProgramError if the program fails natively, BudgetError if it is too noisy for the
     budget, MixPertError for an unknown criterion or a trials file that is not ours to write.
     """
-    project = read_sites(program)
+    known = [package.name for package in existing.package] if existing else []
+    options = replace(options, packages=tuple(dict.fromkeys([*options.packages, *known])))
+    project = read_sites(program, options.packages)
     sites, flow = project.sites, project.flow
-    if not sites:
+    if not sites and not options.packages:
         return None
     stdin = handed_input(program, project)
     earlier = _earlier(existing, sites)
@@ -119,12 +129,22 @@ def prepare(
         resources.require_sound(on_gpu=experiment.on_gpu, predicted=cost is not None)
         return _lower_schemes(rungs_for(options, experiment.on_gpu, wide=_is_wide(first)))
 
+    def with_first(first: ProgramRun) -> None:
+        """Add the sites of libraries that the program calls, and tell what cannot be tuned."""
+        nonlocal project, earlier, locked
+        called = {*first.result.sites, *first.result.elsewhere}
+        project = with_libraries(project, first.result.rewritten, called)
+        earlier = _earlier(existing, project.sites)
+        locked = {site: entry for site, entry in earlier.items() if entry.locked}
+        experiment.blocks.update({site: entry.block for site, entry in locked.items()})
+        report(untuned(project, first))
+
     baseline = establish(
         experiment,
         levels,
         options.reference,
         timed=cost is None,
-        after_first=lambda run: report(untuned(project, run)),
+        after_first=with_first,
     )
     if baseline is None:
         return None
@@ -358,7 +378,11 @@ def _subject(
     origin = provenance(program, options.backend, options.command, threads)
     gpu = gpus.usable(options.backend)
     there = options.hold_out_limits
+    libraries = {
+        "packages": [[package.name, package.version] for package in described(options.packages)]
+    }
     return {
+        **(libraries if options.packages else {}),
         "source": origin.sha256,
         "imports": project.sources[1:],
         "stdin": stdin and hashlib.sha256(stdin).hexdigest(),

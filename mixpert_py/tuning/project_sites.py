@@ -5,8 +5,9 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from mixpert_py.errors import SourceError, named
 from mixpert_py.execution.executor import ProgramRun
@@ -15,9 +16,17 @@ from mixpert_py.launch.running import project_folder
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
-from mixpert_py.sources.imported import ProjectFile, project_files
+from mixpert_py.sources import source_files
+from mixpert_py.sources.imported import (
+    ProjectFile,
+    imported_names,
+    project_files,
+    spec_without_imports,
+)
+from mixpert_py.sources.packages import matches, relative, top
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
+LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,12 @@ def shown_path(path: str) -> str:
     return path
 
 
-def read_sites(program: Program) -> ProjectSites:
-    """The call sites of a program. Raises SourceError where its own file does not parse."""
+def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites:
+    """The call sites of a program. Raises SourceError where its own file does not parse.
+
+    packages: those that are rewritten as well. Which of their products the program calls is known
+    once it has run (`with_libraries`); what it computes by calls into them may come from products.
+    """
     with named(program.argv[0], program.module):
         require_syntax(program.source, program.module)
     files = _files(program)
@@ -72,11 +85,23 @@ def read_sites(program: Program) -> ProjectSites:
             products = ()  # it runs as it is
         found[file.path] = tuple(site for site in products if site.reason is None)
     ids = {path: frozenset(site.id for site in sites) for path, sites in found.items()}
+    tops = set(map(top, packages))
+    libraries = {
+        file.path: {
+            spelled: frozenset({LIBRARY})
+            for spelled, name in (imported_names(file.source) if tops else ())
+            if top(name) in tops
+        }
+        for file in files
+    }
+    for path, calls in libraries.items():
+        ids[path] |= frozenset({LIBRARY} if calls else ())
     reached = _reached(files, ids)
     flows = []
     for file in files:
         imported = {spelled: reached[path] for spelled, path in file.imports.items()}
         imported = {spelled: theirs for spelled, theirs in imported.items() if theirs}
+        imported |= libraries[file.path]
         if ids[file.path] or (imported and file is files[0]):
             with named(file.path, file.module):
                 flows.append(dependencies(file.source, file.module, imported))
@@ -85,9 +110,58 @@ def read_sites(program: Program) -> ProjectSites:
         {site.id: site for sites in found.values() for site in sites},
         {site.id: path for path, sites in found.items() for site in sites},
         tuple(dict.fromkeys(file.module for file in files)),
-        joined(flows),
+        _without_library(joined(flows)),
         tuple(hashlib.sha256(file.source).hexdigest() for file in files),
         any(INPUT.search(file.source) for file in files),
+    )
+
+
+def with_libraries(
+    project: ProjectSites, modules: Iterable[tuple[str, str]], called: Collection[str]
+) -> ProjectSites:
+    """The sites of a program with those of libraries that a run of it has called.
+
+    modules: path and module of what the run rewrote. called: the sites of that run.
+    """
+    names = {site.partition(":")[0] for site in called} - set(project.modules)
+    sites, files = dict(project.sites), dict(project.files)
+    for path, module in modules:
+        if module not in names:
+            continue
+        with suppress(SourceError):  # changed meanwhile
+            for site in analyze(source_files.read_whole(path), module):
+                if site.id in called:
+                    sites[site.id], files[site.id] = site, relative(path, module)
+    found = dict.fromkeys(site.partition(":")[0] for site in sites)
+    return replace(
+        project,
+        sites=sites,
+        files=files,
+        modules=tuple(dict.fromkeys([*project.modules, *found])),
+    )
+
+
+def library_modules(modules: Iterable[str], packages: Collection[str]) -> list[tuple[str, str]]:
+    """Path and module of those modules that are of these packages, without importing them."""
+    found = []
+    for module in dict.fromkeys(modules):
+        if matches(module, packages):
+            with suppress(ImportError, ValueError):
+                spec = spec_without_imports(module)
+                if spec is not None and spec.has_location and spec.origin is not None:
+                    found.append((spec.origin, module))
+    return found
+
+
+def _without_library(flow: Dependencies) -> Dependencies:
+    """The flow without the site that stands for all of libraries: variables keep what they hold."""
+    if LIBRARY not in flow.ids:
+        return flow
+    return replace(
+        flow,
+        edges=frozenset(edge for edge in flow.edges if LIBRARY not in edge),
+        sinks=tuple(site for site in flow.sinks if site != LIBRARY),
+        ids=tuple(site for site in flow.ids if site != LIBRARY),
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from mixpert_py.execution import process
 from mixpert_py.interrupts import deferred_signals
 from mixpert_py.plan import Criterion, Plan
+from mixpert_py.sources.packages import described
 from mixpert_py.tuner.ratio import Pace
 from mixpert_py.tuner.records import (
     Measure,
@@ -130,6 +131,7 @@ def plan_of(
         provenance=msgspec.structs.replace(
             origin, left_out=list(choice.left_out if choice else ())[:1000]
         ),
+        package=described(options.packages) if options.packages else [],
         criterion=criteria,
         site=[
             *record.sites(outcome, schemes, experiment.blocks, predicted=prepared.clock.predicts),

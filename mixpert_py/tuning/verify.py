@@ -24,7 +24,12 @@ from mixpert_py.tuner.records import largest_of_each
 from mixpert_py.tuning.baseline import establish
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import TuningOptions
-from mixpert_py.tuning.project_sites import handed_input, read_sites
+from mixpert_py.tuning.project_sites import (
+    handed_input,
+    library_modules,
+    read_sites,
+    with_libraries,
+)
 from mixpert_py.tuning.record import criteria
 
 LEAST_PAIRS, MOST_PAIRS = 2, 10  # of runs that are timed
@@ -263,7 +268,10 @@ def check_plan(
     the purpose of each run before it starts. Raises ProgramError if the program fails natively, or
     lacks a value that has a limit of its own, BudgetError if it is too noisy for its limit.
     """
-    project = read_sites(program)
+    project = read_sites(program, options.packages)
+    modules = [site.id.partition(":")[0] for site in plan.site]
+    libraries = library_modules(modules, options.packages)
+    project = with_libraries(project, libraries, {site.id for site in plan.site})
     entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}
     stale = _stale(plan, entries, project.modules)
     if not entries:

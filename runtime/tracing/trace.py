@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isnan
@@ -46,7 +46,8 @@ class SiteTrace:
     `tracing.operand_statistics` defines them; errors maps a scheme to its relative Frobenius error
     against FP64. The worst is recorded because the few sampled calls stand for all; the tuner's fit
     makes up for its being too large for most. fed_by: for each site the number of calls with an
-    operand that was that site's result.
+    operand that was that site's result. callers: line of the program → the number of calls that it
+    came to, of a library's site, where that was asked for.
     """
 
     calls: int = 0
@@ -63,13 +64,14 @@ class SiteTrace:
     int8_loss: float = 0.0
     cancellation: float = 1.0
     fed_by: Counter[str] = field(default_factory=Counter)
+    callers: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "SiteTrace") -> None:
         """Count the calls of another trace of the site as well."""
         self.calls += other.calls
         self.seconds += other.seconds
         self.transfer += other.transfer
-        for name in ("shapes", "dtypes", "schemes", "reasons", "fed_by"):
+        for name in ("shapes", "dtypes", "schemes", "reasons", "fed_by", "callers"):
             getattr(self, name).update(getattr(other, name))
         self.outliers = max(self.outliers, other.outliers)
         self.sampled += other.sampled
@@ -120,7 +122,8 @@ class Trace:
     errors of these schemes are measured on them, and operands are recognised as results of other
     sites. keep: the sites whose last non-empty result is stored, in `results`. captures: takes the
     operands of sampled calls as well. children: the file in which children of this process leave
-    the names of the sites that they call, see `begin_child`.
+    the names of the sites that they call, see `begin_child`. caller: tells a site's `callers`, each
+    while the call is made.
     """
 
     def __init__(
@@ -131,6 +134,7 @@ class Trace:
         children: str | None = None,
     ) -> None:
         self.children = children
+        self.caller: Callable[[str], str | None] | None = None
         self.is_child = False
         self.levels = None if levels is None else tuple(levels)
         self.captures = captures
@@ -155,6 +159,11 @@ class Trace:
             record.outliers = max(record.outliers, call.outliers)
             if call.reason is not None:
                 record.reasons[call.reason] += 1
+
+    def add_caller(self, site: str, line: str) -> None:
+        """Record the line of the program that came to one call."""
+        with self._lock:
+            self._site(site).callers[line] += 1
 
     def begin_child(self) -> None:
         """In a child process: from here on only the names of sites are recorded, in `children`.

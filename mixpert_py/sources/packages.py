@@ -1,0 +1,141 @@
+"""Packages that are rewritten beside a program's own modules: `--package sklearn`.
+
+A pattern is a package's name, which stands for all modules below it, or a glob of module names that
+begins with one, such as `sklearn.decomposition.*`.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from importlib import metadata
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from pathlib import Path
+
+import msgspec
+
+from mixpert_py.errors import SourceError, short
+from mixpert_py.plan import Package, Plan
+
+# What this package computes with: rewritten, its products would call themselves.
+UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
+
+
+def matches(module: str, patterns: Iterable[str]) -> bool:
+    """Whether a module is meant by one of the patterns."""
+    return any(
+        module == pattern or module.startswith(f"{pattern}.") or fnmatchcase(module, pattern)
+        for pattern in patterns
+    )
+
+
+def top(name: str) -> str:
+    """The package that a module or a pattern begins with."""
+    return name.partition(".")[0]
+
+
+def require(patterns: Iterable[str], path: Sequence[str] = ()) -> None:
+    """Raise SourceError, in one line, for a pattern by which nothing could ever be rewritten.
+
+    path: folders in which packages are looked up before those of sys.path. Nothing is imported.
+    """
+    for pattern in patterns:
+        package = top(pattern)
+        named = f"--package {short(pattern)}"
+        if not package.isidentifier():
+            raise SourceError(f"{named}: give a package, or a glob behind one, as in 'sklearn.*'")
+        if package in UNDERNEATH:
+            raise SourceError(f"{named}: products are made with it, so it stays as it is")
+        spec = find(package, path)
+        if spec is None:
+            raise SourceError(f"{named}: no such package is installed")
+        if spec.submodule_search_locations is None:
+            if isinstance(spec.loader, ExtensionFileLoader):
+                raise SourceError(f"{named}: an extension module, which has no Python source")
+            if not (spec.origin or "").endswith(".py"):
+                raise SourceError(f"{named}: has no Python source ({spec.origin})")
+
+
+def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
+    """The spec of a package, which is not imported; None where there is none."""
+    theirs = list(sys.path)
+    sys.path[:0] = [folder for folder in path if folder]
+    try:
+        return importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # `__spec__` is None in what some programs put together
+        return None
+    finally:
+        sys.path[:] = theirs
+
+
+def files(patterns: Iterable[str]) -> list[str]:
+    """The Python files of packages, by the names of their modules, none of which is imported.
+
+    Raises SourceError as `require` does, and for a pattern that no module has.
+    """
+    patterns = list(patterns)
+    require(patterns)
+    found: list[str] = []
+    for pattern in patterns:
+        spec = find(top(pattern))
+        places = list(spec.submodule_search_locations or ()) if spec is not None else []
+        mine = [spec.origin] if spec is not None and not places and spec.origin else []
+        for place in places:
+            mine += sorted(map(str, Path(place).rglob("*.py")))
+        mine = [file for file in mine if matches(_module(file, top(pattern)), [pattern])]
+        if not mine:
+            raise SourceError(f"--package {short(pattern)}: it has no such module")
+        found += mine
+    return list(dict.fromkeys(found))
+
+
+def _module(file: str, package: str) -> str:
+    parts = list(Path(file).with_suffix("").parts)
+    below = parts[len(parts) - 1 - parts[::-1].index(package) :] if package in parts else parts
+    return ".".join(below).removesuffix(".__init__")
+
+
+def described(patterns: Iterable[str]) -> list[Package]:
+    """The packages as a plan has them: each with what it was installed as, and the version."""
+    distributions = metadata.packages_distributions()
+    found = []
+    for pattern in dict.fromkeys(patterns):
+        names = sorted(set(distributions.get(top(pattern), ())))
+        name = names[0] if len(names) == 1 else ""
+        found.append(Package(pattern, name, installed(name) if name else ""))
+    return found
+
+
+def installed(distribution: str) -> str:
+    """The version of a distribution; empty where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def applicable(plan: Plan) -> tuple[Plan, list[str]]:
+    """A plan without its entries for packages of another version, and a line for each of these."""
+    others, lines = [], []
+    for package in plan.package:
+        here = installed(package.distribution) if package.distribution else package.version
+        if here != package.version:
+            others.append(package.name)
+            what = f"{package.distribution} {package.version}"
+            is_here = f"{here} is installed" if here else "it is not installed"
+            lines.append(f"the plan is for {what}, and {is_here}: its products run as without one")
+    if not others:
+        return plan, lines
+    sites = [site for site in plan.site if not matches(site.id.partition(":")[0], others)]
+    return msgspec.structs.replace(plan, site=sites), lines
+
+
+def relative(path: str, module: str) -> str:
+    """A module's file from the folder that its package is in, with slashes on every machine.
+
+    module: the first part of the file's site ids.
+    """
+    parts = path.replace(os.sep, "/").split("/")
+    below = module.count(".") + (parts[-1] == "__init__.py")
+    return "/".join(parts[-below - 1 :])
