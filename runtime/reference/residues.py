@@ -117,9 +117,8 @@ def scales(x: Array, largest: Array, limit: float) -> Array:
 
 def _steps(x: Array, exponent: Array) -> Array:
     """⌈|x| · 2^(15−e)⌉ of each entry."""
-    size = np.abs(x)
-    steps: Array = np.ceil(times_power_of_two(size, ESTIMATE - exponent[:, None]))
-    return np.maximum(steps, size > 0, out=steps)  # what underflows is rounded up, too
+    steps: Array = np.ceil(times_power_of_two(np.abs(x), ESTIMATE - exponent[:, None]))
+    return np.maximum(steps, x != 0, out=steps)  # what underflows is rounded up, too
 
 
 def rows_of(x: Array) -> Rows:

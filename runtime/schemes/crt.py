@@ -31,6 +31,7 @@ random, stay below those that FP64 makes of dense rows; normal data has a densit
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from mixpert_py.runtime.schemes.residues import MODULI
@@ -40,6 +41,9 @@ FEWEST: Final = 14  # moduli, from which on errors are FP64's where rows are den
 MOST: Final = 16  # of the kernels
 LEAST: Final = 1 / 6
 CLIP: Final = 1 << 10  # 2^-5 of the power of two above a row's largest entry
+BYTE: Final = 0x7F  # of records before anything is in them: doubles above all others
+NOTHING: Final = 1.3824172084878715e306  # of such bytes
+RECORD: Final = 32  # bytes
 
 
 class Rows(NamedTuple):
@@ -51,6 +55,11 @@ class Rows(NamedTuple):
     share: float
     clipped_agreement: float
     clipped_share: float
+
+    @classmethod
+    def of(cls, record: Sequence[float]) -> "Rows":
+        """What kernels have recorded in memory whose bytes were all BYTE: NONE for no row."""
+        return cls(*(min(float(number), 1.0) for number in record))
 
 
 NONE: Final = Rows(1.0, 1.0, 1.0, 1.0)
