@@ -118,7 +118,8 @@ def scales(x: Array, largest: Array, limit: float) -> Array:
 def _steps(x: Array, exponent: Array) -> Array:
     """⌈|x| · 2^(15−e)⌉ of each entry."""
     steps: Array = np.ceil(times_power_of_two(np.abs(x), ESTIMATE - exponent[:, None]))
-    return np.maximum(steps, x != 0, out=steps)  # what underflows is rounded up, too
+    np.maximum(steps, x != 0, out=steps)  # what underflows is rounded up, too
+    return steps
 
 
 def rows_of(x: Array) -> Rows:
