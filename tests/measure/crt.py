@@ -3,10 +3,10 @@
 python -m tests.measure.crt [--most 16384]
 """
 
-import argparse
 from time import perf_counter
 from typing import Any
 
+import click
 import numpy as np
 
 from mixpert_py.bench.arrays import Numbers
@@ -84,12 +84,12 @@ def errors(xp: Any, n: int, k: int) -> None:
         )
 
 
-def main() -> None:
+@click.command()
+@click.option("--most", default=16384, show_default=True, help="The largest size to time.")
+def command(most: int) -> None:
+    """Errors of `crt` on every family, and its speed, beside cuBLAS FP64's."""
     import cupy
 
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--most", type=int, default=16384)
-    most = parser.parse_args().most
     print(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
     errors(cupy, 480, 4096)
     for n in SIZES:
@@ -98,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command()
