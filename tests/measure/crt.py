@@ -11,6 +11,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Numbers
 from mixpert_py.bench.families import EVERYDAY, FAMILIES
+from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device_state import state_of
 
@@ -98,4 +99,4 @@ def command(most: int) -> None:
 
 
 if __name__ == "__main__":
-    command()
+    main(command, "python -m tests.measure.crt")
