@@ -44,6 +44,10 @@ class PackedArray:
         return len(self.shape)
 
 
+# Schemes whose operands are kept as they are: casts, and `crt`, which looks at both when it packs.
+UNPACKED = ("native", "float32", "float64", "crt")
+
+
 def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray:
     """An operand packed once, for `matmul` to take in place of the array.
 
@@ -59,7 +63,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     name = scheme or current().scheme or "faithful"
     get(name)
     placement = foreign.placement(b, b)
-    if not isinstance(placement, foreign.Placement) or name in ("native", "float32", "float64"):
+    if not isinstance(placement, foreign.Placement) or name in UNPACKED:
         return PackedArray(b, name, side)
     if b.ndim < 2:
         raise ShapeError(f"cannot pack an operand of shape {tuple(b.shape)}: wanted a matrix")

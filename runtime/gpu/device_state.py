@@ -16,7 +16,8 @@ class DeviceState:
     the GEMM has added to c cannot be taken back when the kernel after it does not compile.
     has_wider: whether kernels of a wider scheme compile, as far as is known; where they do not,
     rows that leave the slices are repaired. streams, stagers: those for transfers that nobody uses
-    now. resident: NumPy operands that stay on the device, see `resident`; the latest last.
+    now. outlooks: of `speculation`, by shapes and types. resident: NumPy operands that stay on the
+    device, see `resident`; the latest last.
     """
 
     refused: dict[str, str] = field(default_factory=dict)
@@ -24,6 +25,7 @@ class DeviceState:
     has_wider: bool = True
     streams: list[Any] = field(default_factory=list)
     stagers: list[Any] = field(default_factory=list)
+    outlooks: dict[Any, Any] = field(default_factory=dict)
     resident: dict[Any, Any] = field(default_factory=dict)
 
 

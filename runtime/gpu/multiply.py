@@ -18,6 +18,7 @@ from mixpert_py.runtime.gpu.guard import safe
 from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
+from mixpert_py.runtime.gpu.speculation import Outlook, Watch
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
@@ -30,6 +31,7 @@ from mixpert_py.runtime.splitter import OutlierRule
 T = TypeVar("T")
 
 NO_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+MOST_OUTLOOKS = 4096  # of a device, after which they begin anew
 SHORT = (Reason.MEMORY, Reason.WORKSPACE)
 
 
@@ -97,13 +99,16 @@ def _in_halves(request: Request, halves: list[Half], out: GpuArray) -> Product |
     return Product(out, request.scheme, lambda: outliers)
 
 
-def multiply(request: Request, stream: Stream | None = None) -> Product | Reason:
+def multiply(
+    request: Request, stream: Stream | None = None, watch: Watch | None = None
+) -> Product | Reason:
     """A·B of CuPy arrays on the current device, or why the device cannot make it.
 
-    stream: None for the current one; what is recorded is launches alone, see `prepared`. The
-    request's workspace limit is one of packed operands, see `partition.fit`. With an addend, a and
-    b are real, have two dimensions or more, and nothing is empty. Only a certificate, and a
-    guarantee that is measured, wait for the device.
+    stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
+    `crt`, of which this is one product. The request's workspace limit is one of packed operands,
+    see `partition.fit`. With an addend, a and b are real, have two dimensions or more, and nothing
+    is empty. Only a certificate, and a guarantee that is measured, wait for the device; `crt` waits
+    until operands are packed.
     """
     kernels = slices.cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
@@ -123,6 +128,8 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
         request = request._replace(left=None, right=None)
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)
+    if request.scheme == "crt" and request.guarantee is None:
+        return _as_fp64(xp, request)
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
     target = None if out is None else as_matrices(out, a, b)
@@ -160,6 +167,7 @@ def multiply(request: Request, stream: Stream | None = None) -> Product | Reason
             measure=request.certificate,
             limit=request.workspace_limit,
             stream=stream,
+            watch=watch,
         )
     except _failures(xp) as error:
         reason = _reason_of(error, device, scheme.name)
@@ -203,6 +211,43 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     if _captures(kernels.xp):
         slices.keep_for_graph(product.value, used)  # and, with it, what that has used
     return product.with_value(as_matmul(product.value, a, b) if out is None else out)
+
+
+def _as_fp64(xp: Any, request: Request) -> Product | Reason:
+    """The product by as many moduli as its operands need, see `speculation`. `out` may be written
+    to even where there is a reason.
+    """
+    a, b, out = request.a, request.b, request.out
+    if _captures(xp) or request.left is not None or request.right is not None:
+        return Reason.NO_KERNEL  # nobody can look
+    outlooks = state_of(a.data.device_id).outlooks
+    if len(outlooks) >= MOST_OUTLOOKS:
+        outlooks.clear()
+    key = a.shape, b.shape, a.dtype.char, b.dtype.char
+    outlook: Outlook = outlooks.setdefault(key, Outlook())
+    count = outlook.next()
+    if count is None:
+        return Reason.SPREAD
+    # Operands are still needed after a product that does not do.
+    apart = out is not None and slices.overlaps(xp, out, a, b)
+    if apart:
+        request = request._replace(out=None)
+    watch = Watch(xp)
+    product = multiply(request._replace(scheme=f"crt{count}"), watch=watch)
+    needed = watch.moduli()
+    if isinstance(product, Reason):
+        return product
+    outlook.learn(needed)
+    if needed is None:
+        return Reason.SPREAD
+    if needed > count:
+        product = multiply(request._replace(scheme=f"crt{needed}"))
+        if isinstance(product, Reason):
+            return product
+    if apart:
+        out[...] = product.value
+        product = product.with_value(out)
+    return product._replace(scheme=request.scheme)
 
 
 def _in_float64(xp: Any, request: Request) -> Product:

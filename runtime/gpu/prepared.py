@@ -187,7 +187,7 @@ def _record(request: Request) -> Replay | None:
     """The launches of a product, at addresses to come; None where it is not launches alone."""
     a = request.a[np.newaxis, :] if request.a.ndim == 1 else request.a
     b = request.b[:, np.newaxis] if request.b.ndim == 1 else request.b
-    if request.scheme == "float64" or not all(map(_is_recordable, (a, b))):
+    if request.scheme in ("float64", "crt") or not all(map(_is_recordable, (a, b))):
         return None
     recording, device = Recording(), a.data.device_id
     request = request._replace(

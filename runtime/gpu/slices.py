@@ -22,6 +22,7 @@ from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.partition import ONE, parts_of
+from mixpert_py.runtime.gpu.speculation import Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.overlap import shares_on_device
@@ -115,6 +116,7 @@ def multiply(
     measure: bool = False,
     limit: int | None = None,
     stream: Stream | None = None,
+    watch: Watch | None = None,
 ) -> SliceProduct:
     """C = A·B as the scheme computes it, on the current device and a stream, None for the current.
 
@@ -125,6 +127,8 @@ def multiply(
     `workspace`. Where it, or memory, is short the product is made in parts, with the same result,
     but that each part of a guarded one decides for itself. Raises WorkspaceError or CuPy's
     OutOfMemoryError where even that does not help, DeviceError where a kernel does not compile.
+
+    watch: records what operands need, of a scheme of residues on the current stream.
 
     Large products are prepared for a wider scheme as well, where this one has one whose kernels
     compile: see `guard`.
@@ -159,7 +163,7 @@ def multiply(
     addend = addend or ALONE
     guarded = not measure and state_of(result.data.device_id).has_wider
     wider = wider_of(scheme, a, b) if guarded else None
-    how = _How(kernels, scheme, wider, rule, measure, stream, used, addend)
+    how = _How(kernels, scheme, wider, rule, measure, stream, used, addend, watch)
     known, is_whole = IN_PARTS, True
     if result.size and k == 0:
         result.fill(0)
@@ -226,6 +230,7 @@ class _How(NamedTuple):
     stream: Stream
     used: list[Any] | None
     addend: Addend
+    watch: Watch | None
 
 
 class Piece(NamedTuple):
@@ -272,7 +277,7 @@ def _needed(how: _How, piece: Piece) -> int:
 def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     """Enqueue all launches of a product. Returns what `SliceProduct` has after the scheme."""
     a, b, c, batch, left, right = piece
-    kernels, scheme, wider, rule, measure, stream, used, addend = how
+    kernels, scheme, wider, rule, measure, stream, used, addend, watch = how
     given = {"rule": rule, "measure": measure, "stream": stream}
     memory = guard = None
     x, y = by_rows(a), by_columns(b)
@@ -286,7 +291,10 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
                     used.append(made)
                 kernels.repair(*made, c, stream=stream)
                 return *made, False, None
-        left, right = kernels.pack(x, y, scheme, room_for=room_for, **given)
+        recorded = {} if watch is None else {"records": watch.records}
+        left, right = kernels.pack(x, y, scheme, room_for=room_for, **recorded, **given)
+        if watch is not None:
+            watch.packed()
         memory = left.owner if room_for is not None else None
     elif left is None:
         left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)

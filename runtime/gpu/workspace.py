@@ -18,7 +18,7 @@ larger of both: 1.5 times their operands in place of once, for `faithful`; the s
 operand is packed beforehand, and in CUDA graphs.
 
 Of residues, modulo N numbers, P is N · ⌈rows⌉tile · ⌈k⌉64 + 5 · rows, rows padded to those of whole
-tiles, and S is N · ⌈m⌉tile · ⌈n⌉tile; an operand whose k is not contiguous takes another 16 bytes
+tiles, and S is N · ⌈m⌉tile · ⌈n⌉tile; an operand whose k is not contiguous takes another 28 bytes
 for each row and chunk of k while it is packed.
 """
 

@@ -19,6 +19,12 @@
 #ifndef SINGLE
 #define SINGLE 0  // whether entries are float32
 #endif
+#ifndef RECORD
+#define RECORD 0  // whether what `schemes/crt.py` asks of rows is recorded
+#endif
+#ifndef CLIP
+#define CLIP 1024
+#endif
 
 #include "residues.cuh"
 
@@ -113,10 +119,15 @@ __device__ __forceinline__ double warp_sum(double x) {  // of integers: exact in
 extern "C" __global__ void __launch_bounds__(1024)
 rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
      long long k, long long row_stride, long long steps, long long padded, long long vectors,
-     long long limit) {
+     long long limit, u64 *record) {
     extern __shared__ __align__(16) double2 held[];  // of item i of a thread, (i, 4, threads)
     __shared__ u32 high[MOST_WARPS], low[MOST_WARPS];
     __shared__ double sums[MOST_WARPS];
+#if RECORD
+    __shared__ u32 plain_sums[MOST_WARPS], clipped_sums[MOST_WARPS];
+    __shared__ double clipped_squares[MOST_WARPS];
+    Dense dense;
+#endif
     const int row = blockIdx.x, thread = threadIdx.x, threads = blockDim.x;
     const int items = (int)steps * ITEMS;
     const Target target = {out, padded};
@@ -145,6 +156,9 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     largest = block_largest(largest, high, low);
     if (!largest.scaled()) {
         if (thread == 0) scales[row] = 0, flags[row] = flag_of(largest, k);
+#if RECORD
+        if (thread == 0 && !largest.finite()) record_unfit(record);
+#endif
         for (int item = thread; item < items; item += threads)
             clear(target.at(row, item), target.stride());
         return;
@@ -156,12 +170,37 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
     for (int item = thread; item < items; item += threads) {
 #pragma unroll
         for (int i = 0; i < ITEM; i += 2, mine += threads)
+#if RECORD
+            sum += dense.take(mine->x, square) + dense.take(mine->y, square);
+#else
             sum += square(mine->x) + square(mine->y);
+#endif
     }
     sum = warp_sum(sum);
     if (thread % 32 == 0) sums[thread / 32] = sum;
+#if RECORD
+    dense.sum = __reduce_add_sync(~0u, dense.sum);
+    dense.clipped = __reduce_add_sync(~0u, dense.clipped);
+    const double clipped_square = warp_sum(dense.squares);
+    if (thread % 32 == 0) {
+        plain_sums[thread / 32] = dense.sum;
+        clipped_sums[thread / 32] = dense.clipped;
+        clipped_squares[thread / 32] = clipped_square;
+    }
+#endif
     __syncthreads();
     sum = warp_sum(thread % 32 < threads / 32 ? sums[thread % 32] : 0);
+#if RECORD
+    if (thread == 0) {
+        double plain = 0, clipped = 0, squares = 0;
+        for (int i = 0; i < threads / 32; i++) {
+            plain += plain_sums[i];
+            clipped += clipped_sums[i];
+            squares += clipped_squares[i];
+        }
+        record_row(record, (double)k, plain, clipped, squares, sum);
+    }
+#endif
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
     if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
@@ -225,12 +264,16 @@ __device__ __forceinline__ Largest of_all(const uint2 *largest, long long chunks
     return all;
 }
 
-// squares: (chunks, rows) sums.
+// squares: (chunks, rows) sums; behind them the three of `Dense`, each (chunks, rows) words.
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
 sums(const Entry *x, const uint2 *largest, double *squares, long long row_count, long long k,
      long long row_stride, long long k_stride, long long steps, long long chunk_steps,
      long long chunks) {
     __shared__ double found[ACROSS][PANEL];
+#if RECORD
+    __shared__ u32 words[3][ACROSS][PANEL];
+    Dense dense;
+#endif
     const Part part(row_count, steps, chunk_steps);
     const int lane = threadIdx.x % PANEL, across = threadIdx.x / PANEL, row = part.row + lane;
     const int end = min(part.end * STEP, (int)k);
@@ -243,15 +286,32 @@ sums(const Entry *x, const uint2 *largest, double *squares, long long row_count,
             const Square square(all.exponent());
 #pragma unroll 8
             for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+#if RECORD
+                sum += dense.take(wide(__ldg(from + i * k_stride)), square);
+#else
                 sum += square(wide(__ldg(from + i * k_stride)));
+#endif
         }
     }
     found[across][lane] = sum;
+#if RECORD
+    words[0][across][lane] = dense.sum;
+    words[1][across][lane] = dense.clipped;
+    words[2][across][lane] = dense.squares;
+#endif
     __syncthreads();
     if (across || row >= row_count) return;
 #pragma unroll
     for (int i = 1; i < ACROSS; i++) sum += found[i][lane];
     squares[part.chunk * row_count + row] = sum;
+#if RECORD
+    const long long whole = chunks * row_count;
+    for (int j = 0; j < 3; j++) {
+        u32 all = 0;
+        for (int i = 0; i < ACROSS; i++) all += words[j][i][lane];
+        ((u32 *)(squares + whole))[j * whole + part.chunk * row_count + row] = all;
+    }
+#endif
 }
 
 // A warp takes 8 rows, and 4 items of each: 32 bytes of what it writes lie together.
@@ -259,7 +319,7 @@ extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
 columns(const Entry *x, const uint2 *largest, const double *squares, unsigned char *out, int *scales,
         unsigned char *flags, long long row_count, long long k, long long row_stride,
         long long k_stride, long long steps, long long padded, long long chunk_steps,
-        long long chunks, long long limit) {
+        long long chunks, long long limit, u64 *record) {
     constexpr int NONE = 1 << 30;
     __shared__ int of_rows[PANEL];
     const Part part(row_count, steps, chunk_steps);
@@ -273,7 +333,20 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
             double sum = 0;
             for (int i = 0; i < chunks; i++) sum += squares[i * row_count + row];
             scale = scale_of(all.exponent(), sum, __longlong_as_double(limit));
+#if RECORD
+            if (part.chunk == 0) {
+                const long long whole = chunks * row_count;
+                double of_row[3] = {0, 0, 0};
+                for (int j = 0; j < 3; j++)
+                    for (int i = 0; i < chunks; i++)
+                        of_row[j] += ((const u32 *)(squares + whole))[j * whole + i * row_count + row];
+                record_row(record, (double)k, of_row[0], of_row[1], of_row[2], sum);
+            }
+#endif
         }
+#if RECORD
+        else if (!all.finite()) record_unfit(record);
+#endif
         of_rows[threadIdx.x] = scale;
         if (part.chunk == 0) {
             scales[row] = scale == NONE ? 0 : scale;

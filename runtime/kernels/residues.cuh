@@ -72,13 +72,56 @@ struct Square {
         one = power(half);
         two = power(shift - half);
     }
-    __device__ __forceinline__ double operator()(double x) const {
+    // 2^52 + ⌈|x| · 2^(15−e)⌉, whose lower half is the integer.
+    __device__ __forceinline__ double steps(double x) const {
         // Rounded up in each step, as all of it is: what is not 0 stays so.
-        const double scaled = __dmul_ru(__dmul_ru(fabs(x), one), two);
-        const double ceiling = __dadd_rn(__dadd_ru(scaled, 0x1p52), -0x1p52);
+        return __dadd_ru(__dmul_ru(__dmul_ru(fabs(x), one), two), 0x1p52);
+    }
+    __device__ __forceinline__ double operator()(double x) const {
+        const double ceiling = __dadd_rn(steps(x), -0x1p52);
         return ceiling * ceiling;
     }
 };
+
+#if RECORD
+// Of y = ⌈|x| · 2^(15−e)⌉ and z = min(y, CLIP) of a row: Σ y, Σ z, Σ z². See `schemes/crt.py`.
+struct Dense {
+    u32 sum = 0, clipped = 0, squares = 0;
+
+    // Adds what it has of an entry, whose y² it returns.
+    __device__ __forceinline__ double take(double x, const Square &square) {
+        const double steps = square.steps(x);
+        const u32 y = (u32)__double2loint(steps), z = min(y, (u32)CLIP);
+        sum += y;
+        clipped += z;
+        squares += z * z;
+        const double ceiling = __dadd_rn(steps, -0x1p52);
+        return ceiling * ceiling;
+    }
+};
+
+__device__ __forceinline__ void lower(u64 *place, double number) {  // to a number ≥ 0, if it is less
+    const u64 bits = (u64)__double_as_longlong(number);
+    if (bits < *(volatile u64 *)place) atomicMin(place, bits);
+}
+
+// The smallest agreements and shares of all rows that were here, each a double.
+__device__ __forceinline__ void record_row(u64 *record, double k, double sum, double clipped,
+                                           double clipped_squares, double squares) {
+    double along = fmax(sum - k, 0.0);
+    along = __dmul_rn(along, along);
+    lower(record, __ddiv_rn(along, __dmul_rn(k, squares)));
+    lower(record + 1, __ddiv_rn(along, __dmul_rn(k, squares)));
+    along = fmax(clipped - k, 0.0);
+    along = __dmul_rn(along, along);
+    lower(record + 2, __ddiv_rn(along, __dmul_rn(k, clipped_squares)));
+    lower(record + 3, __ddiv_rn(along, __dmul_rn(k, squares)));
+}
+
+__device__ __forceinline__ void record_unfit(u64 *record) {
+    for (int i = 0; i < 4; i++) lower(record + i, 0);
+}
+#endif
 
 // s = f + 15 − e, with the largest f for which sum · 4^f ≤ limit. sum > 0.
 __device__ __forceinline__ int scale_of(int exponent, double sum, double limit) {

@@ -83,6 +83,7 @@ def pack(
     room_for: Scheme | None = None,
     memory: DeviceMemory | None = None,
     gate: int = 0,
+    records: tuple[int, int] = (0, 0),
 ) -> tuple[DevicePacked, DevicePacked]:
     """A and B split as the scheme says, on a stream (its address) of the current device.
 
@@ -91,14 +92,15 @@ def pack(
 
     rule: what leaves integer slices, see `reference.multiply`. measure: whether 2-norms are
     computed too. room_for: a scheme by which they may be packed again, in the same memory, which
-    both share: `memory`. gate: the address of an int32; where that is 0 nothing is done. Does not
-    wait for the device. Raises ShapeError where K differs or anything is empty.
+    both share: `memory`. gate: the address of an int32; where that is 0 nothing is done.
+    records: of residues, see `residues.pack`. Does not wait for the device. Raises ShapeError where
+    K differs or anything is empty.
     """
     if isinstance(scheme.left, Residues):
         _require_one_k(a.form, b.form)
         return (
-            residues.pack(a, scheme.left, "left", stream),
-            residues.pack(b, scheme.left, "right", stream),
+            residues.pack(a, scheme.left, "left", stream, records[0]),
+            residues.pack(b, scheme.left, "right", stream, records[1]),
         )
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, result_type(forms), rule, measure, a.device)

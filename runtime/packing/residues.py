@@ -14,6 +14,7 @@ from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
+from mixpert_py.runtime.schemes.crt import CLIP
 from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
@@ -35,12 +36,15 @@ def of_moduli(moduli: tuple[int, ...]) -> Definitions:
     return ("COUNT", len(moduli)), ("MODULI", ", ".join(map(str, moduli)))
 
 
-def definitions(splitter: Residues, memory: str) -> Definitions:
-    """What the packing kernels are compiled with, for operands of a type."""
+def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> Definitions:
+    """What the packing kernels are compiled with, for operands of a type; recorded: where they
+    record what `schemes.crt` asks of rows.
+    """
     # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
     words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
     single = int(memory == "float32")
-    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single)
+    record = (("RECORD", 1), ("CLIP", CLIP)) if recorded else ()
+    return *of_moduli(splitter.moduli), ("WORDS", words), ("SINGLE", single), *record
 
 
 class Packing(NamedTuple):
@@ -62,14 +66,17 @@ class Packing(NamedTuple):
     limit: int
 
 
-def pack(x: Operand, splitter: Residues, side: Side, stream: Stream) -> DevicePacked:
+def pack(
+    x: Operand, splitter: Residues, side: Side, stream: Stream, record: int = 0
+) -> DevicePacked:
     """An operand's residues, enqueued on a stream of the current device.
 
     Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
     tiles. The scale of a row is the power of two that it was multiplied by, an int32. Flagged rows
-    are NONFINITE, and zeros, or LARGE.
+    are NONFINITE, and zeros, or LARGE. record: the address of a `schemes.crt.Rows`, whose numbers
+    are lowered to those of these rows; 0 for none.
     """
-    how = prepare(x.form, splitter, side, x.device)
+    how = prepare(x.form, splitter, side, x.device, record != 0)
     place = how.layout
     memory = allocate(how.bytes, stream)
     start, size = memory.ptr, x.form.itemsize
@@ -78,7 +85,7 @@ def pack(x: Operand, splitter: Residues, side: Side, stream: Stream) -> DevicePa
         slices = start + matrix * place.slices_stride
         scales = start + place.scales + matrix * place.scales_stride
         flags = start + place.flags + matrix * place.rows
-        _launch(how, x.form, address, (slices, scales, flags), start, stream)
+        _launch(how, x.form, address, (slices, scales, flags), start, record, stream)
     found = start, start + place.scales, start + place.flags
     return DevicePacked(x, splitter, place, *found, 0, 0, memory)
 
@@ -89,13 +96,14 @@ def _launch(
     address: int,
     targets: tuple[int, int, int],
     start: int,
+    record: int,
     stream: Stream,
 ) -> None:
     """One matrix. targets: of its slices, scales and flags."""
     steps, padded = how.layout.steps, how.layout.rows8
     if len(how.kernels) == 1:
         lengths = form.rows, form.k, form.row_stride, steps, padded, int(how.vectors)
-        row_words = address, *targets, *lengths, how.limit
+        row_words = address, *targets, *lengths, how.limit, record
         how.kernels[0].launch_words(how.grid, how.threads, row_words, how.shared, stream)
         return
     largest, squares = start + how.largest, start + how.squares
@@ -104,17 +112,30 @@ def _launch(
     found: tuple[tuple[int, ...], ...] = (
         (address, largest, *along, chunk_steps),
         (address, largest, squares, *along, chunk_steps, chunks),
-        (address, largest, squares, *targets, *along, padded, chunk_steps, chunks, how.limit),
+        (
+            address,
+            largest,
+            squares,
+            *targets,
+            *along,
+            padded,
+            chunk_steps,
+            chunks,
+            how.limit,
+            record,
+        ),
     )
     for kernel, words in zip(how.kernels, found, strict=True):
         kernel.launch_words(how.grid, how.threads, words, 0, stream)
 
 
 @lru_cache(maxsize=4096)
-def prepare(form: Form, splitter: Residues, side: Side, device: int) -> Packing:
+def prepare(
+    form: Form, splitter: Residues, side: Side, device: int, recorded: bool = False
+) -> Packing:
     """How operands of a form are packed on a device, which is the current one; compiles kernels."""
     its = sizes(form, splitter, side)
-    compiled = definitions(splitter, form.memory)
+    compiled = definitions(splitter, form.memory, recorded=recorded)
     if its.chunks == 0:
         names: tuple[str, ...] = ("rows",)
     else:
@@ -142,7 +163,7 @@ def sizes(form: Form, splitter: Residues, side: Side) -> Packing:
     chunks = -(-steps // chunk_steps)
     largest = up(place.bytes)
     squares = largest + up(8 * chunks * form.rows)
-    end = squares + 8 * chunks * form.rows
+    end = squares + (8 + 3 * 4) * chunks * form.rows
     launch = PANEL_THREADS, 0, panels * chunks, False
     return Packing(place, (), *launch, chunk_steps, chunks, largest, squares, end, limit)
 

@@ -10,6 +10,7 @@ from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import Rows, moduli_for
 from mixpert_py.runtime.splitter import OutlierRule
 
 TYPES = tuple(map(np.dtype, PRECISION))
@@ -108,6 +109,12 @@ def _reference(request: Request) -> Product | Reason:
 
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
         return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
+    if name == "crt" and request.guarantee is None:
+        count = moduli_for(_rows_of(rows), _rows_of(columns.swapaxes(-1, -2)))
+        if count is None:
+            return Reason.SPREAD
+        made = _reference(request._replace(scheme=f"crt{count}"))
+        return made if isinstance(made, Reason) else made._replace(scheme=name)
     scheme = emulation_of(name, request.block)
     if request.guarantee is not None:
         found = componentwise(np, rows, columns, name)
@@ -133,6 +140,13 @@ def _reference(request: Request) -> Product | Reason:
         lambda: outliers / max(len(certificates), 1),
         stacked(certificates, stack, *value.shape[-2:]) if request.certificate else None,
     )
+
+
+def _rows_of(x: Array) -> Rows:
+    """What `crt` asks of an operand, or of a stack of them, as rows of K."""
+    from mixpert_py.runtime.reference.residues import rows_of
+
+    return rows_of(x.reshape(-1, x.shape[-1]))
 
 
 def _shaped(value: Array, a: Array, b: Array) -> Any:

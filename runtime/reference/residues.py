@@ -15,6 +15,7 @@ from mixpert_py.runtime.packed import (
 from mixpert_py.runtime.reference import engine
 from mixpert_py.runtime.remainders import Theorem, theorem
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
+from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
 from mixpert_py.runtime.schemes.residues import INT32, fewest_moduli
 from mixpert_py.runtime.splitter import Residues
 
@@ -104,7 +105,7 @@ def scales(x: Array, largest: Array, limit: float) -> Array:
     `Residues.largest`, by a limit that is `Residues.limit` of k. largest: |x|'s, for each row.
     """
     exponent = np.frexp(largest)[1].astype(np.int32)
-    steps = np.ceil(times_power_of_two(np.abs(x), ESTIMATE - exponent[:, None]))
+    steps = _steps(x, exponent)
     squares = np.einsum("rk,rk->r", steps, steps)
     fraction, power = np.frexp(squares)
     highest, top = np.frexp(limit)
@@ -112,6 +113,36 @@ def scales(x: Array, largest: Array, limit: float) -> Array:
     found = difference >> 1
     found -= (difference % 2 == 0) & (fraction > highest)
     return np.where(largest > 0, found + ESTIMATE - exponent, 0).astype(np.int32)
+
+
+def _steps(x: Array, exponent: Array) -> Array:
+    """⌈|x| · 2^(15−e)⌉ of each entry."""
+    steps: Array = np.ceil(times_power_of_two(np.abs(x), ESTIMATE - exponent[:, None]))
+    np.maximum(steps, x != 0, out=steps)  # what underflows is rounded up, too
+    return steps
+
+
+def rows_of(x: Array) -> Rows:
+    """What `schemes.crt` asks of an operand (rows, k), float32 or float64."""
+    k, found = x.shape[1], NONE
+    for panel in panels(*x.shape):
+        values = x[panel].astype(np.float64)
+        largest = np.abs(values).max(axis=1, initial=0)
+        if not np.isfinite(largest).all():
+            return UNFIT
+        values, largest = values[largest > 0], largest[largest > 0]
+        if not len(values):
+            continue
+        steps = _steps(values, np.frexp(largest)[1].astype(np.int32))
+        squares = np.einsum("rk,rk->r", steps, steps)
+        numbers: list[float] = []
+        for some in (steps, np.minimum(steps, CLIP)):
+            along = np.maximum(some.sum(axis=1) - k, 0.0)
+            along *= along
+            for total in (np.einsum("rk,rk->r", some, some), squares):
+                numbers.append(float((along / (k * total)).min()))
+        found = Rows(*map(min, found, numbers))
+    return found
 
 
 def residues(integers: Array, moduli: tuple[int, ...]) -> list[Array]:

@@ -4,6 +4,7 @@ from mixpert_py.errors import PlanError, unknown_scheme
 from mixpert_py.runtime.scheme import Alternative, Scheme
 from mixpert_py.runtime.schemes import (
     alternatives,
+    crt,
     fp16,
     fp16x3,
     int8,
@@ -69,10 +70,12 @@ def get(name: str) -> Entry:
 
 def emulation_of(name: str, block: int | None = None) -> Scheme:
     """The emulation that a scheme's name stands for: the scheme, with that block length, or the
-    one that `faithful` is. Raises PlanError as `get` and `Scheme.with_block` do.
+    one that `faithful`, or `crt`, begins with. Raises PlanError as `get` and `with_block` do.
     """
     entry = get(name)
-    return entry.with_block(block) if isinstance(entry, Scheme) else fp16x3.FP16X3
+    if isinstance(entry, Scheme):
+        return entry.with_block(block)
+    return alternatives.CRT14 if name == "crt" else fp16x3.FP16X3
 
 
 # Multiplications from which on a GPU makes `faithful` of fp16x3, and watches whether operands stay
@@ -83,7 +86,8 @@ GUARDED = (1 << 30) + 1
 
 def emulation_on_gpu(name: str, multiplications: int) -> Scheme:
     """The emulation by which a GPU makes products of so many multiplications under a name."""
-    found = emulation_of(name)
+    # What any operands may need, so that it pays whatever these do.
+    found = emulation_of(f"crt{crt.MOST}" if name == "crt" else name)
     is_small = name == "faithful" and multiplications < GUARDED
     return found.wider or found if is_small else found
 

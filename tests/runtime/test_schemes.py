@@ -93,6 +93,7 @@ def test_alternatives_tell_themselves_apart() -> None:
         "float64": "cast",
         "float32": "cast",
         "faithful": "choice",
+        "crt": "choice",
     }
     assert {entry.kind for entry in SCHEMES.values() if isinstance(entry, Scheme)} == {"emulation"}
 

@@ -23,9 +23,11 @@ from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import NONE, NOTHING, UNFIT, Rows
 from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, some
+from tests.runtime.families import EVERYDAY, FAMILIES
 from tests.runtime.kernels_on_host.host import (
     HostArray,
     HostKernel,
@@ -38,6 +40,7 @@ from tests.runtime.kernels_on_host.host import (
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 SCHEMES = ("crt14", "crt8", "crt16") if EVERY_CHECK else ("crt14",)
+ALL = {**FAMILIES, **EVERYDAY}
 TYPES = ("float64", "float32") if EVERY_CHECK else ("float64",)
 
 
@@ -156,6 +159,31 @@ def test_packed_rows_are_those_of_the_reference(name: str, dtype: str) -> None:
         for p, one in zip(splitter.moduli, found, strict=True):
             wanted = [[(v + p // 2) % p - p // 2 for v in row] for row in whole]
             np.testing.assert_array_equal(one[:count, :k], wanted)
+
+
+@pytest.mark.parametrize("family", ["log-normal 1", "sparse 1 %", "subnormal", "difficult"])
+def test_what_is_recorded_of_rows_is_what_the_reference_finds(family: str) -> None:
+    for count, k, order in [(19, 200, "C"), (40, 13, "F"), (14, 300, "F")]:
+        if family == "difficult":
+            x = rows_of_all_kinds(count, k, "float64")
+            x = x[np.isfinite(x).all(axis=1)]
+        else:
+            x = ALL[family](np.random.default_rng(k), count, k, 3)[0]
+            x[:, 0] += 1e-300  # no row of zeros
+        for part in (x, *x):  # and each row alone
+            rows = np.asarray(np.atleast_2d(part), order=order)  # type: ignore[call-overload]
+            assert recorded(rows) == meant.rows_of(rows)
+    x[3, 7] = np.inf
+    assert recorded(np.asarray(x, order="C")) == recorded(np.asarray(x, order="F")) == UNFIT
+    assert recorded(np.zeros((3, 70))) == NONE
+
+
+def recorded(x: Any) -> Rows:
+    splitter = emulation_of("crt14").left
+    assert isinstance(splitter, Residues)
+    record = np.full(4, NOTHING)
+    packed_residues.pack(by_rows(x.view(HostArray)), splitter, "left", 0, record.ctypes.data)
+    return Rows.of(record)
 
 
 def round_to(number: float, scale: int) -> int:

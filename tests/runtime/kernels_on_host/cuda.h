@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -55,6 +56,15 @@ static std::vector<std::unique_ptr<Warp>> warps;
 
 static void __syncthreads() { block_barrier->arrive_and_wait(); }
 
+static unsigned __reduce_add_sync(unsigned, unsigned word) {
+    Warp &warp = *warps[threadIdx.x / 32];
+    warp.words[threadIdx.x % 32] = word;
+    warp.barrier.arrive_and_wait();
+    unsigned sum = 0;
+    for (unsigned other : warp.words) sum += other;
+    warp.barrier.arrive_and_wait();
+    return sum;
+}
 static unsigned __reduce_max_sync(unsigned, unsigned word) {
     Warp &warp = *warps[threadIdx.x / 32];
     warp.words[threadIdx.x % 32] = word;
@@ -111,6 +121,12 @@ static double __dmul_ru(double x, double y) { return rounded_up(product_of, x, y
 static double __dadd_ru(double x, double y) { return rounded_up(sum_of, x, y); }
 static double __dmul_rn(double x, double y) { return x * y; }
 static double __dadd_rn(double x, double y) { return x + y; }
+static double __ddiv_rn(double x, double y) { return x / y; }
+static void atomicMin(unsigned long long *place, unsigned long long word) {
+    static std::mutex one;
+    std::lock_guard<std::mutex> alone(one);
+    if (word < *place) *place = word;
+}
 static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
 static float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
 

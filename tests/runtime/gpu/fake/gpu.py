@@ -111,6 +111,7 @@ class FakeGpu:
         room_for: Any = None,
         memory: Any = None,
         gate: int = 0,
+        records: tuple[int, int] = (0, 0),
         **given: Any,
     ) -> Any:
         assert room_for is None or memory is None

@@ -1,0 +1,85 @@
+"""`crt` on the GPU: the product is made before it is known how many moduli the operands need.
+
+Packing records what `schemes.crt` decides by. The record is copied to the host behind it, and the
+GEMM, the longest part by far, is enqueued at once: the host looks at the record while the device
+multiplies. So the device never waits, and the host waits until both operands are packed. Where more
+moduli are needed, the product is made anew; where they are too many, the caller makes it natively.
+
+A signature (device, shapes, types) begins with as many moduli as its last product needed. After one
+that was native for its operands the next ones are so unseen, twice as many each time, up to MOST.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mixpert_py.runtime.kernels.recording import allocate
+from mixpert_py.runtime.schemes.crt import (
+    BYTE,
+    FEWEST,
+    NOTHING,
+    RECORD,
+    Rows,
+    moduli_for,
+)
+
+MOST: Final = 64  # products that are native unseen, after one that had to be
+
+
+class Watch:
+    """The records of both operands, on the device and on their way to the host."""
+
+    def __init__(self, xp: Any) -> None:
+        """On the current device and stream."""
+        self._stream = xp.cuda.get_current_stream()
+        self._memory = allocate(2 * RECORD, self._stream.ptr)
+        self._memory.memset_async(BYTE, 2 * RECORD, self._stream)
+        self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
+        self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
+        self._seen[:] = NOTHING  # where nothing is packed, as of operands without entries
+        self._event = xp.cuda.Event(disable_timing=True)
+
+    @property
+    def records(self) -> tuple[int, int]:
+        """Where packing records A, and B."""
+        return self._memory.ptr, self._memory.ptr + RECORD
+
+    def packed(self) -> None:
+        """Enqueue the copy: both operands, or a part of them, have been packed."""
+        self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
+        self._event.record(self._stream)
+
+    def moduli(self) -> int | None:
+        """How many are needed, see `moduli_for`. Waits until the operands are packed."""
+        self._event.synchronize()
+        left, right = self._seen.reshape(2, -1).tolist()
+        return moduli_for(Rows.of(left), Rows.of(right))
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What the products of a signature have needed so far.
+
+    count: moduli to begin with. unseen: products to come that are native without a look. failures:
+    in a row.
+    """
+
+    count: int = FEWEST
+    unseen: int = 0
+    failures: int = 0
+
+    def next(self) -> int | None:
+        """With how many moduli to begin; None: natively."""
+        if self.unseen:
+            self.unseen -= 1
+            return None
+        return self.count
+
+    def learn(self, needed: int | None) -> None:
+        """What a product was found to need."""
+        if needed is None:
+            self.failures += 1
+            self.unseen = min(2**self.failures - 1, MOST)
+        else:
+            self.count, self.failures = needed, 0

@@ -1,0 +1,102 @@
+"""`crt` against cuBLAS FP64 on a Hopper GPU: seconds in a loop, device and wall, and errors.
+
+python -m tests.measure.crt [--most 16384]
+"""
+
+from time import perf_counter
+from typing import Any
+
+import click
+import numpy as np
+
+from mixpert_py.bench.arrays import Numbers
+from mixpert_py.bench.families import EVERYDAY, FAMILIES
+from mixpert_py.cli import main
+from mixpert_py.runtime.api import matmul
+from mixpert_py.runtime.gpu.device_state import state_of
+
+SIZES = (2048, 3072, 4096, 6144, 8192, 16384)
+KINDS = ("normal", "log-normal 1", "spread 4")
+ALL = {**FAMILIES, **EVERYDAY}
+
+
+def ours(a: Any, b: Any) -> Any:
+    return matmul(a, b, scheme="crt", backend="cuda")
+
+
+def timed(xp: Any, product: Any, a: Any, b: Any, count: int) -> tuple[float, float]:
+    """Milliseconds of a product on the device, and by the clock, of `count` in a row."""
+    product(a, b)
+    xp.cuda.Device().synchronize()
+    begin, end, start = xp.cuda.Event(), xp.cuda.Event(), perf_counter()
+    begin.record()
+    for _ in range(count):
+        product(a, b)
+    end.record()
+    end.synchronize()
+    wall = (perf_counter() - start) / count * 1e3
+    return xp.cuda.get_elapsed_time(begin, end) / count, wall
+
+
+def speeds(xp: Any, n: int) -> None:
+    for kind in KINDS:
+        a, b = (xp.asarray(x, "d") for x in ALL[kind](Numbers(xp, 0), n, n, n))
+        count = max(6, min(60, int(6e12 / n**3)))
+        state_of(0).outlooks.clear()
+        pairs = []
+        for _ in range(3):
+            pairs.append((timed(xp, xp.matmul, a, b, count), timed(xp, ours, a, b, count)))
+        best = np.min(np.array(pairs), axis=0)
+        (native, native_wall), (mine, wall) = best
+        (outlook,) = state_of(0).outlooks.values()
+        needs = "native" if outlook.failures else f"crt{outlook.count}"
+        print(
+            f"{n:6d} {kind:14s} {needs:7s} cuBLAS {native:8.3f} {native_wall:8.3f} ms"
+            f"  crt {mine:8.3f} {wall:8.3f} ms  {native / mine:5.2f} x {native_wall / wall:5.2f} x",
+            flush=True,
+        )
+        del a, b
+
+
+def errors(xp: Any, n: int, k: int) -> None:
+    """Componentwise, over u (|A||B|)ij: the largest and the 2-norm's ratio, of some rows."""
+    for name, family in ALL.items():
+        with np.errstate(all="ignore"):
+            a, b = family(np.random.default_rng(7), 48, k, 48)
+        rows = np.repeat(a, -(-n // 48), 0), np.repeat(b, -(-n // 48), 1)
+        x, y = map(xp.asarray, rows)
+        state_of(0).outlooks.clear()
+        some = slice(None, None, -(-n // 48))
+        mine, native = (f(x, y)[some, some].get() for f in (ours, xp.matmul))
+        left, right = a.astype(np.longdouble), b.astype(np.longdouble)
+        exact, size = left @ right, abs(left) @ abs(right)
+        (outlook,) = state_of(0).outlooks.values()
+        needs = "native" if outlook.failures else f"crt{outlook.count}"
+        found = []
+        for value in (mine, native):
+            with np.errstate(all="ignore"):
+                ratio = abs(value - exact) / size * 2.0**53
+            norm = np.linalg.norm((value - exact).astype("d")) / np.linalg.norm(size.astype("d"))
+            found += [float(np.nanmax(ratio)), float(norm)]
+        print(
+            f"{name:20s} {needs:7s} largest / u |A||B|: crt {found[0]:8.2f} cuBLAS {found[2]:8.2f}"
+            f"   norm: {found[1]:.2e} {found[3]:.2e}",
+            flush=True,
+        )
+
+
+@click.command()
+@click.option("--most", default=16384, show_default=True, help="The largest size to time.")
+def command(most: int) -> None:
+    """Errors of `crt` on every family, and its speed, beside cuBLAS FP64's."""
+    import cupy
+
+    print(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
+    errors(cupy, 480, 4096)
+    for n in SIZES:
+        if n <= most:
+            speeds(cupy, n)
+
+
+if __name__ == "__main__":
+    main(command, "python -m tests.measure.crt")

@@ -1,0 +1,106 @@
+"""`crt` on a GPU that is not there: what is made, anew or natively, by what packing finds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime.gpu import multiply as gpu_backend
+from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.speculation import MOST, Outlook
+from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.reference import multiply
+from mixpert_py.runtime.request import Product
+from mixpert_py.runtime.schemes import emulation_of
+from tests.runtime.gpu.fake import FakeGpu, ndarray
+from tests.runtime.gpu.requested import multiplied
+
+A, B = (np.random.default_rng(seed).standard_normal((20, 20)) for seed in range(2))
+
+
+class FakeWatch:
+    """Finds what the test says, once operands are packed."""
+
+    found: Iterator[int | None]
+
+    def __init__(self, xp: Any) -> None:
+        self.records = 0, 0
+        self._is_packed = False
+
+    def packed(self) -> None:
+        self._is_packed = True
+
+    def moduli(self) -> int | None:
+        assert self._is_packed
+        return next(self.found)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
+    return fake
+
+
+def finds(*counts: int | None) -> None:
+    FakeWatch.found = iter(counts)
+
+
+def by(count: int, a: Any = A, b: Any = B) -> Any:
+    return multiply(a, b, emulation_of(f"crt{count}")).value
+
+
+def test_more_moduli_are_made_anew_and_first_the_next_time(gpu: FakeGpu) -> None:
+    finds(14, 16, 16, 14, 14)
+    for launches, count in ((1, 14), (2, 16), (1, 16), (1, 16), (1, 14)):
+        gpu.launches.clear()
+        product = multiplied(ndarray(A), ndarray(B), "crt")
+        assert isinstance(product, Product)
+        assert product.scheme == "crt"
+        assert len(gpu.launches) == launches
+        np.testing.assert_array_equal(product.value.get(), by(count))
+
+
+def test_after_failures_products_are_native_unseen(gpu: FakeGpu) -> None:
+    finds(None, None, 14, None)
+    seen = []
+    for _ in range(8):
+        gpu.launches.clear()
+        product = multiplied(ndarray(A), ndarray(B), "crt")
+        seen.append(("native" if product is Reason.SPREAD else "crt", len(gpu.launches)))
+    unseen, failed, made = ("native", 0), ("native", 1), ("crt", 1)
+    assert seen == [failed, unseen, failed, unseen, unseen, unseen, made, failed]
+
+
+def test_products_seldom_look_where_they_always_fail() -> None:
+    outlook, looks = Outlook(), 0
+    for _ in range(1000):
+        if outlook.next() is not None:
+            outlook.learn(None)
+            looks += 1
+    assert 1000 / (MOST + 1) < looks < 25
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("found", [14, 16, None])
+def test_operands_are_as_they_were_until_a_product_does(found: int | None) -> None:
+    finds(found)
+    a, b = ndarray(A.copy()), ndarray(B.copy())
+    product = multiplied(a, b, "crt", out=a)
+    if found is None:
+        assert product is Reason.SPREAD
+        np.testing.assert_array_equal(a.get(), A)
+    else:
+        assert isinstance(product, Product)
+        assert product.value is a
+        np.testing.assert_array_equal(a.get(), by(found))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_shapes_have_outlooks_of_their_own() -> None:
+    finds(None, 14)
+    assert multiplied(ndarray(A), ndarray(B), "crt") is Reason.SPREAD
+    assert isinstance(multiplied(ndarray(A[:5]), ndarray(B), "crt"), Product)
+    assert len(state_of(0).outlooks) == 2
