@@ -10,17 +10,13 @@ backward pass runs in a thread of PyTorch's own, which has no context and no Pyt
 products run in the context of the forward ones that they belong to, see `torch_sites`.
 """
 
-import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
 from mixpert_py.runtime.api import carry_out, in_force, taken_below
-from mixpert_py.runtime.context import Context, current, innermost, use
+from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, Settings, bmm_shape, mm_shape
@@ -28,6 +24,7 @@ from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
+PRODUCTS: Final = {"addmm": "mm", "baddbmm": "bmm"}  # without the sum
 # Elements of float32 matrices which `signatures.SMALL` leaves to the native product.
 FEW: Final = SMALL // 4
 
@@ -170,7 +167,7 @@ class _Native:
         """
         if a is self._arguments[-2] and b is self._arguments[-1]:
             return self.original()
-        return self._kernels[self.name.removeprefix("add").removeprefix("bad")](self._keys, a, b)
+        return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
 
 
 def _carried_out(call: Call, caller: Caller) -> Any:

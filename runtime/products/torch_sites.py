@@ -14,7 +14,6 @@ import linecache
 import os
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -102,11 +101,12 @@ class Sites:
             return self._of_forward(node, shape, context)
         if context.modules is None:
             return None
-        is_rewritten = ours is not None
-        if settings is None:
-            site = self._rewritten_site(ours) if ours else self._site(name, user, inner)
-            settings = context.modules.settings(site)
-        caller = Caller(context, settings, is_rewritten)
+        if ours is None:
+            site = self._site(name, user, inner)
+            caller = self._caller(context, site, site)
+        else:
+            site = ours.f_locals.get("site")
+            caller = Caller(context, settings or Settings(site=site), is_rewritten=True)
         if self._records() and (a.requires_grad or b.requires_grad):
             if len(self._forward) >= MOST:
                 self._forward.clear()
@@ -151,18 +151,21 @@ class Sites:
         if found is None:
             if context.modules is None:
                 return None
-            return Caller(context, context.modules.settings(None))
-        if found.is_rewritten:
-            return found  # XXX
+            return self._caller(context, None, None)
         site = found.settings.site
         if site is None:
             return found
         back = backward_of(site)
-        if back not in places and site in places:
-            places[back] = places[site]
-        modules = found.context.modules
-        assert modules is not None
-        return Caller(found.context, modules.settings(back))
+        if site in places:
+            places.setdefault(back, places[site])
+        return self._caller(found.context, back, site)
+
+    def _caller(self, context: Context, site: str | None, forward: str | None) -> Caller:
+        assert context.modules is not None
+        scheme, block = context.modules.given(site)
+        if scheme is None:
+            context.choice(site, forward=forward)
+        return Caller(context, Settings(scheme, block, None, site))
 
     def _site(self, name: str, user: FrameType | None, inner: FrameType | None) -> str | None:
         """The id of a position in the program; None where there is no Python code of one."""
@@ -176,11 +179,6 @@ class Sites:
             site = _new_site(name, user, inner)
             found = self._positions[key] = _Position(code, at, site)
         return found.site
-
-    def _rewritten_site(self, ours: FrameType) -> str | None:
-        """The id that rewritten code has given the runtime's function."""
-        site = ours.f_locals.get("site")
-        return site if isinstance(site, str) else None
 
 
 def backward_of(site: str) -> str:
