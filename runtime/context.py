@@ -250,9 +250,7 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
     require_backend(backend)
     outer = current()
     backend = backend or outer.backend
-    inner = replace(
-        outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules()
-    )
+    inner = replace(outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules())
     with modules_covered(takes_small=True), use(inner):
         yield
 

@@ -19,7 +19,7 @@ from mixpert_py.runtime.api import carry_out, in_force, taken_below
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
-from mixpert_py.runtime.request import Call, Product, Settings, bmm_shape, mm_shape
+from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
 from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
 
 CUDA: Final = "CUDA"
@@ -89,9 +89,7 @@ class Hook:
 
         return addmm
 
-    def _take(
-        self, name: str, keys: Any, c: Any, a: Any, b: Any, factors: dict[str, Any]
-    ) -> Any:
+    def _take(self, name: str, keys: Any, c: Any, a: Any, b: Any, factors: dict[str, Any]) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         native = _Native(self._kernels, name, keys, c, a, b, factors)
         if a.dtype not in self._dtypes or a.dtype is not b.dtype:
@@ -148,7 +146,7 @@ class _Native:
     has_run: whether it has made the whole of the call, with the sum.
     """
 
-    __slots__ = ("_arguments", "_factors", "_keys", "_kernels", "has_run", "name")
+    __slots__ = ("_arguments", "_factors", "_kernels", "_keys", "has_run", "name")
 
     def __init__(
         self, kernels: dict[str, Any], name: str, keys: Any, c: Any, a: Any, b: Any, factors: Any
@@ -163,8 +161,7 @@ class _Native:
         return self._kernels[self.name](self._keys, *self._arguments, **self._factors)
 
     def __call__(self, a: Any, b: Any) -> Any:
-        """The whole call where these are its operands; the product alone of others, casts of them.
-        """
+        """The whole call where these are its operands; the product alone of casts of them."""
         if a is self._arguments[-2] and b is self._arguments[-1]:
             return self.original()
         return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
