@@ -138,7 +138,8 @@ def records(
     made = []
     for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
         forward = site.replace(".backward#", "#")  # of one in rewritten code
-        path, place = places.get(site) or places.get(forward, (elsewhere, None))
+        found = places.get(site) or places.get(forward)
+        path, place = found or (elsewhere, None)
         made.append(
             {
                 "id": site,
