@@ -12,33 +12,37 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import click
+
 from mixpert_py.runtime.context import Modules, current, use
 from mixpert_py.runtime.modules import modules_covered
-
-torch: Any = import_module("torch")
-nn = torch.nn
 
 WIDTH, HEADS, BATCH, LENGTH, BLOCKS = 2048, 16, 4, 1024, 2
 
 
-class Block(nn.Module):  # type: ignore[misc,name-defined]
-    """Causal attention and a perceptron, each after a norm and beside a skip connection."""
+def block(nn: Any) -> Any:
+    """One block of the decoder."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+    class Block(nn.Module):  # type: ignore[misc]
+        """Causal attention and a perceptron, each after a norm and beside a skip connection."""
 
-    def forward(self, x: Any) -> Any:
-        batch, length, _ = x.shape
-        parts = self.qkv(self.first(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        y = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.down(nn.functional.gelu(self.up(self.second(x))))
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+        def forward(self, x: Any) -> Any:
+            batch, length, _ = x.shape
+            parts = self.qkv(self.first(x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+            y = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
+            return x + self.down(nn.functional.gelu(self.up(self.second(x))))
+
+    return Block()
 
 
-def milliseconds(step: Callable[[], Any], covered: bool, count: int = 20) -> float:
+def milliseconds(step: Callable[[], Any], covered: bool, torch: Any, count: int = 20) -> float:
     """The median of a step, by wall clock, after some to warm up."""
     times = []
     inside = replace(current(), modules=Modules()) if covered else current()
@@ -52,9 +56,13 @@ def milliseconds(step: Callable[[], Any], covered: bool, count: int = 20) -> flo
     return 1e3 * median(times[5:])
 
 
-def main() -> None:
+@click.command()
+def command() -> None:
+    """A decoder of PyTorch's modules, in FP32 and with its products covered."""
+    torch: Any = import_module("torch")
+    nn = torch.nn
     torch.manual_seed(0)
-    net = nn.Sequential(*(Block() for _ in range(BLOCKS))).cuda()
+    net = nn.Sequential(*(block(nn) for _ in range(BLOCKS))).cuda()
     x = torch.randn(BATCH, LENGTH, WIDTH, device="cuda")
 
     def infer() -> Any:
@@ -66,7 +74,7 @@ def main() -> None:
         net(x).square().mean().backward()
 
     for name, step in (("inference", infer), ("training step", train)):
-        native, covered = (milliseconds(step, it) for it in (False, True))
+        native, covered = (milliseconds(step, it, torch) for it in (False, True))
         print(f"{name}: {native:.2f} → {covered:.2f} ms ({native / covered:.2f}×)")
     values = {}
     for name in ("FP32", "covered", "FP64"):
@@ -101,4 +109,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command()
