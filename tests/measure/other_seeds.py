@@ -108,7 +108,7 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     if tuned is None:
         raise MixPertError("no product to tune")
     plan = config.load_plan(path)
-    found = {"fewer": tuned["time_before"] / tuned["time_after"], "schemes": plan.schemes()}
+    found: Result = {"fewer": fewer(tuned), "schemes": plan.schemes()}
     if set(found["schemes"].values()) == {"native"}:
         return found
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -116,6 +116,13 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     with patch.dict(os.environ, more):  # of this program's runs alone
         shares = _shares(script, arguments, plan, float(case.error))
     return {**found, "rate": tuned["hold_out_rate"], **shares}
+
+
+def fewer(tuned: Result) -> float:
+    """How many times fewer products a plan makes. Raises MixPertError where it counts none."""
+    if not tuned["time_after"]:
+        raise MixPertError(f"{tuned['time_before']:g} products before, none with the plan")
+    return float(tuned["time_before"] / tuned["time_after"])
 
 
 def _shares(

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.errors import MixPertError
 from tests.measure import other_seeds
-from tests.measure.other_seeds import HARD, JUDGED, cases, chance, over, row, table
+from tests.measure.other_seeds import HARD, JUDGED, cases, chance, fewer, over, row, table
 
 
 def test_every_program_is_public_or_ours() -> None:
@@ -58,3 +59,9 @@ def test_the_table_tells_programs_that_failed_or_stay_native(
     assert [cells[4] for cells in shown["rows"]] == ["6 of 60", "exit 1", other_seeds.NATIVE]
     assert "Of 1 plans 0 are over" in shown["text"]
     assert len(JUDGED) == 60
+
+
+def test_a_plan_without_products_is_an_error_of_its_program() -> None:
+    assert fewer({"time_before": 6, "time_after": 2}) == 3.0
+    with pytest.raises(MixPertError, match="none with the plan"):
+        fewer({"time_before": 6, "time_after": 0})
