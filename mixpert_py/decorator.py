@@ -53,7 +53,8 @@ def accelerate(
     product in neither runs under the context of its call. What the function calls is
     left alone: see `precision` for that. Where PyTorch is imported before, that holds for Python
     code; the products that PyTorch makes itself, as those of modules that the function calls, are
-    covered, with their backward passes (not in generators, coroutines, or with graph=True). The
+    covered until the function returns, backward passes included (not in generators, coroutines, or
+    with graph=True). The
     call-site ids are those of `mixpert rewrite`. Where
     the source cannot be had or rewritten, warns and gives the function back as it is.
 
@@ -96,7 +97,7 @@ def accelerate(
 
 
 def _is_suspended(function: object) -> bool:
-    """Whether a call of a function returns before its body has run."""
+    """Return whether calls of a function end before its body has run, as a generator's do."""
     return (
         inspect.isgeneratorfunction(function)
         or inspect.iscoroutinefunction(function)

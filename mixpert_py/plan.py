@@ -78,6 +78,11 @@ class Site(PlanTable, frozen=True):
     ms: NonNegative | None = None
 
 
+def module_of(site: str) -> str:
+    """The module that a call site is in: the first part of its id."""
+    return site.partition(":")[0]
+
+
 class Package(PlanTable, frozen=True):
     """A package whose products the plan is about, too.
 

@@ -72,7 +72,7 @@ class Context:
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
-    modules: None: PyTorch makes its own products as if nobody were here.
+    modules: which products that PyTorch makes itself are covered; None: none of them.
     """
 
     scheme: str | None = None
@@ -120,7 +120,7 @@ class Context:
         return self.plan
 
     def _is_known(self, site: str | None) -> bool:
-        """Whether a scheme is in force for all sites, or a plan has this one."""
+        """Return whether a scheme is in force for all call sites, or a plan has this one."""
         if self.scheme is not None or site is None:
             return True
         plan = self.plan_of(site.partition(":")[0])

@@ -133,8 +133,8 @@ _finder: Any = _Finder()
 def modules_covered(*, takes_small: bool) -> Iterator[None]:
     """Cover the products that PyTorch makes itself, in contexts that ask for it.
 
-    takes_small: also those of small matrices, which nobody would have emulated unasked: a scheme, a
-    plan or a trace is in force. Costs nothing where PyTorch is not imported.
+    takes_small: also those of small matrices, which stay native unless a scheme, a plan or
+    a trace is in force. Costs nothing where PyTorch is not imported.
     """
     _state.begin(takes_small)
     try:

@@ -39,13 +39,14 @@ def graph(
     from mixpert_py.graph import formats
     from mixpert_py.graph import graph as graph_of
     from mixpert_py.sources import source_files
+    from mixpert_py.sources.packages import files as files_of_packages
 
     require_paths(paths, packages)
     if paths == ("-",):
         graphs = [graph_of.of_source(sys.stdin.buffer.read(), "-", "stdin")]
     else:
         files = [*source_files.files_of_projects(paths, ())]
-        libraries = source_files.files_of_packages(packages)
+        libraries = files_of_packages(packages)
         folders = map(os.path.dirname, libraries)
         graphs = graph_of.of_files([*files, *map(source_files.SourceFile, libraries, folders)])
         graphs = [replace(one, path=libraries.get(one.path, one.path)) for one in graphs]

@@ -41,12 +41,13 @@ def sites(options: Options) -> int:
     """List the products found, and those left alone, with reasons."""
     from mixpert_py.commands import annotations
     from mixpert_py.sources import rewriting, source_files
+    from mixpert_py.sources.packages import files as files_of_packages
 
     if options.as_json and options.form == "github":
         raise click.UsageError("give one of --format and --json")
     require_paths(options.paths, options.packages)
     files = list(source_files.files_of_projects(options.paths, options.exclude))
-    libraries = source_files.files_of_packages(options.packages)
+    libraries = files_of_packages(options.packages)
     files += map(source_files.SourceFile, libraries, map(os.path.dirname, libraries))
     records = []
     problems = 0

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from mixpert_py.launch.launcher import Program
+from mixpert_py.plan import module_of
 from mixpert_py.sources import project
 from mixpert_py.sources.packages import matches
 
@@ -22,7 +23,7 @@ class Callers:
 
     def __call__(self, site: str) -> str | None:
         """`file:line` of the program's call; None of its own products, and in threads of others."""
-        if not matches(site.partition(":")[0], self._packages):
+        if not matches(module_of(site), self._packages):
             return None
         frame = sys._getframe(1)
         while frame is not None:

@@ -14,7 +14,7 @@ from mixpert_py.errors import SourceError, writing
 from mixpert_py.import_hook import ImportHook, SourceModule
 from mixpert_py.launch import launcher, tracebacks
 from mixpert_py.launch.launcher import Program
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules, require_backend
 from mixpert_py.runtime.modules import modules_covered
@@ -170,11 +170,6 @@ def records(
     return made
 
 
-def module_of(site: str) -> str:
-    """The first part of a site id."""
-    return site.partition(":")[0]
-
-
 def modules_of(trace: Trace) -> set[str]:
     """The modules whose products were called."""
     return set(map(module_of, trace.sites))
@@ -242,7 +237,7 @@ def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
     sites += [site for site in trace.sites if site not in others]  # in a file that `rewrite` wrote
     modules = [program.module, *(module for _, module in hook.rewritten.values())]
     lines = []
-    modules = [*dict.fromkeys([*modules, *(site.partition(":")[0] for site in sites)])]
+    modules = [*dict.fromkeys([*modules, *map(module_of, sites)])]
     given = context.plan
     if given is not None and given.site and not any(contexts.knows(given, it) for it in modules):
         names = {entry.id.partition(":")[0] for entry in given.site}

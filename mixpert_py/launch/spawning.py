@@ -80,8 +80,8 @@ def rewrite_in_spawned_children(
         atexit.register(Path(path).unlink, missing_ok=True)
         folder = None if project is None else os.fsencode(project)
         children = None if context.trace is None else context.trace.children
-        told = context.scheme, context.backend, context.plan, children
-        job = SpawnedJob(os.fsencode(script), folder, *told, packages)
+        settings = context.scheme, context.backend, context.plan, children
+        job = SpawnedJob(os.fsencode(script), folder, *settings, packages)
         with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.encode(job))
         return path

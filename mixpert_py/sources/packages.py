@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from mixpert_py.errors import SourceError, short
-from mixpert_py.plan import Package, Plan
+from mixpert_py.plan import Package, Plan, module_of
 
 # What this package computes with: rewritten, its products would call themselves.
 UNDERNEATH = ("mixpert_py", "numpy", "cupy", "numba")
 
 
 def matches(module: str, patterns: Iterable[str]) -> bool:
-    """Whether a module is meant by one of the patterns."""
+    """Return whether one of the patterns names a module, or a package that it is in."""
     return any(
         module == pattern or module.startswith(f"{pattern}.") or fnmatchcase(module, pattern)
         for pattern in patterns
@@ -69,31 +69,36 @@ def find(package: str, path: Sequence[str] = ()) -> ModuleSpec | None:
         sys.path[:] = theirs
 
 
-def files(patterns: Iterable[str]) -> list[str]:
-    """The Python files of packages, by the names of their modules, none of which is imported.
+def files(patterns: Iterable[str]) -> dict[str, str]:
+    """The Python files of packages, none of which is imported, and each as `relative` names it.
 
     Raises SourceError as `require` does, and for a pattern that no module has.
     """
     patterns = list(patterns)
     require(patterns)
-    found: list[str] = []
+    found: dict[str, str] = {}
     for pattern in patterns:
         spec = find(top(pattern))
-        places = list(spec.submodule_search_locations or ()) if spec is not None else []
-        mine = [spec.origin] if spec is not None and not places and spec.origin else []
-        for place in places:
-            mine += sorted(map(str, Path(place).rglob("*.py")))
-        mine = [file for file in mine if matches(_module(file, top(pattern)), [pattern])]
-        if not mine:
+        assert spec is not None
+        places = list(spec.submodule_search_locations or ())
+        folders = [(place, os.path.dirname(place)) for place in places]
+        mine = [
+            (str(file), file.relative_to(above))
+            for place, above in folders
+            for file in sorted(Path(place).rglob("*.py"))
+        ]
+        if not places and spec.origin:
+            mine = [(spec.origin, Path(os.path.basename(spec.origin)))]
+        named = {file: name.as_posix() for file, name in mine if matches(_module(name), [pattern])}
+        if not named:
             raise SourceError(f"--package {short(pattern)}: it has no such module")
-        found += mine
-    return list(dict.fromkeys(found))
+        found |= named
+    return found
 
 
-def _module(file: str, package: str) -> str:
-    parts = list(Path(file).with_suffix("").parts)
-    below = parts[len(parts) - 1 - parts[::-1].index(package) :] if package in parts else parts
-    return ".".join(below).removesuffix(".__init__")
+def _module(file: Path) -> str:
+    """The module of a file whose path begins with its package's folder."""
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
 
 
 def described(patterns: Iterable[str]) -> list[Package]:
@@ -127,7 +132,7 @@ def applicable(plan: Plan) -> tuple[Plan, list[str]]:
             lines.append(f"the plan is for {what}, and {is_here}: its products run as without one")
     if not others:
         return plan, lines
-    sites = [site for site in plan.site if not matches(site.id.partition(":")[0], others)]
+    sites = [site for site in plan.site if not matches(module_of(site.id), others)]
     return msgspec.structs.replace(plan, site=sites), lines
 
 

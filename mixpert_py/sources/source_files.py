@@ -49,18 +49,6 @@ def files_of_projects(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[
                 yield file
 
 
-def files_of_packages(packages: Sequence[str]) -> dict[str, str]:
-    """The files of packages, each with its name from the folder that its package is in.
-
-    Raises SourceError where there are none.
-    """
-    from mixpert_py import config
-    from mixpert_py.sources.packages import files as of_packages
-    from mixpert_py.sources.packages import relative
-
-    return {path: relative(path, config.module_name(Path(path))) for path in of_packages(packages)}
-
-
 def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[SourceFile]:
     """Each path that is a file, and every .py and .ipynb file below each folder, once."""
     for path in paths:

@@ -13,8 +13,9 @@ from mixpert_py.execution.products import MeasuredProduct
 from mixpert_py.execution.worker import Alone, Result, SiteResult
 from mixpert_py.import_hook import SourceModule
 from mixpert_py.launch.launcher import Program
-from mixpert_py.launch.running import Places, module_of, places_of
+from mixpert_py.launch.running import Places, places_of
 from mixpert_py.passes.pipeline import require_syntax
+from mixpert_py.plan import module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import follow_notebook

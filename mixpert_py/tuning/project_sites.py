@@ -16,6 +16,7 @@ from mixpert_py.launch.running import project_folder
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.dataflow.graph import Dependencies
 from mixpert_py.passes.pipeline import analyze, dependencies, joined, require_syntax
+from mixpert_py.plan import module_of
 from mixpert_py.sources import source_files
 from mixpert_py.sources.imported import (
     ProjectFile,
@@ -123,7 +124,7 @@ def with_libraries(
 
     modules: path and module of what the run rewrote. called: the sites of that run.
     """
-    names = {site.partition(":")[0] for site in called} - set(project.modules)
+    names = set(map(module_of, called)) - set(project.modules)
     sites, files = dict(project.sites), dict(project.files)
     for path, module in modules:
         if module not in names:
@@ -132,7 +133,7 @@ def with_libraries(
             for site in analyze(source_files.read_whole(path), module):
                 if site.id in called:
                     sites[site.id], files[site.id] = site, relative(path, module)
-    found = dict.fromkeys(site.partition(":")[0] for site in sites)
+    found = dict.fromkeys(map(module_of, sites))
     return replace(
         project,
         sites=sites,

@@ -16,7 +16,7 @@ from mixpert_py.errors import BudgetError, ProgramError, ShapeError
 from mixpert_py.execution import outputs
 from mixpert_py.execution.executor import ProgramRun, Values
 from mixpert_py.launch.launcher import Program
-from mixpert_py.plan import Criterion, Plan, Site
+from mixpert_py.plan import Criterion, Plan, Site, module_of
 from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.tuner.ratio import Pace, Ratio
@@ -269,7 +269,7 @@ def check_plan(
     lacks a value that has a limit of its own, BudgetError if it is too noisy for its limit.
     """
     project = read_sites(program, options.packages)
-    modules = [site.id.partition(":")[0] for site in plan.site]
+    modules = [module_of(site.id) for site in plan.site]
     libraries = library_modules(modules, options.packages)
     project = with_libraries(project, libraries, {site.id for site in plan.site})
     entries = {site: entry for site in project.sites if (entry := plan.find(site)) is not None}

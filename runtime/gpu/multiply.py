@@ -219,7 +219,7 @@ def _as_fp64(xp: Any, request: Request) -> Product | Reason:
     """
     a, b, out = request.a, request.b, request.out
     if _captures(xp) or request.left is not None or request.right is not None:
-        return Reason.NO_KERNEL  # nobody can look
+        return Reason.NO_KERNEL  # the host cannot look at what packing records
     outlooks = state_of(a.data.device_id).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()

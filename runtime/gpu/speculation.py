@@ -42,7 +42,7 @@ class Watch:
 
     @property
     def records(self) -> tuple[int, int]:
-        """Where packing records A, and B."""
+        """The addresses of the records of A and of B, on the device."""
         return self._memory.ptr, self._memory.ptr + RECORD
 
     def packed(self) -> None:
@@ -59,7 +59,7 @@ class Watch:
 
 @dataclass(slots=True)
 class Outlook:
-    """What the products of a signature have needed so far.
+    """How the next product of a signature is made, by what its earlier ones have needed.
 
     count: moduli to begin with. unseen: products to come that are native without a look. failures:
     in a row.

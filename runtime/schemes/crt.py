@@ -31,6 +31,7 @@ random, stay below those that FP64 makes of dense rows; normal data has a densit
 """
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -42,7 +43,7 @@ MOST: Final = 16  # of the kernels
 LEAST: Final = 1 / 6
 CLIP: Final = 1 << 10  # 2^-5 of the power of two above a row's largest entry
 BYTE: Final = 0x7F  # of records before anything is in them: doubles above all others
-NOTHING: Final = 1.3824172084878715e306  # of such bytes
+NOTHING: Final[float] = struct.unpack("d", bytes([BYTE]) * 8)[0]
 RECORD: Final = 32  # bytes
 
 
