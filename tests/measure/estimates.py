@@ -129,10 +129,11 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     return {"estimated": estimated, "tuned": run_json(tuning, folder, script)}
 
 
-def run_json(words: Sequence[str], root: Path, script: Path) -> Any:
+def run_json(words: Sequence[str], root: Path, script: Path, limit: float = LIMIT) -> Any:
     """What a command prints as JSON. Raises MixPertError where it fails.
 
-    A tuning that cannot tell whether its plan gains exits 1, and prints what it found.
+    limit: its seconds. A tuning that cannot tell whether its plan gains exits 1, and prints what it
+    found.
     """
     paths = [os.environ.get("PYTHONPATH"), str(IMPORTED_FROM), str(root)]
     environment = {
@@ -148,7 +149,7 @@ def run_json(words: Sequence[str], root: Path, script: Path) -> Any:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=limit,
     )
     if done.returncode and not (done.returncode == 1 and done.stdout.startswith("{")):
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -241,7 +242,7 @@ def table(record: Result) -> dict[str, Any]:
     "--folder",
     default=Path(tempfile.gettempdir(), "mixpert-estimates"),
     show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="Where they run, and results are kept; a further call goes on from there.",
 )
 @click.option("--save", is_flag=True, help="Keep the result beside those of `mixpert bench`.")

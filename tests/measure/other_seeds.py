@@ -38,6 +38,7 @@ HARD = Path(__file__).with_name("hard")
 TUNED, VERIFIED, JUDGED = 0, "1..59", range(101, 161)
 BACKEND = "reference"
 DOUBT = 0.05
+LIMIT = 3600.0  # seconds of a tuning with all its verifying seeds
 NATIVE = "all products stay native"
 # Written into each public script: its last argument is the seed of all that it draws.
 SEEDED = """\
@@ -104,18 +105,18 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
     words = ["--error", case.error, "--backend", BACKEND, "--seeds", VERIFIED, "--json"]
     others = ["--hold-out", " ".join([*arguments, "{seed}"]), "-o", str(path)]
     program = [script.name, "--", *arguments, str(TUNED)]
-    tuned = estimates.run_json(["tune", *words, *others, *program], folder, script)
+    tuned = estimates.run_json(["tune", *words, *others, *program], folder, script, LIMIT)
     if tuned is None:
         raise MixPertError("no product to tune")
     plan = config.load_plan(path)
-    found: Result = {"fewer": fewer(tuned), "schemes": plan.schemes()}
+    found: Result = {"schemes": plan.schemes()}
     if set(found["schemes"].values()) == {"native"}:
         return found
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     more = {"PYTHONPATH": os.pathsep.join(paths), public_programs.SECONDS_FILE: os.devnull}
     with patch.dict(os.environ, more):  # of this program's runs alone
         shares = _shares(script, arguments, plan, float(case.error))
-    return {**found, "rate": tuned["hold_out_rate"], **shares}
+    return {**found, "fewer": fewer(tuned), "rate": tuned["hold_out_rate"], **shares}
 
 
 def fewer(tuned: Result) -> float:
@@ -242,7 +243,7 @@ def table(record: Result) -> dict[str, Any]:
     "--folder",
     default=Path(tempfile.gettempdir(), "mixpert-other-seeds"),
     show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, resolve_path=True, path_type=Path),
     help="Where they run, and their results are kept; a further call goes on from there.",
 )
 @click.option("--save", is_flag=True, help="Keep the result beside those of `mixpert bench`.")
