@@ -15,7 +15,7 @@ from mixpert_py.passes.source import (
     Source,
     children,
     decode,
-    parse,
+    parse_with_warnings,
     preorder,
     refusing_depth,
     require_few_tokens,
@@ -45,7 +45,8 @@ NAMED = {ast.Attribute: "attr", ast.Name: "id", ast.alias: "name"}
 class Analysis:
     """A file with its products. The tree is shared and must not be changed.
 
-    Without a product in the file the tree is empty, and its comments are not read.
+    Without a product in the file the tree is empty, and its comments are not read. warned: whether
+    Python's parser warns of the file.
     """
 
     source: Source
@@ -53,6 +54,7 @@ class Analysis:
     scopes: Scopes
     products: tuple[Product, ...]
     comments: Pragmas
+    warned: bool = False
 
     @property
     def rewritten(self) -> tuple[Product, ...]:
@@ -69,7 +71,7 @@ def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
     if not _may_multiply(source.text):
         return _without_products(source)  # not parsed: three files of four end here
     require_few_tokens(source)
-    tree = parse(source.text, module)
+    tree, warned = parse_with_warnings(source.text, module)
     if not _mentions_product(tree):
         return _without_products(source)
     require_shallow(tree, module)
@@ -77,7 +79,7 @@ def find_products(raw: bytes, module: str, fuse: bool = False) -> Analysis:
         scopes = bindings.read(tree)
         comments = pragma.read(source.text)
         products = _products(source, tree, scopes, comments, fuse)
-        return Analysis(source, tree, scopes, products, comments)
+        return Analysis(source, tree, scopes, products, comments, warned)
 
 
 def _without_products(source: Source) -> Analysis:

@@ -31,7 +31,7 @@ from mixpert_py.passes.finder import Analysis, find_products
 from mixpert_py.passes.keywords import Setting
 from mixpert_py.passes.pragma import Pragmas
 from mixpert_py.passes.rewrite import Settings, Substitute, same, text_edits
-from mixpert_py.passes.source import decode, parse, preorder, refusing_depth
+from mixpert_py.passes.source import decode, parse, refusing_depth
 from mixpert_py.plan import Plan
 
 NOTHING_IMPORTED: Mapping[str, frozenset[str]] = MappingProxyType({})
@@ -90,7 +90,7 @@ def rewrite(
             written = parse(text, module)
         except SourceError as error:
             raise SourceError(f"{error} (after rewriting; the file is left as it is)") from None
-        if not same(written, _substituted(analysis, analysis.tree, settings)):
+        if not same(written, _substituted(analysis, settings)):
             raise SourceError(
                 f"{module}: the rewritten text does not mean the same; the file is left as it is"
             )
@@ -113,23 +113,21 @@ def rewrite_tree(
     analysis = _analysis(source, module, fuse)
     if not analysis.rewritten:
         return parse(analysis.source.text, module)
-    tree = ast.parse(analysis.source.text, filename)  # warns of mistakes in the program
+    if analysis.warned:
+        ast.parse(analysis.source.text, filename)  # warns of mistakes in the program, at its lines
     with refusing_depth(module):
-        return _substituted(analysis, tree, _settings(analysis, plan, scheme))
+        tree = _substituted(analysis, _settings(analysis, plan, scheme))
+    _analysis.cache_clear()  # its tree shares the statements without a product
+    return tree
 
 
-def _substituted(analysis: Analysis, tree: ast.Module, settings: Settings) -> ast.Module:
-    """A tree with runtime calls in place of products, and the import.
+def _substituted(analysis: Analysis, settings: Settings) -> ast.Module:
+    """The tree with runtime calls in place of products, and the import.
 
-    tree: the analysed one, which is not changed, or another tree of the same text.
+    It shares the statements without a product with the analysed tree, which is not changed.
     """
-    twins: dict[ast.AST, ast.AST] = {}
-    if tree is not analysis.tree:
-        twins.update(zip(preorder(analysis.tree), preorder(tree), strict=True))
-    products = {
-        twins.get(product.node, product.node): (product.spelling, product.site.id)
-        for product in analysis.rewritten
-    }
+    tree = analysis.tree
+    products = {product.node: (product.spelling, product.site.id) for product in analysis.rewritten}
     name = imports.alias(tree, analysis.source.text)
     substituted = Substitute(name, products, settings).visit(tree)
     assert isinstance(substituted, ast.Module)

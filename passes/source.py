@@ -136,14 +136,19 @@ def require_few_tokens(source: Source) -> None:
 
 
 def parse(text: str, module: str) -> ast.Module:
-    """The syntax tree. Raises SourceError where Python does not accept the text.
+    """The syntax tree. Raises SourceError where Python does not accept the text."""
+    return parse_with_warnings(text, module)[0]
+
+
+def parse_with_warnings(text: str, module: str) -> tuple[ast.Module, bool]:
+    """The syntax tree, and whether the parser has warned, of which nothing is shown.
 
     Python's parser reports hostile nesting as RecursionError or MemoryError and NUL as ValueError.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            return ast.parse(text), bool(caught)
     except SyntaxError as error:
         raise SourceError(f"{module}: line {error.lineno or 1}: {error.msg}") from None
     except (RecursionError, MemoryError):

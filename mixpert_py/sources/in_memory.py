@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -126,7 +126,9 @@ def _payload(
         return b""
     try:
         tree = rewritten_tree(source, module, file, plan, scheme, fuse)
-        names = tuple(_imported_names(tree))
+        # What an earlier rewriting, or a person, has written may import this package anywhere.
+        nodes = ast.walk(tree) if written_before else tree.body
+        names = tuple(_imported_names(nodes))
         if not names:
             return b""
         code = compile(tree, file, "exec", dont_inherit=True)
@@ -137,8 +139,8 @@ def _payload(
     return marshal.dumps((code, names))
 
 
-def _imported_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "mixpert_py" and (alias.asname or "").startswith(ALIAS):

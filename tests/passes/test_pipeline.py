@@ -222,9 +222,23 @@ def test_one_analysis_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> 
     source = b"one_analysis = a @ b\n"
     analyze(source, "m")
     rewrite(source, "m")
-    rewrite_tree(source, "m", "m.py")
     dependencies(source, "m")
+    rewrite_tree(source, "m", "m.py")  # hands the tree out, so it comes last
     assert len(calls) == 1
+
+
+def test_a_rewritten_tree_is_its_caller_s_own() -> None:
+    source = b"own_tree = 1\nother = a @ b\n"
+    before = ast.dump(rewrite_tree(source, "m", "m.py"))
+    changed = rewrite_tree(source, "m", "m.py")
+    next(node for node in ast.walk(changed) if isinstance(node, ast.Name)).id = "changed"
+    assert ast.dump(rewrite_tree(source, "m", "m.py")) == before
+
+
+def test_what_the_parser_warns_of_is_told_at_the_file_s_line() -> None:
+    with pytest.warns((SyntaxWarning, DeprecationWarning), match="invalid escape") as caught:
+        rewrite_tree(b"x = a @ b\ny = '\\d'\n", "m", "place.py")
+    assert [(w.filename, w.lineno) for w in caught] == [("place.py", 2)]
 
 
 def test_what_is_slow_to_import_waits_until_it_is_needed() -> None:
