@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
     from mixpert_py.runtime.products.named_axes import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.tensordot import tensordot as tensordot
+    from mixpert_py.runtime.products.tensors import torch_call as torch_call
     from mixpert_py.runtime.products.tensors import torch_matmul as torch_matmul
     from mixpert_py.runtime.products.vectors import matvec as matvec
     from mixpert_py.runtime.products.vectors import vecdot as vecdot
@@ -74,6 +75,7 @@ _HOMES = {
     "schemes": "mixpert_py.runtime.schemes",
     "target": "mixpert_py.runtime.products.in_place",
     "tensordot": "mixpert_py.runtime.products.tensordot",
+    "torch_call": "mixpert_py.runtime.products.tensors",
     "torch_matmul": "mixpert_py.runtime.products.tensors",
     "vecdot": "mixpert_py.runtime.products.vectors",
     "vecmat": "mixpert_py.runtime.products.vectors",

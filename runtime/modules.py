@@ -143,6 +143,19 @@ def modules_covered(*, takes_small: bool) -> Iterator[None]:
         _state.end(takes_small)
 
 
+def stay_covered(*, takes_small: bool) -> None:
+    """Cover the products that PyTorch makes itself from now on, if it is imported.
+
+    For calls in rewritten code, which come again and again: contexts that do not ask for it, and
+    other code, see PyTorch's own products as before.
+    """
+    hook = _state.hook
+    if hook is not None and (hook.takes_small or not takes_small):
+        return
+    if TORCH in sys.modules and not _state.has_warned:
+        _state.begin(takes_small)
+
+
 @contextmanager
 def on_host() -> Iterator[None]:
     """Cover products of tensors in the host's memory instead, by the reference backend.

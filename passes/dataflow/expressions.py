@@ -152,7 +152,9 @@ class Evaluator:
         """An operator: its result holds its own site only, so that edges are immediate."""
         parts = product.spelling.parts(node)
         out = NOTHING
-        for argument in (*parts.arguments, *(keyword.value for keyword in parts.keywords)):
+        receiver = [] if parts.receiver is None else [parts.receiver]
+        named = [keyword.value for keyword in parts.keywords]
+        for argument in (*receiver, *parts.arguments, *named):
             objects = self.evaluate(argument)
             if argument is parts.output:
                 out |= objects

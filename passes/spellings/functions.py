@@ -72,11 +72,11 @@ class Parameters:
 class Function:
     """A row of the table: functions that one function of the runtime stands for; a Spelling.
 
-    names: their qualified names. RUNTIME: the runtime's function; LEFT_NATIVE: they are listed
-    only. output: the parameter that the result is written or added to, which is no operand.
-    by_word: every call by this word is listed, from whatever module; elsewhere words such as
-    `inner` mean too much. by_identity: `names` are words of functions whose module no import tells,
-    or is not known: the runtime's function decides by the function that it gets.
+    names: their qualified names; none: methods of whatever object. RUNTIME: the runtime's function;
+    LEFT_NATIVE: they are listed only. output: the parameter that the result is written or added to,
+    which is no operand. by_word: every call by this word is listed, from whatever module; elsewhere
+    words such as `inner` mean too much. by_identity: `names` are words of functions whose module no
+    import tells, or is not known: the runtime's function decides by the function that it gets.
     """
 
     names: frozenset[str]
@@ -110,7 +110,9 @@ class Function:
         """The arguments of the program's call, and its function."""
         assert isinstance(node, ast.Call)
         output = self.parameters.argument(node, self.output)
-        return Parts(list(node.args), list(node.keywords), output, node.func)
+        is_method = not self.names and isinstance(node.func, ast.Attribute)
+        receiver = node.func.value if is_method else None
+        return Parts(list(node.args), list(node.keywords), output, node.func, receiver)
 
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int
@@ -159,10 +161,11 @@ EINSUM = Parameters(  # three arguments are subscripts and two operands
 BLAS = Parameters(
     ("alpha", "a", "b"), ("beta", "c", "trans_a", "trans_b", "overwrite_c"), by_keyword=True
 )
+SUM_OF_TENSORS = Parameters(("input", "a", "b"), options=frozenset({"beta", "alpha"}))
 # Products of PyTorch's, JAX's and BLAS that are listed only.
 _TENSORS = Function(
-    frozenset(f"torch.{x}" for x in ("addmm", "addbmm", "baddbmm", "mv", "addmv", "chain_matmul"))
-    | {f"torch.nn.functional.{x}" for x in ("linear", "bilinear", "scaled_dot_product_attention")}
+    frozenset(f"torch.{x}" for x in ("addbmm", "mv", "addmv"))
+    | {f"torch.nn.functional.{x}" for x in ("bilinear", "scaled_dot_product_attention")}
     | {"jax.lax.dot", "jax.lax.dot_general"}
     | {f"scipy.linalg.blas.{x}{word}" for x in "sdcz" for word in ("gemv", "symm", "syrk")},
     LEFT_NATIVE,
@@ -191,6 +194,23 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(_arrays("tensordot"), "tensordot", Parameters(("a", "b"), ("axes",))),
     Function(_arrays("einsum"), "einsum", EINSUM),
     Function(frozenset({"torch.matmul", "torch.mm", "torch.bmm"}), "torch_matmul", PAIR),
+    Function(
+        frozenset({"torch.nn.functional.linear"}),
+        "torch_call",
+        Parameters(("input", "weight"), ("bias",), by_keyword=True),
+    ),
+    Function(frozenset({"torch.addmm", "torch.baddbmm"}), "torch_call", SUM_OF_TENSORS),
+    Function(
+        frozenset({"torch.einsum"}),
+        "torch_call",
+        Parameters(("equation", "a", "b"), any_number=True),
+    ),
+    Function(frozenset({"torch.tensordot"}), "torch_call", Parameters(("a", "b"), ("dims",))),
+    Function(frozenset({"torch.inner", "torch.linalg.matmul"}), "torch_call", PAIR),
+    Function(frozenset({"torch.linalg.multi_dot"}), "torch_call", Parameters(("tensors",))),
+    Function(
+        frozenset({"torch.chain_matmul"}), "torch_call", Parameters(("a", "b"), any_number=True)
+    ),
     *(  # rows of their own, because a call of one or the other is left native
         Function(frozenset({f"scipy.linalg.blas.{letter}gemm"}), "blas_gemm", BLAS, output="c")
         for letter in "sdcz"
@@ -215,7 +235,20 @@ _BY_IDENTITY = {word: row for row in FUNCTIONS if row.by_identity for word in ro
 LISTED_WHOLLY = frozenset({"numpy", "cupy", "scipy", "torch", "tensorflow"})
 # Words of methods, too: `x.dot(y)`, of arrays and tensors, or of whatever the program calls so.
 METHODS = frozenset({"dot", "inner", "matmul"})
-TENSOR_METHODS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
+# Methods of tensors, in calls of whatever object: the runtime calls what it is given.
+_TENSOR_METHODS = {
+    **dict.fromkeys(
+        ("mm", "bmm", "matmul"), Function(frozenset(), "torch_call", Parameters(("b",)))
+    ),
+    **dict.fromkeys(
+        ("addmm", "baddbmm"),
+        Function(
+            frozenset(),
+            "torch_call",
+            Parameters(("a", "b"), options=frozenset({"beta", "alpha"})),
+        ),
+    ),
+}
 
 
 def find(call: ast.Call, scope: Scope) -> tuple[Function, Match] | None:
@@ -281,10 +314,26 @@ def _find_unresolved(call: ast.Call, scope: Scope) -> tuple[Function, Match] | N
     if found := find_by_identity(call, scope):
         return found
     word = written_name(call.func)
-    if word in TENSOR_METHODS and isinstance(call.func, ast.Attribute):
-        return _TENSORS, Match(word, f"the method {word} is left native")
+    if word in _TENSOR_METHODS and isinstance(call.func, ast.Attribute):
+        return _find_tensor_method(call, call.func, scope)
     row = _BY_WORD.get(word)
     return (row, Match(word, _unresolved(call.func, scope))) if row else None
+
+
+def _find_tensor_method(
+    call: ast.Call, method: ast.Attribute, scope: Scope
+) -> tuple[Function, Match]:
+    """The row of a call such as `x.mm(y)`, of whatever x is."""
+    word, base = method.attr, method.value
+    row = _TENSOR_METHODS[word]
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    if not isinstance(base, ast.Name):  # it would be evaluated after the operands
+        return row, Match(word, f"the method {word} of an expression is left native")
+    reason = row.refusal(call)
+    if reason is None and any(isinstance(part, ast.NamedExpr) for part in ast.walk(call)):
+        reason = "an assignment among the arguments"
+    return row, Match(word, reason, None)
 
 
 def _unresolved(function: ast.expr, scope: Scope) -> str:

@@ -38,13 +38,15 @@ class Match:
 class Parts(NamedTuple):
     """The expressions of a product. arguments, keywords: those of the runtime call, without its own
     keywords. output: the argument that the result is written to, which is no operand. native: the
-    function that the program called, which the runtime gets as `native=`.
+    function that the program called, which the runtime gets as `native=`. receiver: the object
+    whose method that is, an operand too.
     """
 
     arguments: list[ast.expr]
     keywords: list[ast.keyword]
     output: ast.expr | None = None
     native: ast.expr | None = None
+    receiver: ast.expr | None = None
 
 
 class Spelling(Protocol):

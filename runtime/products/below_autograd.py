@@ -95,7 +95,7 @@ class Hook:
         if a.dtype not in self._dtypes or a.dtype is not b.dtype:
             return native.original()
         caller = self._sites.caller(name, current(), a, b)
-        if caller is None or caller.context.modules is None:
+        if caller is None:
             return native.original()
         torch = self._torch
         has_gradient = torch.is_grad_enabled()

@@ -1,9 +1,15 @@
-"""`torch_matmul`: PyTorch's matmul, mm and bmm, under the scheme that is in force for this call."""
+"""PyTorch's functions, under the scheme that is in force for this call.
 
+`torch_matmul` is its matmul, mm and bmm; `torch_call` any function or method that ends in products
+which PyTorch makes itself, such as F.linear, addmm and einsum.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost, passes
+from mixpert_py.runtime.modules import stay_covered
 from mixpert_py.runtime.request import (
     Call,
     Native,
@@ -43,3 +49,23 @@ def torch_matmul(
             return native(a, b) if value is NATIVE else value
     call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
     return carry_out(call, Settings(scheme, block, backend, site))[0]
+
+
+def torch_call(
+    *operands: Any,
+    native: Callable[..., Any],
+    scheme: str | None = None,
+    backend: str | None = None,
+    site: str | None = None,
+    block: int | None = None,
+    **named: Any,
+) -> Any:
+    """native(*operands, **named), whose products of float tensors on a GPU are covered.
+
+    They are made below autograd, with a gradient too, and have this call's settings:
+    `products.below_autograd` finds them in the frame of this function. Arguments as in `matmul`.
+    """
+    context = innermost.get().context
+    chosen = (scheme, context.scheme, context.plan, context.trace)
+    stay_covered(takes_small=any(one is not None for one in chosen))
+    return native(*operands, **named)

@@ -14,6 +14,7 @@ import linecache
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import mixpert_py.runtime
 from mixpert_py.runtime.api import carry_out, chosen_by_call
 from mixpert_py.runtime.context import Choice, Context
+from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.request import Settings
 
 MOST: Final = 1 << 16  # nodes of autograd that are remembered: a backward pass soon follows
@@ -45,7 +47,7 @@ class Caller:
     """What a product is made for: under which context and settings.
 
     is_rewritten: whether a call of the runtime, in rewritten code, makes it: that has decided
-    unless the product was to be PyTorch's because of a gradient.
+    unless the product was to be PyTorch's because of a gradient. `torch_call` leaves that to us.
     """
 
     context: Context
@@ -99,9 +101,11 @@ class Sites:
         shape = frozenset((*a.shape, b.shape[-1]))
         if user is None and node is not None:
             return self._of_forward(node, shape, context)
-        if context.modules is None:
+        if ours is not None and ours.f_code is torch_call.__code__:
+            caller = _called(context, ours.f_locals)
+        elif context.modules is None:
             return None
-        if ours is None:
+        elif ours is None:
             site = self._site(name, user, inner)
             caller = self._caller(context, site, site)
         else:
@@ -158,14 +162,25 @@ class Sites:
         back = backward_of(site)
         if site in places:
             places.setdefault(back, places[site])
-        return self._caller(found.context, back, site)
+        return self._caller(found.context, back, site, found.settings)
 
-    def _caller(self, context: Context, site: str | None, forward: str | None) -> Caller:
-        assert context.modules is not None
-        scheme, block = context.modules.given(site)
+    def _caller(
+        self,
+        context: Context,
+        site: str | None,
+        forward: str | None,
+        settings: Settings | None = None,
+    ) -> Caller:
+        """The caller for a site. settings: those of its forward product."""
+        scheme = block = None
+        if context.modules is not None:
+            scheme, block = context.modules.given(site)
+        if scheme is None and settings is not None:
+            scheme, block = settings.scheme, settings.block
         if scheme is None:
             context.choice(site, forward=forward)
-        return Caller(context, Settings(scheme, block, None, site))
+        backend = None if settings is None else settings.backend
+        return Caller(context, Settings(scheme, block, backend, site))
 
     def _site(self, name: str, user: FrameType | None, inner: FrameType | None) -> str | None:
         """The id of a position in the program; None where there is no Python code of one."""
@@ -179,6 +194,14 @@ class Sites:
             site = _new_site(name, user, inner)
             found = self._positions[key] = _Position(code, at, site)
         return found.site
+
+
+def _called(context: Context, given: Mapping[str, Any]) -> Caller:
+    """The caller for a `torch_call` with these local variables."""
+    site, scheme, block = given["site"], given["scheme"], given["block"]
+    if scheme is None and context.modules is not None:
+        scheme, block = context.modules.given(site)
+    return Caller(context, Settings(scheme, block, given["backend"], site))
 
 
 def backward_of(site: str) -> str:

@@ -10,8 +10,10 @@ import pytest
 
 from mixpert_py import precision
 from mixpert_py.decorator import accelerate
+from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
 from mixpert_py.runtime.modules import is_in_place, modules_covered, on_host
+from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.tracing.trace import Trace
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -162,3 +164,64 @@ def test_a_decorated_function_covers_the_modules_that_it_calls() -> None:
         y = through(layer, x)
     assert "torch" in sys.modules
     assert torch.equal(y, emulated(x.numpy(), weight.T, "int8x6"))
+
+
+SITE = "m:f/mm~000000#0"
+CALLS = {
+    "linear": lambda: (F.linear, (torch.randn(2, 4, 64), torch.randn(16, 64), torch.randn(16)), {}),
+    "addmm": lambda: (
+        torch.addmm,
+        (torch.randn(8, 4), torch.randn(8, 32), torch.randn(32, 4)),
+        {"beta": 2.0},
+    ),
+    "einsum": lambda: (torch.einsum, ("ij,jk->ki", torch.randn(8, 32), torch.randn(32, 4)), {}),
+    "method": lambda: (torch.randn(8, 32).mm, (torch.randn(32, 4),), {}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_rewritten_call_has_its_own_scheme_and_site(name: str) -> None:
+    native, operands, named = CALLS[name]()
+    trace = Trace()
+    with modules_covered(takes_small=True), use(Context(trace=trace)):
+        rough, fine = (
+            torch_call(
+                *operands, native=native, site=SITE, scheme=scheme, backend="reference", **named
+            )
+            for scheme in ("int8x1", "int8x6")
+        )
+        plain = native(*operands, **named)
+    exact = native(*operands, **named)
+    assert torch.equal(plain, exact)  # no call in rewritten code, in a context without modules
+    assert 1e-4 < (rough - exact).norm() / exact.norm() < 0.1
+    torch.testing.assert_close(fine, exact)
+    assert list(trace.sites) == [SITE]
+    assert trace.sites[SITE].schemes == {"int8x1": 1, "int8x6": 1}
+
+
+def test_the_backward_pass_of_a_rewritten_call_has_its_scheme() -> None:
+    x, w = torch.randn(8, 64), torch.randn(16, 64, requires_grad=True)
+    trace = Trace()
+    with modules_covered(takes_small=True), use(Context(trace=trace)):
+        y = torch_call(x, w, native=F.linear, site=SITE, scheme="int8x3", backend="reference")
+        y.sum().backward()
+    assert {site: set(record.schemes) for site, record in trace.sites.items()} == {
+        SITE: {"int8x3"},
+        SITE.replace("#", ".backward#"): {"int8x3"},
+    }
+
+
+def test_rewritten_calls_keep_the_hook_in_place() -> None:
+    a = torch.randn(8, 8)
+    try:
+        torch_call(a, a, native=torch.mm, site=SITE)
+        assert is_in_place()
+        torch_call(a, a, native=torch.mm, site=SITE)
+    finally:
+        modules._state.end(False)
+    assert not is_in_place()  # the second call did not add a user
+
+
+def test_a_call_of_something_else_is_made_as_it_is() -> None:
+    assert torch_call(2, native=lambda x, y: (x, y), y=3, site=SITE) == (2, 3)
+    modules._state.end(False)
