@@ -105,9 +105,9 @@ def gemm(
     if scheme.moduli:
         assert (alpha, c, gate) == (1.0, None, UNGATED)
         if prepare:
-            residues.prepare(scheme.moduli, out.dtype.name, memory.device_id)
+            residues.prepare(scheme, out.dtype.name, memory.device_id)
             return None
-        return residues.gemm(left, right, scheme.moduli, out, stream)
+        return residues.gemm(left, right, scheme, out, stream)
     how = _prepared(
         scheme,
         left.layout,
@@ -303,7 +303,7 @@ def scratch(
 ) -> int:
     """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
     if scheme.moduli:
-        return residues.scratch(len(scheme.moduli), m, n)
+        return residues.scratch(scheme.moduli, m, n)
     return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
 
 

@@ -100,12 +100,16 @@ def _in_halves(request: Request, halves: list[Half], out: GpuArray) -> Product |
 
 
 def multiply(
-    request: Request, stream: Stream | None = None, watch: Watch | None = None
+    request: Request,
+    stream: Stream | None = None,
+    watch: Watch | None = None,
+    part: Scheme | None = None,
 ) -> Product | Reason:
     """A·B of CuPy arrays on the current device, or why the device cannot make it.
 
     stream: None for the current one; what is recorded is launches alone, see `prepared`. watch: of
-    `crt`, of which this is one product. The request's workspace limit is one of packed operands,
+    `crt`, of which this is one product. part: of `crt`, the scheme by which it is made; else the
+    request's. The request's workspace limit is one of packed operands,
     see `partition.fit`. With an addend, a and b are real, have two dimensions or more, and nothing
     is empty. Only a certificate, and a guarantee that is measured, wait for the device; `crt` waits
     until operands are packed.
@@ -118,7 +122,7 @@ def multiply(
     if request.scheme == "float64":
         return _attempt(a, "float64", _in_float64, xp, request)
     packed = left or right
-    scheme = packed.scheme if packed else emulation_of(request.scheme, request.block)
+    scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
     device = a.data.device_id
     if not makes(scheme, device) or (scheme.moduli and request.certificate):
         return Reason.NO_KERNEL  # packing residues measures nothing
@@ -128,7 +132,7 @@ def multiply(
         request = request._replace(left=None, right=None)
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)
-    if request.scheme == "crt" and request.guarantee is None:
+    if request.scheme == "crt" and request.guarantee is None and part is None:
         return _as_fp64(xp, request)
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
@@ -182,7 +186,7 @@ def multiply(
     if reason is Reason.MEMORY:
         _free(xp)
     if reason in SHORT and request.addend is not None:  # there may be room for the product alone
-        return multiply(request._replace(addend=None))
+        return multiply(request._replace(addend=None), stream, watch, part)
     return reason
 
 
@@ -225,29 +229,56 @@ def _as_fp64(xp: Any, request: Request) -> Product | Reason:
         outlooks.clear()
     key = a.shape, b.shape, a.dtype.char, b.dtype.char
     outlook: Outlook = outlooks.setdefault(key, Outlook())
-    count = outlook.next()
-    if count is None:
-        return Reason.SPREAD
     # Operands are still needed after a product that does not do.
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
-    watch = Watch(xp)
-    product = multiply(request._replace(scheme=f"crt{count}"), watch=watch)
-    needed = watch.moduli()
+    product = None
+    if outlook.integers is not None:
+        product = _of_integers(xp, request, outlook)
+    if product is None:
+        product = _by_moduli(xp, request, outlook)
     if isinstance(product, Reason):
         return product
-    outlook.learn(needed)
-    if needed is None:
-        return Reason.SPREAD
-    if needed > count:
-        product = multiply(request._replace(scheme=f"crt{needed}"))
-        if isinstance(product, Reason):
-            return product
     if apart:
         out[...] = product.value
         product = product.with_value(out)
-    return product._replace(scheme=request.scheme)
+    return product
+
+
+def _of_integers(xp: Any, request: Request, outlook: Outlook) -> Product | Reason | None:
+    """The product of operands that may be integers, as the last ones were; None: they are not."""
+    made, watch, k = outlook.integers, Watch(xp), request.a.shape[-1]
+    assert made is not None
+    product = multiply(request, watch=watch, part=made)
+    if isinstance(product, Reason):
+        return product
+    found = watch.integers(k)
+    outlook.learn_integers(found)
+    if found is None or watch.is_exact(made, k):
+        return None if found is None else product
+    return multiply(request, watch=Watch(xp), part=found)
+
+
+def _by_moduli(xp: Any, request: Request, outlook: Outlook) -> Product | Reason:
+    """The product of any operands, by as many moduli as they need."""
+    count = outlook.next()
+    if count is None:
+        return Reason.SPREAD
+    watch = Watch(xp)
+    product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
+    if isinstance(product, Reason):
+        return product
+    needed, integers = watch.moduli(), watch.integers(request.a.shape[-1])
+    outlook.learn(needed)
+    outlook.learn_integers(integers)
+    if needed is not None and needed <= count:
+        return product
+    if integers is not None:
+        return multiply(request, watch=Watch(xp), part=integers)
+    if needed is None:
+        return Reason.SPREAD
+    return multiply(request, part=emulation_of(f"crt{needed}"))
 
 
 def _in_float64(xp: Any, request: Request) -> Product:

@@ -13,6 +13,8 @@ from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.remainders import theorem
+from mixpert_py.runtime.scheme import Scheme
+from mixpert_py.runtime.schemes.integers import BYTES, Integers
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.gemm import KernelOperand
@@ -28,19 +30,20 @@ UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel ma
 
 
 def gemm(
-    left: "KernelOperand", right: "KernelOperand", moduli: tuple[int, ...], out: Any, stream: Stream
+    left: "KernelOperand", right: "KernelOperand", scheme: Scheme, out: Any, stream: Stream
 ) -> Any:
-    """out = A·B, by operands that are packed modulo these, enqueued on a stream of the current
-    device. Returns the memory of what products leave, which a graph must keep.
+    """out = A·B, by operands that are packed by a scheme of residues, enqueued on a stream of the
+    current device. Returns the memory of what products leave, which a graph must keep; of bytes,
+    whose product is the result, None.
 
     out: (m, n) or (batch, m, n), any strides but the last, which is one element. Does not wait for
     the device. Raises DeviceError where a kernel does not compile.
     """
-    kernels = prepare(moduli, out.dtype.name, out.data.device_id)
+    moduli, is_whole = scheme.moduli, scheme.moduli == BYTES
+    kernels = prepare(scheme, out.dtype.name, out.data.device_id)
     (m, n), size = out.shape[-2:], out.itemsize
     rows, columns = tiles(m, n)
-    memory = allocate(scratch(len(moduli), m, n), stream)
-    residues = memory.ptr
+    memory = None if is_whole else allocate(scratch(moduli, m, n), stream)
     leading, whole = out.strides[-2] // size, rows * columns
     grid = min(kernels.multiprocessors, whole * len(moduli))
     units = whole * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
@@ -52,10 +55,13 @@ def gemm(
             right.slices + matrix * b.slices_stride,
         )
         scales = left.scales + matrix * a.scales_stride, right.scales + matrix * b.scales_stride
-        problem = *operands, residues, a.steps, rows, columns, GROUP
-        kernels.gemm.launch_words(grid, GEMM_THREADS, problem, SHARED, stream)
         # Whether two neighbours in a row of C can be written at once.
         paired = int((address | leading * size) % (2 * size) == 0)
+        residues = address if memory is None else memory.ptr
+        problem = *operands, residues, a.steps, rows, columns, GROUP, m, n, leading, paired
+        kernels.gemm.launch_words(grid, GEMM_THREADS, problem, SHARED, stream)
+        if kernels.result is None:
+            continue
         words = residues, *scales, address, m, n, leading, rows, columns, paired
         kernels.result.launch_words(units, RESULT_THREADS, words, 0, stream)
     return memory
@@ -66,28 +72,32 @@ def tiles(m: int, n: int) -> tuple[int, int]:
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
-def scratch(count: int, m: int, n: int) -> int:
-    """Bytes of what the products modulo so many numbers leave for the remainder theorem."""
+def scratch(moduli: tuple[int, ...], m: int, n: int) -> int:
+    """Bytes of what the products modulo these leave for the remainder theorem."""
+    count = 0 if moduli == BYTES else len(moduli)
     rows, columns = tiles(m, n)
     return count * rows * columns * TILE_M * TILE_N
 
 
 class Kernels(NamedTuple):
-    """The two kernels of a scheme on a device, which has so many multiprocessors."""
+    """A scheme's kernels, and a device's multiprocessors. result: None where the GEMM makes it."""
 
     gemm: Kernel
-    result: Kernel
+    result: Kernel | None
     multiprocessors: int
 
 
 @lru_cache(maxsize=256)
-def prepare(moduli: tuple[int, ...], result: str, device: int) -> Kernels:
+def prepare(scheme: Scheme, result: str, device: int) -> Kernels:
     """The kernels for results of a type, on a device, which is the current one; compiles them."""
     import cupy
 
+    moduli = scheme.moduli
+    is_whole = moduli == BYTES
+    definitions = of_bytes(scheme, result) if is_whole else of_gemm(moduli)
     return Kernels(
-        cuda_kernel(GEMM, "residue_gemm", of_gemm(moduli), SHARED),
-        cuda_kernel(RESULT, "result", of_result(moduli, result)),
+        cuda_kernel(GEMM, "residue_gemm", definitions, SHARED),
+        None if is_whole else cuda_kernel(RESULT, "result", of_result(moduli, result)),
         int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
     )
 
@@ -95,6 +105,21 @@ def prepare(moduli: tuple[int, ...], result: str, device: int) -> Kernels:
 def of_gemm(moduli: tuple[int, ...]) -> Definitions:
     """What the GEMM is compiled with."""
     return *of_moduli(moduli), *_of_tiles(), ("STAGES", STAGES)
+
+
+def of_bytes(scheme: Scheme, result: str) -> Definitions:
+    """What the GEMM is compiled with where its one product is the result."""
+    left, right = (
+        '"s8"' if isinstance(side, Integers) and side.signed else '"u8"'
+        for side in (scheme.left, scheme.right)
+    )
+    return (
+        *of_gemm(scheme.moduli),
+        ("ONE_PRODUCT", 1),
+        ("A_BYTES", left),
+        ("B_BYTES", right),
+        ("SINGLE", int(result == "float32")),
+    )
 
 
 def of_result(moduli: tuple[int, ...], result: str) -> Definitions:

@@ -5,6 +5,10 @@ GEMM, the longest part by far, is enqueued at once: the host looks at the record
 multiplies. So the device never waits, and the host waits until both operands are packed. Where more
 moduli are needed, the product is made anew; where they are too many, the caller makes it natively.
 
+Where both operands hold integers, the next product of the same shapes and types begins with the
+fewest INT8 products that are exact, of entries as they are (`schemes.integers`). Packing then reads
+an operand once; what it records shows whether that was right.
+
 A signature (device, shapes, types) begins with as many moduli as its last product needed. After one
 that was native for its operands the next ones are so unseen, twice as many each time, up to MOST.
 """
@@ -15,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from mixpert_py.runtime.kernels.recording import allocate
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.crt import (
     BYTE,
     FEWEST,
@@ -23,8 +28,10 @@ from mixpert_py.runtime.schemes.crt import (
     Rows,
     moduli_for,
 )
+from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 
 MOST: Final = 64  # products that are native unseen, after one that had to be
+MISTAKES: Final = 3  # products of what was no integers, after which a signature expects none
 
 
 class Watch:
@@ -52,22 +59,39 @@ class Watch:
 
     def moduli(self) -> int | None:
         """How many are needed, see `moduli_for`. Waits until the operands are packed."""
+        left, right = self._records()
+        return moduli_for(Rows.of(left), Rows.of(right))
+
+    def integers(self, k: int) -> Scheme | None:
+        """The scheme by which they are multiplied as integers, see `integers.scheme_for`. Waits."""
+        left, right = self._records()
+        return scheme_for(Bounds.of(left[4:]), Bounds.of(right[4:]), k)
+
+    def is_exact(self, made: Scheme, k: int) -> bool:
+        """Whether a scheme for integers has made their product exactly. Waits."""
+        left, right = (Bounds.of(record[4:]) for record in self._records())
+        return left is not None and right is not None and is_exact(made, left, right, k)
+
+    def _records(self) -> tuple[list[float], list[float]]:
         self._event.synchronize()
         left, right = self._seen.reshape(2, -1).tolist()
-        return moduli_for(Rows.of(left), Rows.of(right))
+        return left, right
 
 
 @dataclass(slots=True)
 class Outlook:
     """How the next product of a signature is made, by what its earlier ones have needed.
 
-    count: moduli to begin with. unseen: products to come that are native without a look. failures:
-    in a row.
+    count: moduli to begin with. integers: the scheme to begin with in their place, where the last
+    operands were integers. mistakes: how often that was wrong. unseen: products to come that are
+    native without a look. failures: in a row.
     """
 
     count: int = FEWEST
     unseen: int = 0
     failures: int = 0
+    integers: Scheme | None = None
+    mistakes: int = 0
 
     def next(self) -> int | None:
         """With how many moduli to begin; None: natively."""
@@ -83,3 +107,11 @@ class Outlook:
             self.unseen = min(2**self.failures - 1, MOST)
         else:
             self.count, self.failures = needed, 0
+
+    def learn_integers(self, found: Scheme | None) -> None:
+        """By which scheme a product could have been made, where its operands are integers."""
+        if self.integers is not None and found is None:
+            self.mistakes += 1
+        self.integers = found if self.mistakes < MISTAKES else None
+        if found is not None:
+            self.unseen = self.failures = 0

@@ -11,6 +11,8 @@
 // them, 16 at a time: a warp writes 512 bytes that lie together, and `residue_result.cu` reads them
 // so. Sums of SEGMENT steps are below 2^30; what was stored of a segment is added to the next one's.
 // Modulo 256 they may wrap.
+//
+// ONE_PRODUCT: there is one product, of bytes whose sums fit INT32. It is C, which a thread stores as it is.
 
 #include "shared_constants.cuh"
 
@@ -24,6 +26,13 @@
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
 #endif
 
+#ifndef ONE_PRODUCT
+#define ONE_PRODUCT 0
+#define A_BYTES "s8"
+#define B_BYTES "s8"
+#define SINGLE 0  // whether C is float32
+#endif
+
 constexpr int CONSUMERS = 2;
 constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
 
@@ -34,13 +43,33 @@ constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE 
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int SEGMENT = 65536 / STEP;  // 2^16 · 127² < 2^30
 
+#if SINGLE
+typedef float Value;
+typedef float2 Pair;
+#else
+typedef double Value;
+typedef double2 Pair;
+#endif
+
+// As `multiply`, of bytes with a sign (s8) or without (u8).
+__device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b) {
+    asm volatile("{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned." SHAPE "k32.s32." A_BYTES "." B_BYTES " {" NAMES
+                 "}, " P0 ", " P1 ", p;\n}"
+                 : BINDINGS(d)
+                 : "l"(a), "l"(b));
+}
+
 __constant__ unsigned short moduli[COUNT] = {MODULI};
 
-// a, b: (steps, COUNT, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
+// a, b: (steps, COUNT, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`; or C,
+// (m, n) values, rows `leading` apart. paired: whether two neighbours in a row can be written at once.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
-    int steps, tile_rows, tile_columns, group;
+    int steps, tile_rows, tile_columns, group, m, n;
+    long long leading;
+    bool paired;
 };
 
 struct Ring {  // where the producer, or a consumer, stands in the STAGES buffers
@@ -125,6 +154,31 @@ __device__ __forceinline__ void store(unsigned char *out, const Reduction &reduc
     }
 }
 
+// 64 rows of C, from a row and a column on.
+__device__ __forceinline__ void store_values(const Problem &p, int row, int column,
+                                             const Sum (&sum)[REGISTERS]) {
+    const int thread = threadIdx.x & 127;
+    row += (thread >> 5) * 16 + (thread >> 2 & 7), column += (thread & 3) * 2;
+#pragma unroll
+    for (int low = 0; low < 2; low++) {
+        if (row + 8 * low >= p.m) continue;
+        Value *to = (Value *)p.out + (row + 8 * low) * p.leading + column;
+#pragma unroll
+        for (int i = 0; i < REGISTERS; i += 4) {
+            const int at = column + 2 * i;
+            const Value first = (Value)sum[i + 2 * low], second = (Value)sum[i + 2 * low + 1];
+            if (p.paired && at + 1 < p.n) {
+                Pair both;
+                both.x = first, both.y = second;
+                *(Pair *)(to + 2 * i) = both;
+            } else {
+                if (at < p.n) to[2 * i] = first;
+                if (at + 1 < p.n) to[2 * i + 1] = second;
+            }
+        }
+    }
+}
+
 __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
                                         int consumer) {
     const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
@@ -136,7 +190,7 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
         const int place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
         int begin = 0;
         do {
-            const int end = min(begin + SEGMENT, p.steps);
+            const int end = ONE_PRODUCT ? p.steps : min(begin + SEGMENT, p.steps);
             Sum sum[DEPTH][REGISTERS];
 #pragma unroll
             for (int i = 0; i < DEPTH * REGISTERS; i++) sum[i / REGISTERS][i % REGISTERS] = 0;
@@ -150,8 +204,8 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
                 for (int half = 0; half < 2; half++) {
 #pragma unroll
                     for (int d = 0; d < DEPTH; d++)
-                        multiply(sum[d], describe(a + d * 64 * STEP + half * 32),
-                                 describe(b + half * 32), 1);
+                        multiply_bytes(sum[d], describe(a + d * 64 * STEP + half * 32),
+                                       describe(b + half * 32));
                 }
                 commit();
                 wait_products<1>();  // all but those just issued: the stage before this is free
@@ -160,6 +214,13 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
             }
             wait_products<0>();
             release(empty + 8 * ring.before());
+            if constexpr (ONE_PRODUCT) {
+#pragma unroll
+                for (int d = 0; d < DEPTH; d++)
+                    store_values(p, tile.row * TILE_M + (consumer * DEPTH + d) * 64,
+                                 tile.column * TILE_N, sum[d]);
+                break;
+            }
             const Reduction reduced(modulus);
 #pragma unroll
             for (int d = 0; d < DEPTH; d++)
@@ -171,11 +232,21 @@ __device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full,
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, long long steps,
-             long long tile_rows, long long tile_columns, long long group_rows) {
+             long long tile_rows, long long tile_columns, long long group_rows, long long m,
+             long long n, long long leading, long long paired) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
-    const Problem p = {a,          b,           out, (int)steps, (int)tile_rows, (int)tile_columns,
-                       (int)group_rows};
+    const Problem p = {a,
+                       b,
+                       out,
+                       (int)steps,
+                       (int)tile_rows,
+                       (int)tile_columns,
+                       (int)group_rows,
+                       (int)m,
+                       (int)n,
+                       leading,
+                       paired != 0};
     const u32 buffers = (u32)__cvta_generic_to_shared(memory);
     const u32 full = (u32)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
     if (threadIdx.x == 0) make_ring(full, empty);

@@ -9,6 +9,9 @@
 // largest entry, its norm and its residues from there.
 //
 // `maxima`, `sums`, `columns`: any strides, in three launches; blocks take 32 rows, and a chunk of K.
+//
+// `integers`: entries as they are, which have to be integers, any strides, in one launch. Whether
+// they are, and between which, is recorded.
 
 #include "shared_constants.cuh"
 
@@ -201,6 +204,20 @@ rows(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long
         record_row(record, (double)k, plain, clipped, squares, sum);
     }
 #endif
+#if RECORD
+    Bounds bounds;
+    if (largest.may_be_small_integers()) {
+        mine = held + thread;
+        for (int item = thread; item < items; item += threads) {
+#pragma unroll
+            for (int i = 0; i < ITEM; i += 2, mine += threads)
+                bounds.take(mine->x), bounds.take(mine->y);
+        }
+    } else {
+        bounds.fail();
+    }
+    bounds.record_warp(record);
+#endif
     const int found = scale_of(exponent, sum, __longlong_as_double(limit));
     if (thread == 0) scales[row] = found, flags[row] = flag_of(largest, k);
     const Scale scale(found);
@@ -268,7 +285,7 @@ __device__ __forceinline__ Largest of_all(const uint2 *largest, long long chunks
 extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
 sums(const Entry *x, const uint2 *largest, double *squares, long long row_count, long long k,
      long long row_stride, long long k_stride, long long steps, long long chunk_steps,
-     long long chunks) {
+     long long chunks, u64 *record) {
     __shared__ double found[ACROSS][PANEL];
 #if RECORD
     __shared__ u32 words[3][ACROSS][PANEL];
@@ -295,6 +312,19 @@ sums(const Entry *x, const uint2 *largest, double *squares, long long row_count,
     }
     found[across][lane] = sum;
 #if RECORD
+    Bounds bounds;
+    if (row < row_count) {
+        const Largest all = of_all(largest, chunks, row_count, row);
+        if (all.may_be_small_integers()) {
+            const Entry *from = x + row * row_stride;
+#pragma unroll 8
+            for (int i = part.begin * STEP + across; i < end; i += ACROSS)
+                bounds.take(wide(__ldg(from + i * k_stride)));
+        } else {
+            bounds.fail();
+        }
+    }
+    bounds.record_warp(record);
     words[0][across][lane] = dense.sum;
     words[1][across][lane] = dense.clipped;
     words[2][across][lane] = dense.squares;
@@ -373,4 +403,46 @@ columns(const Entry *x, const uint2 *largest, const double *squares, unsigned ch
             entry[i] = begin + i < k ? wide(__ldg(x + (begin + i) * k_stride)) : 0;
         cut(entry, scale, to, target.stride());
     }
+}
+
+// ---- integers --------------------------------------------------------------------------------------
+
+// along: whether K is contiguous; then a warp takes 32 items of a row, else 4 items of 8 rows.
+extern "C" __global__ void __launch_bounds__(PANEL *ACROSS)
+integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, long long row_count,
+         long long k, long long row_stride, long long k_stride, long long steps, long long padded,
+         long long chunk_steps, long long along, long long vectors, u64 *record) {
+    const Part part(row_count, steps, chunk_steps);
+    const Target target = {out, padded};
+    follow();
+    if (part.chunk == 0 && threadIdx.x < PANEL && part.row + threadIdx.x < row_count)
+        scales[part.row + threadIdx.x] = 0, flags[part.row + threadIdx.x] = 0;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first_row = along ? warp : warp % 4 * 8 + lane % 8, rows_apart = along ? ACROSS : PANEL;
+    const int first = along ? lane : warp / 4 * 4 + lane / 8, items_apart = along ? 32 : ITEMS;
+    const Scale scale(0);
+    Bounds bounds;
+    for (int row = part.row + first_row; row < part.row + PANEL && row < row_count; row += rows_apart) {
+        const Entry *from = x + row * row_stride;
+        for (int item = part.begin * ITEMS + first; item < part.end * ITEMS; item += items_apart) {
+            double entry[ITEM];
+            const int begin = item * ITEM;
+            if (vectors && begin + ITEM <= k) {
+                Entry raw[ITEM];
+#pragma unroll
+                for (int i = 0; i < ITEM; i += VECTOR)
+                    *(uint4 *)(raw + i) = __ldg((const uint4 *)(from + begin + i));
+#pragma unroll
+                for (int i = 0; i < ITEM; i++) entry[i] = wide(raw[i]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < ITEM; i++)
+                    entry[i] = begin + i < k ? wide(__ldg(from + (begin + i) * k_stride)) : 0;
+            }
+#pragma unroll
+            for (int i = 0; i < ITEM; i++) bounds.take(entry[i]);
+            cut(entry, scale, target.at(row, item), target.stride());
+        }
+    }
+    bounds.record_warp(record);
 }

@@ -54,6 +54,10 @@ struct Largest {
     __device__ __forceinline__ bool finite() const { return high < 0x7ff00000; }
     // Whether there is a scale: the row is neither zeros nor has it NaN or Inf.
     __device__ __forceinline__ bool scaled() const { return finite() && (high | low) != 0; }
+    // Integers below 2^21 have no bit in their lower half. Exact where there is one row's largest.
+    __device__ __forceinline__ bool may_be_small_integers() const {
+        return low == 0 && high < (u32)(1023 + 21) << 20;
+    }
     // e with 2^(e−1) ≤ |entry| < 2^e.
     __device__ __forceinline__ int exponent() const {
         if (high >= 1u << 20) return (int)(high >> 20) - 1022;
@@ -83,6 +87,36 @@ struct Square {
     }
 };
 
+__device__ __forceinline__ void lower(u64 *place, double number) {  // to a number ≥ 0, if it is less
+    const u64 bits = (u64)__double_as_longlong(number);
+    if (bits < *(volatile u64 *)place) atomicMin(place, bits);
+}
+
+constexpr double ROUND = 0x1.8p52 + 0x1p31;  // x + ROUND has RN(x) + 2^31 in its lower half
+
+// The largest entry and the largest of opposite sign, at least 0, if all are integers below 2^30.
+struct Bounds {
+    u32 largest = 0, opposite = 0;
+
+    __device__ __forceinline__ void fail() { largest = 1u << 31; }
+    __device__ __forceinline__ void take(double x) {
+        const double sum = __dadd_rn(x, ROUND);
+        const int whole = (int)((u32)__double2loint(sum) ^ 1u << 31);
+        // Of |x| < 2^30 the sum's lower half is all of it: what is beyond, or NaN, is no sum of these.
+        if (__dadd_rn(sum, -ROUND) != x || !(fabs(x) < 0x1p30)) fail();
+        else if (whole > 0) largest = max(largest, (u32)whole);
+        else opposite = max(opposite, (u32)-whole);
+    }
+    // Of all that were here, 2^40 less these, each a double: 0 where not all are such integers.
+    __device__ __forceinline__ void record_warp(u64 *record) const {
+        const u32 top = __reduce_max_sync(~0u, largest), bottom = __reduce_max_sync(~0u, opposite);
+        if (threadIdx.x % 32) return;
+        const bool failed = top >> 31;
+        lower(record + 4, failed ? 0.0 : 0x1p40 - top);
+        lower(record + 5, failed ? 0.0 : 0x1p40 - bottom);
+    }
+};
+
 #if RECORD
 // Of y = ⌈|x| · 2^(15−e)⌉ and z = min(y, CLIP) of a row: Σ y, Σ z, Σ z². See `schemes/crt.py`.
 struct Dense {
@@ -100,11 +134,6 @@ struct Dense {
     }
 };
 
-__device__ __forceinline__ void lower(u64 *place, double number) {  // to a number ≥ 0, if it is less
-    const u64 bits = (u64)__double_as_longlong(number);
-    if (bits < *(volatile u64 *)place) atomicMin(place, bits);
-}
-
 // The smallest agreements and shares of all rows that were here, each a double.
 __device__ __forceinline__ void record_row(u64 *record, double k, double sum, double clipped,
                                            double clipped_squares, double squares) {
@@ -119,7 +148,7 @@ __device__ __forceinline__ void record_row(u64 *record, double k, double sum, do
 }
 
 __device__ __forceinline__ void record_unfit(u64 *record) {
-    for (int i = 0; i < 4; i++) lower(record + i, 0);
+    for (int i = 0; i < 6; i++) lower(record + i, 0);
 }
 #endif
 
@@ -151,7 +180,6 @@ struct Scale {
         two = power(scale - (scale >> 1));
     }
     __device__ __forceinline__ void operator()(double x, u32 (&word)[WORDS]) const {
-        constexpr double ROUND = 0x1.8p52 + 0x1p31;
         double rest = __dmul_rn(__dmul_rn(x, one), two);
 #pragma unroll
         for (int j = WORDS - 1; j > 0; j--) {

@@ -96,11 +96,11 @@ def pack(
     records: of residues, see `residues.pack`. Does not wait for the device. Raises ShapeError where
     K differs or anything is empty.
     """
-    if isinstance(scheme.left, Residues):
+    if isinstance(scheme.left, Residues) and isinstance(scheme.right, Residues):
         _require_one_k(a.form, b.form)
         return (
             residues.pack(a, scheme.left, "left", stream, records[0]),
-            residues.pack(b, scheme.left, "right", stream, records[1]),
+            residues.pack(b, scheme.right, "right", stream, records[1]),
         )
     forms = a.form, b.form
     task = PackingTask(scheme, "both", forms, result_type(forms), rule, measure, a.device)

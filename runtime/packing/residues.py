@@ -1,8 +1,8 @@
 """Operands as residues, for Hopper: `kernels/residue_packing.cu`, which packs what
 `schemes.residues` says, bit for bit.
 
-An operand takes one launch where K is contiguous and a row fits in shared memory, else three; a
-stack as many for each matrix.
+An operand takes one launch where K is contiguous and a row fits in shared memory, or where it is
+taken for integers as they are; else three. A stack takes as many for each matrix.
 """
 
 import struct
@@ -15,6 +15,7 @@ from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
 from mixpert_py.runtime.schemes.crt import CLIP
+from mixpert_py.runtime.schemes.integers import Integers
 from mixpert_py.runtime.splitter import Residues
 
 Definitions = tuple[tuple[str, int | str], ...]
@@ -40,6 +41,9 @@ def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> D
     """What the packing kernels are compiled with, for operands of a type; recorded: where they
     record what `schemes.crt` asks of rows.
     """
+    if isinstance(splitter, Integers):
+        single = int(memory == "float32")
+        return *of_moduli(splitter.moduli), ("WORDS", 1), ("SINGLE", single)
     # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
     words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
     single = int(memory == "float32")
@@ -73,8 +77,9 @@ def pack(
 
     Slices are (batch, steps, count, rows8, 64) bytes as in `DevicePacked`, rows8 those of whole
     tiles. The scale of a row is the power of two that it was multiplied by, an int32. Flagged rows
-    are NONFINITE, and zeros, or LARGE. record: the address of a `schemes.crt.Rows`, whose numbers
-    are lowered to those of these rows; 0 for none.
+    are NONFINITE, and zeros, or LARGE. record: the address of a `schemes.crt.Rows` and of the
+    numbers that `integers.Bounds.of` takes, all of which are lowered to those of these rows; 0 for
+    none. Integers as they are need a record, have scales of 0, and no flags.
     """
     how = prepare(x.form, splitter, side, x.device, record != 0)
     place = how.layout
@@ -101,6 +106,12 @@ def _launch(
 ) -> None:
     """One matrix. targets: of its slices, scales and flags."""
     steps, padded = how.layout.steps, how.layout.rows8
+    if how.chunks and len(how.kernels) == 1:
+        strides = form.rows, form.k, form.row_stride, form.k_stride
+        contiguous = int(form.k_stride == 1), int(how.vectors)
+        whole = address, *targets, *strides, steps, padded, how.chunk_steps, *contiguous, record
+        how.kernels[0].launch_words(how.grid, how.threads, whole, 0, stream)
+        return
     if len(how.kernels) == 1:
         lengths = form.rows, form.k, form.row_stride, steps, padded, int(how.vectors)
         row_words = address, *targets, *lengths, how.limit, record
@@ -111,7 +122,7 @@ def _launch(
     chunk_steps, chunks = how.chunk_steps, how.chunks
     found: tuple[tuple[int, ...], ...] = (
         (address, largest, *along, chunk_steps),
-        (address, largest, squares, *along, chunk_steps, chunks),
+        (address, largest, squares, *along, chunk_steps, chunks, record),
         (
             address,
             largest,
@@ -136,8 +147,11 @@ def prepare(
     """How operands of a form are packed on a device, which is the current one; compiles kernels."""
     its = sizes(form, splitter, side)
     compiled = definitions(splitter, form.memory, recorded=recorded)
-    if its.chunks == 0:
-        names: tuple[str, ...] = ("rows",)
+    names: tuple[str, ...]
+    if isinstance(splitter, Integers):
+        names = ("integers",)
+    elif its.chunks == 0:
+        names = ("rows",)
     else:
         names = "maxima", "sums", "columns"
     shared = LONGEST if its.chunks == 0 else 0
@@ -149,18 +163,22 @@ def sizes(form: Form, splitter: Residues, side: Side) -> Packing:
     """As `prepare`, without kernels."""
     place = layout(splitter, form.batch, form.rows, form.k, side)
     steps, limit = place.steps, word(splitter.limit(form.k))
-    if form.k_stride == 1 and steps * STEP * 8 <= LONGEST:
+    apart = (form.row_stride | form.batch_stride) * form.itemsize
+    vectors = form.aligned and form.k_stride == 1 and apart % VECTOR == 0
+    whole = isinstance(splitter, Integers)
+    if not whole and form.k_stride == 1 and steps * STEP * 8 <= LONGEST:
         items = steps * STEP // ROW_ITEM
         threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), 512)
         shared = -(-items // threads) * threads * ROW_ITEM * 8
-        apart = (form.row_stride | form.batch_stride) * form.itemsize
-        vectors = form.aligned and apart % VECTOR == 0
-        launch = threads, shared, form.rows, vectors
-        return Packing(place, (), *launch, 0, 0, 0, 0, place.bytes, limit)
+        row_launch = threads, shared, form.rows, vectors
+        return Packing(place, (), *row_launch, 0, 0, 0, 0, place.bytes, limit)
     panels = -(-form.rows // PANEL)
     most, least = CHUNK_STEPS
     chunk_steps = min(max(least, panels * steps // BLOCKS), most)
     chunks = -(-steps // chunk_steps)
+    if whole:
+        launch = PANEL_THREADS, 0, panels * chunks, vectors
+        return Packing(place, (), *launch, chunk_steps, chunks, 0, 0, place.bytes, limit)
     largest = up(place.bytes)
     squares = largest + up(8 * chunks * form.rows)
     end = squares + (8 + 3 * 4) * chunks * form.rows

@@ -10,7 +10,8 @@ from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import Rows, moduli_for
+from mixpert_py.runtime.schemes.crt import FEWEST, Rows, moduli_for
+from mixpert_py.runtime.schemes.integers import scheme_for
 from mixpert_py.runtime.splitter import OutlierRule
 
 TYPES = tuple(map(np.dtype, PRECISION))
@@ -111,6 +112,8 @@ def _reference(request: Request) -> Product | Reason:
         return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
     if name == "crt" and request.guarantee is None:
         count = moduli_for(_rows_of(rows), _rows_of(columns.swapaxes(-1, -2)))
+        if count is None and _are_integers(rows, columns):
+            count = FEWEST  # or fewer, see `schemes.residues`
         if count is None:
             return Reason.SPREAD
         made = _reference(request._replace(scheme=f"crt{count}"))
@@ -147,6 +150,13 @@ def _rows_of(x: Array) -> Rows:
     from mixpert_py.runtime.reference.residues import rows_of
 
     return rows_of(x.reshape(-1, x.shape[-1]))
+
+
+def _are_integers(a: Array, b: Array) -> bool:
+    """Whether the product is exact by fewer moduli than any other needs."""
+    from mixpert_py.runtime.reference.residues import bounds_of
+
+    return scheme_for(bounds_of(a), bounds_of(b), a.shape[-1]) is not None
 
 
 def _shaped(value: Array, a: Array, b: Array) -> Any:

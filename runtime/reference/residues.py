@@ -16,6 +16,8 @@ from mixpert_py.runtime.reference import engine
 from mixpert_py.runtime.remainders import Theorem, theorem
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
 from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
+from mixpert_py.runtime.schemes.integers import SMALL as SMALL_INTEGERS
+from mixpert_py.runtime.schemes.integers import Bounds
 from mixpert_py.runtime.schemes.residues import INT32, fewest_moduli
 from mixpert_py.runtime.splitter import Residues
 
@@ -143,6 +145,14 @@ def rows_of(x: Array) -> Rows:
                 numbers.append(float((along / (k * total)).min()))
         found = Rows(*map(min, found, numbers))
     return found
+
+
+def bounds_of(x: Array) -> Bounds | None:
+    """What `schemes.integers` asks of an operand, where `crt` has not yet taken it for integers."""
+    smallest, largest = (float(f(x, initial=0)) for f in (np.min, np.max))
+    if not max(-smallest, largest) < SMALL_INTEGERS or not (x == np.rint(x)).all():
+        return None
+    return Bounds(smallest, largest)
 
 
 def residues(integers: Array, moduli: tuple[int, ...]) -> list[Array]:

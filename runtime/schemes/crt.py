@@ -44,7 +44,7 @@ LEAST: Final = 1 / 6
 CLIP: Final = 1 << 10  # 2^-5 of the power of two above a row's largest entry
 BYTE: Final = 0x7F  # of records before anything is in them: doubles above all others
 NOTHING: Final[float] = struct.unpack("d", bytes([BYTE]) * 8)[0]
-RECORD: Final = 32  # bytes
+RECORD: Final = 48  # bytes: `Rows`, and what `integers.Bounds.of` takes
 
 
 class Rows(NamedTuple):
@@ -60,7 +60,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, record: Sequence[float]) -> "Rows":
         """What kernels have recorded in memory whose bytes were all BYTE: NONE for no row."""
-        return cls(*(min(float(number), 1.0) for number in record))
+        return cls(*(min(float(number), 1.0) for number in record[:4]))
 
 
 NONE: Final = Rows(1.0, 1.0, 1.0, 1.0)

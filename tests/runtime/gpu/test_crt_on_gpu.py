@@ -117,3 +117,36 @@ def test_a_capture_is_native() -> None:
             matmul(x, y, scheme="crt", backend="cuda", out=out)
         stream.end_capture()
     assert made(x, y)[1]
+
+
+INTEGERS = {
+    "0/1": ((0, 1), "crt of integers 1ss"),
+    "[0, 255]": ((0, 255), "crt of integers 1uu"),
+    "signed bytes": ((-128, 127), "crt of integers 1ss"),
+    "±30,000": ((-30_000, 30_000), "crt of integers 5ss"),
+    "±2^21": ((1 - 2**21, 2**21 - 1), "crt of integers 7ss"),
+}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_are_exact(kind: str, order: str) -> None:
+    bounds, name = INTEGERS[kind]
+    rng = np.random.default_rng(5)
+    for m, k, n in ((M, K, N), (513, 700, 390), (5, 20_000, 3)):
+        state_of(0).outlooks.clear()
+        wide = [rng.integers(*bounds, shape, endpoint=True) for shape in ((m, k), (k, n))]
+        x, y = (cupy.asarray(v.astype(float), order=order) for v in wide)
+        exact = (wide[0].astype(object) @ wide[1].astype(object)).astype(float)
+        for _ in range(3):
+            value, by_residues = made(x, y)
+            assert by_residues
+            np.testing.assert_array_equal(value.get(), exact)
+        (outlook,) = state_of(0).outlooks.values()
+        assert outlook.integers is not None
+        if (m, k, n) == (M, K, N):
+            assert outlook.integers.name == name
+        x[m // 2, k - 1] = 0.5  # no integer any more
+        value, _ = made(x, y)
+        np.testing.assert_allclose(value.get(), x.get() @ y.get(), rtol=1e-13)
+        assert outlook.integers is None

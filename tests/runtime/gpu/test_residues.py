@@ -22,8 +22,10 @@ from mixpert_py.runtime.packing.residues import TILE
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import NONE, NOTHING, UNFIT, Rows
+from mixpert_py.runtime.schemes.crt import NONE, NOTHING, RECORD, UNFIT, Rows
+from mixpert_py.runtime.schemes.integers import BYTES, Bounds, Integers, is_exact, scheme_for
 from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, some
@@ -67,7 +69,11 @@ def on_host(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "cuda_kernel", compiled)
         monkeypatch.setattr(module, "allocate", lambda size, stream: Memory(size))
 
-    def prepare(moduli: tuple[int, ...], result: str, device: int) -> products.Kernels:
+    def prepare(scheme: Scheme, result: str, device: int) -> products.Kernels:
+        moduli = scheme.moduli
+        if moduli == BYTES:
+            definitions = products.of_bytes(scheme, result)
+            return products.Kernels(compiled(products.GEMM, "", definitions), None, 132)
         return products.Kernels(
             compiled(products.GEMM, "residue_gemm", products.of_gemm(moduli)),
             compiled(products.RESULT, "result", products.of_result(moduli, result)),
@@ -84,13 +90,26 @@ class ExactProducts:
     """The GEMM, in exact integers."""
 
     def __init__(self, definitions: tuple[tuple[str, Any], ...]) -> None:
-        self._moduli = [int(p) for p in dict(definitions)["MODULI"].split(", ")]
+        self._of = dict(definitions)
+        self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]
 
     def launch_words(self, grid: int, block: int, words: Any, shared: int, stream: object) -> None:
-        a, b, out, steps, rows, columns, _ = words
+        a, b, out, steps, rows, columns, _, m, n, leading, paired = words
         count = len(self._moduli)
         left = residues_of(a, steps, count, rows * TILE["left"])
         right = residues_of(b, steps, count, columns * TILE["right"])
+        if "ONE_PRODUCT" in self._of:
+            kind, size = (np.float32, 4) if self._of["SINGLE"] else (np.float64, 8)
+            assert paired == ((out | leading * size) % (2 * size) == 0)
+            bytes_of = {'"s8"': np.int8, '"u8"': np.uint8}
+            x = left[0, :m].view(bytes_of[self._of["A_BYTES"]]).astype(np.int64)
+            y = right[0, :n].view(bytes_of[self._of["B_BYTES"]]).astype(np.int64)
+            whole = x @ y.T
+            assert abs(whole).max() < 1 << 31
+            target = seen(out, ((m - 1) * leading + n,), kind)
+            for row, values in enumerate(whole):
+                target[row * leading : row * leading + n] = values
+            return
         units = TILE["left"] // 64, TILE["right"] // 32
         target = seen(out, (count, rows, columns, *units, 128, 16), np.uint8)
         for x, y, p, place in zip(left, right, self._moduli, target, strict=True):
@@ -181,9 +200,97 @@ def test_what_is_recorded_of_rows_is_what_the_reference_finds(family: str) -> No
 def recorded(x: Any) -> Rows:
     splitter = emulation_of("crt14").left
     assert isinstance(splitter, Residues)
-    record = np.full(4, NOTHING)
+    return Rows.of(record_of(x, splitter))
+
+
+def record_of(x: Any, splitter: Residues) -> Any:
+    record = np.full(RECORD // 8, NOTHING)
     packed_residues.pack(by_rows(x.view(HostArray)), splitter, "left", 0, record.ctypes.data)
-    return Rows.of(record)
+    return record
+
+
+INTEGERS = {
+    "0/1": (0, 1),
+    "[0, 255]": (0, 255),
+    "signed bytes": (-128, 127),
+    "both kinds of bytes": (-1, 255),
+    "±30,000": (-30_000, 30_000),
+    "±2^21": (1 - 2**21, 2**21 - 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    some(
+        [
+            ("[0, 255]", "signed bytes"),
+            ("both kinds of bytes", "±2^21"),
+            ("0/1", "[0, 255]"),
+            ("±30,000", "±30,000"),
+        ],
+        2,
+    ),
+)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_products_of_integers_are_exact(kind: str, other: str, dtype: str) -> None:
+    rng = np.random.default_rng(len(kind))
+    for m, k, n, orders in ((70, 300, 45, "CC"), (13, 65, 200, "FF"), (3, 700, 5, "FC")):
+        wide = [rng.integers(*INTEGERS[kind], (m, k), endpoint=True)]
+        wide.append(rng.integers(*INTEGERS[other], (k, n), endpoint=True))
+        wide[0][0, :2] = INTEGERS[kind]
+        wide[1][:2, 0] = INTEGERS[other]
+        x, y = (np.asarray(v.astype(dtype), order=o) for v, o in zip(wide, orders, strict=True))
+        first = emulation_of("crt14").left
+        assert isinstance(first, Residues)
+        bounds = [Bounds.of(record_of(v, first)[4:]) for v in (x, y.T)]
+        assert bounds == [(min(v.min(), 0), max(v.max(), 0)) for v in wide]
+        scheme = scheme_for(*bounds, k)
+        assert scheme is not None
+        records = np.full((2, RECORD // 8), NOTHING)
+        a, b = by_rows(x.view(HostArray)), by_columns(y.view(HostArray))
+        addresses = tuple(record.ctypes.data for record in records)
+        left, right = pack(a, b, scheme, records=addresses)
+        assert [Bounds.of(record[4:]) for record in records] == bounds
+        out = np.full((m, n + 3), np.nan, dtype)[:, :n].view(HostArray)
+        gemm(left, right, scheme, out)
+        exact = wide[0].astype(object) @ wide[1].astype(object)
+        np.testing.assert_array_equal(out, exact.astype(np.float64).astype(dtype))
+
+
+@pytest.mark.parametrize("wrong", [0.5, -(2.0**30), 1e300, 5e-324, np.nan, np.inf, 2.0**31 + 0.5])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_is_no_integer_is_recorded(wrong: float, order: Any) -> None:
+    made = scheme_for(Bounds(0, 1), Bounds(0, 1), 300)
+    assert made is not None
+    assert isinstance(made.left, Integers)
+    for place in ((0, 0), (39, 299), (17, 100)):
+        x = np.ones((40, 300))
+        x[place] = wrong
+        x = np.asarray(x, order=order)
+        for splitter in (made.left, emulation_of("crt14").left):
+            assert isinstance(splitter, Residues)
+            assert Bounds.of(record_of(x, splitter)[4:]) is None
+
+
+def test_integers_that_a_scheme_does_not_hold() -> None:
+    small, bytes_, signed, large = (
+        Bounds(0, 1),
+        Bounds(0, 255),
+        Bounds(-128, 127),
+        Bounds(-30_000, 30_000),
+    )
+    k = 8192
+    by_bytes, by_few = scheme_for(bytes_, bytes_, k), scheme_for(large, large, k)
+    assert by_bytes is not None
+    assert by_few is not None
+    assert (by_bytes.products, by_few.products) == (1, 6)
+    assert is_exact(by_few, signed, bytes_, k)
+    assert is_exact(by_bytes, bytes_, Bounds(0, 200), k)
+    assert not is_exact(by_bytes, signed, bytes_, k)
+    assert not is_exact(by_bytes, bytes_, bytes_, 4 * k + 300)
+    assert not is_exact(by_few, large, Bounds(-(2.0**20), 0), k)
+    assert scheme_for(small, None, k) is None
+    assert scheme_for(*[Bounds(-(2.0**29), 2.0**29)] * 2, 1 << 46) is None
 
 
 def round_to(number: float, scale: int) -> int:

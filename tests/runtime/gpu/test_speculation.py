@@ -12,7 +12,9 @@ from mixpert_py.runtime.gpu.speculation import MOST, Outlook
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
+from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 from tests.runtime.gpu.fake import FakeGpu, ndarray
 from tests.runtime.gpu.requested import multiplied
 
@@ -23,6 +25,7 @@ class FakeWatch:
     """Finds what the test says, once operands are packed."""
 
     found: Iterator[int | None]
+    bounds: Iterator[tuple[Bounds, Bounds] | None] | None = None
 
     def __init__(self, xp: Any) -> None:
         self.records = 0, 0
@@ -35,12 +38,21 @@ class FakeWatch:
         assert self._is_packed
         return next(self.found)
 
+    def integers(self, k: int) -> Scheme | None:
+        assert self._is_packed
+        self._bounds = None if self.bounds is None else next(self.bounds)
+        return None if self._bounds is None else scheme_for(*self._bounds, k)
+
+    def is_exact(self, made: Scheme, k: int) -> bool:
+        return self._bounds is not None and is_exact(made, *self._bounds, k)
+
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     fake.install(monkeypatch)
     monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
+    monkeypatch.setattr(FakeWatch, "bounds", None)
     return fake
 
 
@@ -96,6 +108,49 @@ def test_operands_are_as_they_were_until_a_product_does(found: int | None) -> No
         assert isinstance(product, Product)
         assert product.value is a
         np.testing.assert_array_equal(a.get(), by(found))
+
+
+def integers(least: int, most: int) -> tuple[Any, Any, tuple[Bounds, Bounds]]:
+    rng = np.random.default_rng(most)
+    a, b = (rng.integers(least, most, (20, 20), endpoint=True).astype(float) for _ in "ab")
+    a[0, 0], a[0, 1] = b[0, 0], b[0, 1] = least, most
+    return a, b, (Bounds(least, most), Bounds(least, most))
+
+
+def test_integers_are_made_of_the_fewest_products_the_next_time(gpu: FakeGpu) -> None:
+    bytes_, large = integers(0, 255), integers(-30_000, 30_000)
+    finds(14, 14, None)
+    steps = [  # operands, launches, scheme that is begun with the next time
+        (bytes_, 1, "crt of integers 1uu"),
+        (bytes_, 1, "crt of integers 1uu"),
+        (large, 2, "crt of integers 5ss"),  # bytes are too few: made anew
+        (bytes_, 1, "crt of integers 1uu"),  # five moduli hold bytes
+        ((A, B, None), 2, None),  # no integers: made anew
+        (large, 2, "crt of integers 5ss"),  # FP64 would be needed, but for what they are
+    ]
+    # What is no integer is packed, and looked at, twice.
+    FakeWatch.bounds = iter(
+        [bounds for (_, _, bounds), _, _ in steps for _ in range(1 if bounds else 2)]
+    )
+    for (a, b, bounds), launches, following in steps:
+        gpu.launches.clear()
+        product = multiplied(ndarray(a), ndarray(b), "crt")
+        assert isinstance(product, Product)
+        assert len(gpu.launches) == launches
+        wanted = by(14, a, b) if bounds is None else a @ b
+        np.testing.assert_array_equal(product.value.get(), wanted)
+        (outlook,) = state_of(0).outlooks.values()
+        assert (outlook.integers and outlook.integers.name) == following
+
+
+def test_what_is_often_no_integer_is_expected_to_be_none() -> None:
+    outlook, made = Outlook(), scheme_for(Bounds(0, 1), Bounds(0, 1), 9)
+    for _ in range(3):
+        outlook.learn_integers(made)
+        assert outlook.integers is made
+        outlook.learn_integers(None)
+    outlook.learn_integers(made)
+    assert outlook.integers is None
 
 
 @pytest.mark.usefixtures("gpu")

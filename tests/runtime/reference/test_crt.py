@@ -140,3 +140,12 @@ def test_a_stack_is_decided_as_one() -> None:
     product, wanted = made(stack, b), multiply(Request(stack, b, "crt15"))
     assert isinstance(wanted, Product)
     np.testing.assert_array_equal(product.value, wanted.value)
+
+
+def test_integers_are_exact_however_sparse() -> None:
+    rng = np.random.default_rng(0)
+    a, b = ((rng.random(shape) < 0.01).astype(float) for shape in ((M, K), (K, N)))
+    assert needed(a, b) is None
+    np.testing.assert_array_equal(made(a, b).value, a.astype(int) @ b.astype(int))
+    assert made(a, b * 0.5) is Reason.SPREAD
+    assert made(a, b * 2.0**21) is Reason.SPREAD
