@@ -110,9 +110,10 @@ class Function:
         """The arguments of the program's call, and its function."""
         assert isinstance(node, ast.Call)
         output = self.parameters.argument(node, self.output)
-        is_method = not self.names and isinstance(node.func, ast.Attribute)
-        receiver = node.func.value if is_method else None
-        return Parts(list(node.args), list(node.keywords), output, node.func, receiver)
+        function = node.func
+        is_method = not self.names
+        receiver = function.value if is_method and isinstance(function, ast.Attribute) else None
+        return Parts(list(node.args), list(node.keywords), output, function, receiver)
 
     def edits(
         self, node: ast.AST, source: Source, call: str, keywords: str, depth: int

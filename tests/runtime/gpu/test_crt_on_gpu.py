@@ -123,7 +123,7 @@ INTEGERS = {
     "0/1": ((0, 1), "crt of integers 1ss"),
     "[0, 255]": ((0, 255), "crt of integers 1uu"),
     "signed bytes": ((-128, 127), "crt of integers 1ss"),
-    "±30,000": ((-30_000, 30_000), "crt of integers 5ss"),
+    "±30,000": ((-30_000, 30_000), "crt of integers 6ss"),
     "±2^21": ((1 - 2**21, 2**21 - 1), "crt of integers 7ss"),
 }
 
