@@ -6,27 +6,14 @@ The table of exit codes is in docs/commands.md.
 import io
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from mixpert_py import __version__
-from mixpert_py.bench.commands import bench
-from mixpert_py.commands.cluster import cluster
-from mixpert_py.commands.doctor import doctor
-from mixpert_py.commands.estimate import estimate
-from mixpert_py.commands.graph import graph
-from mixpert_py.commands.plan import plan
-from mixpert_py.commands.probe import probe
 from mixpert_py.commands.program import interrupted
-from mixpert_py.commands.report import report
-from mixpert_py.commands.rewrite import rewrite, unrewrite
-from mixpert_py.commands.run import run
-from mixpert_py.commands.sites import sites
-from mixpert_py.commands.tiles import tiles
-from mixpert_py.commands.tune import tune
-from mixpert_py.commands.verify import verify
 from mixpert_py.errors import MixPertError
 
 COMPLETION = "_MIXPERT_COMPLETE"  # set by the shell's completion script, as click names it
@@ -86,7 +73,7 @@ def _with_run(arguments: list[str]) -> list[str]:
     """`mixpert script.py ARGS…` is `mixpert run script.py ARGS…`; a command's name comes first."""
     word = arguments[0] if arguments else ""
     is_path = word.endswith(".py") or os.sep in word
-    if is_path and word not in cli.commands and not word.startswith("-"):
+    if is_path and word not in MODULES and not word.startswith("-"):
         return ["run", *arguments]
     return arguments
 
@@ -119,22 +106,33 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-COMMANDS = [
-    *(rewrite, unrewrite, sites, graph, run, estimate, tune, verify),
-    *(report, plan, doctor, tiles, probe, cluster, bench),
-]
+# Each command's module is imported when it is called, or all of them for `--help`.
+MODULES = {
+    **{name: f"mixpert_py.commands.{name}" for name in ("cluster", "doctor", "estimate", "graph")},
+    **{name: f"mixpert_py.commands.{name}" for name in ("plan", "probe", "report", "rewrite")},
+    **{name: f"mixpert_py.commands.{name}" for name in ("run", "sites", "tiles", "tune", "verify")},
+    "unrewrite": "mixpert_py.commands.rewrite",
+    "bench": "mixpert_py.bench.commands",
+}
 
 
 class Commands(click.Group):
     """The commands; a script may stand in the place of one."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in MODULES:
+            return None
+        command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)
+        return command
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
-@click.group(
-    cls=Commands, commands=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mixpert")
 def cli() -> None:
     """Matrix products of a Python program, at the accuracy you choose and no more.

@@ -13,13 +13,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Optional
 
 from mixpert_py.errors import DeviceError, PlanError
-from mixpert_py.plan import Plan
+from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import modules_covered
-from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.device_model import Accumulations
+    from mixpert_py.runtime.plan_guard import PlanGuard
     from mixpert_py.runtime.signatures import Known
     from mixpert_py.runtime.tracing.trace import Trace
 
@@ -33,7 +33,7 @@ class Choice:
 
     scheme: str | None = None
     block: int | None = None
-    guard: PlanGuard | None = None
+    guard: "PlanGuard | None" = None
 
 
 UNCHOSEN = Choice()
@@ -136,7 +136,7 @@ class Context:
         entry = None if plan is None else plan.find(site)
         if entry is not None and plan is not None:
             is_guarded = entry.error > 0 and plan.guard == "on" and entry.scheme != "native"
-            guard = PlanGuard(site, entry.error, floor_of(entry.scheme)) if is_guarded else None
+            guard = _guard(site, entry) if is_guarded else None
             choice = _checked(Choice(entry.scheme, entry.block, guard))
             if entry.id == site:
                 return choice
@@ -157,6 +157,12 @@ class Context:
 def knows(plan: Plan, module: str) -> bool:
     """Whether a plan has sites of a module: of others it was never meant to say anything."""
     return any(entry.id.startswith(f"{module}:") for entry in plan.site)
+
+
+def _guard(site: str, entry: Site) -> "PlanGuard":
+    from mixpert_py.runtime.plan_guard import PlanGuard, floor_of
+
+    return PlanGuard(site, entry.error, floor_of(entry.scheme))
 
 
 def _checked(choice: Choice) -> Choice:

@@ -19,7 +19,9 @@ from mixpert_py.commands.program import (
 )
 
 if TYPE_CHECKING:
+    from mixpert_py.import_hook import ImportHook
     from mixpert_py.launch.launcher import Program
+    from mixpert_py.runtime.tracing.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,6 @@ def run(options: Options) -> int:
 
     config.let_idle_threads_sleep()  # what is imported next imports NumPy
     from mixpert_py.launch import launcher, running
-    from mixpert_py.launch.callers import Callers
-    from mixpert_py.runtime.tracing.trace import Trace
     from mixpert_py.sources import packages
 
     if options.module is not None and options.code is not None:
@@ -120,11 +120,7 @@ def run(options: Options) -> int:
         plan, others = packages.applicable(plan)
     for line in others if not options.quiet or options.strict else ():
         click.echo(f"mixpert: {line}", err=True)
-    trace = Trace(()) if options.profile or options.json_path else None
-    if trace is None and options.strict:
-        trace = Trace()
-    if trace is not None and hook.packages:
-        trace.caller = Callers(program, hook.folder, hook.packages)
+    trace = _trace(options, program, hook)
     json_file = running.json_place(options.json_path)  # the program may change the folder
     process = os.getpid()
     named = running.tensor_core_schemes(plan if options.plan_path else None, options.scheme)
@@ -152,6 +148,20 @@ def run(options: Options) -> int:
         for line in deviations:
             click.echo(f"mixpert: {line}", err=True)
     return exit_code or int(bool(deviations or (options.strict and (unused or others))))
+
+
+def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":
+    """What records the products; None where nobody asks for them."""
+    shows = options.profile or options.json_path
+    if not shows and not options.strict:
+        return None
+    from mixpert_py.launch.callers import Callers
+    from mixpert_py.runtime.tracing.trace import Trace
+
+    trace = Trace(()) if shows else Trace()
+    if hook.packages:
+        trace.caller = Callers(program, hook.folder, hook.packages)
+    return trace
 
 
 def _warn_without_device(schemes: list[str]) -> None:

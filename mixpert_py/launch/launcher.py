@@ -26,7 +26,7 @@ from mixpert_py.errors import RefusedProgramError, SourceError, named
 from mixpert_py.launch import tracebacks
 from mixpert_py.launch.spawning import rewrite_in_spawned_children
 from mixpert_py.runtime.context import Context, set_default
-from mixpert_py.sources import in_memory, notebook_file, source_files
+from mixpert_py.sources import in_memory, source_files
 from mixpert_py.sources.imported import spec_without_imports
 
 POLL = 0.02  # seconds after which a thread that is waited for is checked again
@@ -94,6 +94,8 @@ def notebook(path: str, arguments: tuple[str, ...] = ()) -> Program:
 
     Raises SourceError if there is no such file, or it is no notebook.
     """
+    from mixpert_py.sources import notebook_file  # not above: a script needs no part of it
+
     raw = source_files.read_whole(Path(path))
     try:
         source = notebook_file.notebook_text(raw)

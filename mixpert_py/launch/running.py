@@ -18,13 +18,13 @@ from mixpert_py.plan import Plan, module_of
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.context import Context, Modules, require_backend
 from mixpert_py.runtime.modules import modules_covered
-from mixpert_py.runtime.tracing.trace import Trace
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.packages import relative, require
 
 if TYPE_CHECKING:
     from mixpert_py.passes.call_site import CallSite
     from mixpert_py.runtime.products.torch_sites import Place
+    from mixpert_py.runtime.tracing.trace import Trace
 
 # Schemes that run without tensor cores.
 ANYWHERE = frozenset({"native", "float32", "float64"})
@@ -67,7 +67,7 @@ def run(
     hook: ImportHook,
     plan: Plan | None,
     scheme: str | None,
-    trace: Trace | None,
+    trace: "Trace | None",
     backend: str | None = None,
 ) -> int:
     """Run a program and return the exit code that `python` would have given.
@@ -120,7 +120,7 @@ def tensor_core_schemes(plan: Plan | None, scheme: str | None) -> list[str]:
     return [name for name in dict.fromkeys(named) if name not in ANYWHERE]
 
 
-def profile(program: Program, hook: ImportHook, trace: Trace) -> list[dict[str, Any]]:
+def profile(program: Program, hook: ImportHook, trace: "Trace") -> list[dict[str, Any]]:
     """One record a call site that was called, longest first, ready for JSON."""
     places: dict[str, tuple[str, CallSite | Place]] = {
         site: (place.path, place) for site, place in _torch_places().items()
@@ -136,7 +136,7 @@ def _torch_places() -> "dict[str, Place]":
 
 
 def records(
-    trace: Trace, places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
+    trace: "Trace", places: "Mapping[str, tuple[str, CallSite | Place]]", elsewhere: str
 ) -> list[dict[str, Any]]:
     """One record for each call site in a trace, longest first.
 
@@ -170,7 +170,7 @@ def records(
     return made
 
 
-def modules_of(trace: Trace) -> set[str]:
+def modules_of(trace: "Trace") -> set[str]:
     """The modules whose products were called."""
     return set(map(module_of, trace.sites))
 
@@ -220,7 +220,7 @@ def write_json(records: list[dict[str, Any]], path: Path) -> None:
         files.replace(path, json.dumps(records, indent=2).encode())
 
 
-def stale_lines(program: Program, hook: ImportHook, trace: Trace) -> list[str]:
+def stale_lines(program: Program, hook: ImportHook, trace: "Trace") -> list[str]:
     """One line for each called site that its module's plan lacks, each entry without a site, and a
     plan that knows no module of the program.
 

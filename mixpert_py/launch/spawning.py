@@ -14,7 +14,6 @@ from mixpert_py import config, files
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.plan import Plan
 from mixpert_py.runtime.context import Context, set_default
-from mixpert_py.runtime.tracing.trace import Trace
 
 
 class SpawnedJob(msgspec.Struct, frozen=True):
@@ -41,6 +40,8 @@ class SpawnedJob(msgspec.Struct, frozen=True):
         limit = config.workspace_limit(script)
         trace = None
         if self.children is not None:
+            from mixpert_py.runtime.tracing.trace import Trace
+
             trace = Trace(children=self.children)
             trace.begin_child()
         set_default(Context(self.scheme, self.plan, self.backend, trace, workspace_limit=limit))

@@ -10,6 +10,7 @@ import os
 import tempfile
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import chdir
 from dataclasses import replace
 from math import comb, isnan
 from pathlib import Path
@@ -114,7 +115,7 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
         return found
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     more = {"PYTHONPATH": os.pathsep.join(paths), public_programs.SECONDS_FILE: os.devnull}
-    with patch.dict(os.environ, more):  # of this program's runs alone
+    with patch.dict(os.environ, more), chdir(folder):  # for this program's runs alone
         shares = _shares(script, arguments, plan, float(case.error))
     return {**found, "fewer": fewer(tuned), "rate": tuned["hold_out_rate"], **shares}
 

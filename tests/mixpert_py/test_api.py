@@ -35,6 +35,27 @@ def test_the_command_line_loads_what_a_command_needs() -> None:
     assert {name.partition(".")[0] for name in loaded} & set(HEAVY) == {"click"}
 
 
+def test_a_program_found_in_the_cache_loads_no_source_tools(tmp_path: Path) -> None:
+    """Small programs are as quick as without us only if little is imported beside them."""
+    script = tmp_path / "s.py"
+    script.write_text("import sys, numpy as np\nx = np.eye(2)\ny = x @ x\nprint(*sys.modules)\n")
+    words = [sys.executable, "-m", "mixpert_py", "run", str(script)]
+    for _ in range(2):
+        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60)
+        assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
+    assert "mixpert_py.runtime.api" in loaded
+    heavy = {name.partition(".")[0] for name in loaded} & set(HEAVY)
+    assert heavy == {"numpy", "click", "msgspec"}
+    parts = ("bench", "tuner", "tuning", "commands", "passes")
+    beyond = [name for name in loaded for part in parts if name.startswith(f"mixpert_py.{part}.")]
+    assert beyond == [
+        "mixpert_py.commands.program",
+        "mixpert_py.commands.run",
+        "mixpert_py.passes.source",
+    ]
+
+
 def test_a_product_loads_no_source_tools() -> None:
     code = """
 import sys, mixpert_py, numpy

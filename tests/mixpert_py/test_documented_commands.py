@@ -109,8 +109,11 @@ def named(words: Words) -> tuple[click.Command, Words, Words]:
     """The command of `mixpert …`, the words that name it, and those that follow them."""
     command: click.Command = cli
     at = 1
-    while isinstance(command, click.Group) and at < len(words) and words[at] in command.commands:
-        command = command.commands[words[at]]
+    while isinstance(command, click.Group) and at < len(words):
+        below = command.get_command(NO_CONTEXT, words[at])
+        if below is None:
+            break
+        command = below
         at += 1
     return command, words[:at], words[at:]
 
@@ -175,7 +178,7 @@ def test_the_module_is_read(words: Words) -> None:
     command = MODULES[words[2]]
     if command is not None:
         name, *_ = rest = replaced(words[3:]) or ("",)
-        assert not isinstance(command, click.Group) or name in command.commands
+        assert not isinstance(command, click.Group) or command.get_command(NO_CONTEXT, name)
         try:
             read(command, words[2], [] if rest == ("",) else rest)
         except click.NoSuchOption:
@@ -186,9 +189,13 @@ def test_the_module_is_read(words: Words) -> None:
 
 def options_below(command: click.Command) -> set[str]:
     """The options of a command, and of all below it."""
-    below = command.commands.values() if isinstance(command, click.Group) else ()
     own = {name for option in command.params for name in option.opts}
-    return own.union(*map(options_below, below))
+    if isinstance(command, click.Group):
+        for name in command.list_commands(NO_CONTEXT):
+            below = command.get_command(NO_CONTEXT, name)
+            assert below is not None
+            own |= options_below(below)
+    return own
 
 
 @pytest.mark.parametrize("page", PAGES)
