@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import accumulate
 
 from mixpert_py.errors import SourceError
+from mixpert_py.passes import MAX_BYTES
 
-MAX_BYTES = 4 << 20
 # A syntax tree takes half a kilobyte for each word or sign of the text.
 MAX_TOKENS = 1_000_000
 # LibCST recurses several Python frames for every level of nesting, and `ast` accepts up to a

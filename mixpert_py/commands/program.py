@@ -3,7 +3,6 @@
 import functools
 import sys
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -159,6 +158,8 @@ class ProgramCommand(click.Command):
         # `program_of` refuses -c in a script's place, and says what to give instead.
         if ctx.resilient_parsing or not name.startswith("-") or name in ("-", "-c"):
             return
+        from difflib import get_close_matches  # only where a name is wrong
+
         ours = [name for param in self.get_params(ctx) for name in param.opts]
         raise click.NoSuchOption(name, possibilities=get_close_matches(name, ours), ctx=ctx)
 

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from importlib import metadata
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from pathlib import Path
 
@@ -103,6 +102,8 @@ def _module(file: Path) -> str:
 
 def described(patterns: Iterable[str]) -> list[Package]:
     """The packages as a plan has them: each with what it was installed as, and the version."""
+    from importlib import metadata  # not above: it takes longer than all else here
+
     distributions = metadata.packages_distributions()
     found = []
     for pattern in dict.fromkeys(patterns):
@@ -114,6 +115,8 @@ def described(patterns: Iterable[str]) -> list[Package]:
 
 def installed(distribution: str) -> str:
     """The version of a distribution; empty where it is not installed."""
+    from importlib import metadata
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mixpert_py import files
 from mixpert_py.errors import SourceError, writing
-from mixpert_py.passes.source import MAX_BYTES
+from mixpert_py.passes import MAX_BYTES
 from mixpert_py.sources import project
 from mixpert_py.sources.project import SKIPPED_FOLDERS
 
