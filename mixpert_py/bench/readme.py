@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mixpert_py import files
-from mixpert_py.bench import dispatch, machine
+from mixpert_py.bench import dispatch, float64, machine
 from mixpert_py.bench.apps import readme as apps
 from mixpert_py.bench.gemm import readme as gemm
 from mixpert_py.bench.gemm import tables
@@ -132,6 +132,17 @@ def _levels() -> str | None:
     return table if table is None or programs is None else f"{table}\n{programs}"
 
 
+def _float64(docs: str) -> str | None:
+    found = saved("float64")
+    return None if found is None else float64.markdown(found, docs)
+
+
+def _draw_float64(folder: Path) -> None:
+    found = saved("float64")
+    if found is not None:
+        float64.draw(found, folder)
+
+
 def _calls() -> str | None:
     """The tables of what calls cost the host, of each machine that they are kept of."""
     found = [saved(name) for name in ("dispatch", "dispatch-gpu")]
@@ -194,7 +205,8 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "estimates": lambda docs: written_table("estimates"),
     "graphs": lambda docs: written_table("graphs"),
     "float64": lambda docs: written_table("float64"),
+    "float64_levels": _float64,
     "first": lambda docs: written_table("first-example"),
 }
 # What draws the pictures of those parts into DOCS.
-PICTURES: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw)
+PICTURES: tuple[Callable[[Path], None], ...] = (gemm.draw, apps.draw, _draw_float64)

@@ -1,5 +1,6 @@
 """The staircase of accuracy and speed: one step for each level that the tuner descends."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -41,37 +42,54 @@ def is_known(sections: Sections) -> bool:
 
 def alternative(sections: Sections, device: str) -> str:
     """The message of the staircase, as a sentence for its alternative text."""
-    base, *_ = compared(sections)
+    return sentence(steps(sections), compared(sections), f"{SIZE} × {SIZE} float32", device)
+
+
+def sentence(steps: Sequence[Point], compared: Sequence[Point], matrices: str, device: str) -> str:
+    """What a staircase says. compared: the vendor's products, first the one that counts as 1."""
+    base = compared[0]
     said = [
         f"{step.name} is {step.tflops / base.tflops:.1f} times as fast at an error of "
         f"{step.error:.1e}"
-        for step in steps(sections)
+        for step in steps
     ]
     return (
-        f"Each step down in accuracy is one up in speed. On one {device}, for {SIZE} × {SIZE} "
-        f"float32 matrices, where cuBLAS FP32 has an error of {base.error:.1e}: {'; '.join(said)}."
+        f"Each step down in accuracy is one up in speed. On one {device}, for {matrices} "
+        f"matrices, where {base.name} has an error of {base.error:.1e}: {'; '.join(said)}."
     )
 
 
 def picture(sections: Sections, device: str, theme: Theme) -> "Axes":
-    """Steps from the upper left to the lower right: what lies below them is beaten by one."""
-    base, *_ = compared(sections)
-    found = [(step, step.tflops / base.tflops) for step in steps(sections)]
+    """The staircase of float32 products."""
+    what = f"float32 products of {SIZE} × {SIZE} matrices on one {device}"
+    return drawn(steps(sections), compared(sections), what, theme)
+
+
+def drawn(steps: Sequence[Point], compared: Sequence[Point], subtitle: str, theme: Theme) -> "Axes":
+    """Steps from the upper left to the lower right: what lies below them is beaten by one.
+
+    steps: the most accurate first, each faster than all before it. compared: as in `sentence`.
+    """
+    base = compared[0]
+    found = [(step, step.tflops / base.tflops) for step in steps]
     errors = [step.error for step, _ in found]
     bottom, top = max(errors) * MARGIN, min(errors) / MARGIN
     plot = axes(
         theme,
         340.0,
         "Each step down in accuracy is one up in speed",
-        f"float32 products of {SIZE} × {SIZE} matrices on one {device}",
+        subtitle,
     )
     show_errors(plot, "y", top, bottom)
     plot.invert_yaxis()
     plot.set_ylabel("error, normal data  (more accurate →)")
-    ticks = [1, *range(4, int(found[-1][1]) + 1, 4)]
-    plot.set_xlim(0, found[-1][1] * 1.1)
+    fastest = found[-1][1]
+    ticks = (
+        [1, *range(4, int(fastest) + 1, 4)] if fastest >= 4 else [1, *range(2, 1 + int(fastest))]
+    )
+    plot.set_xlim(0, fastest * 1.1)
     plot.set_xticks(ticks, [f"{tick}×" for tick in ticks])
-    plot.set_xlabel("times as fast as cuBLAS FP32, packing included")
+    plot.set_xlabel(f"times as fast as {base.name}, packing included")
     path = [(0.0, errors[0])]
     for (_, speed), (here, below) in zip(found, pairwise([*errors, bottom]), strict=True):
         path += [(speed, here), (speed, below)]
@@ -84,7 +102,7 @@ def picture(sections: Sections, device: str, theme: Theme) -> "Axes":
     ]
     labels += [
         Label(point.tflops / base.tflops, point.error, point.name, theme.vendor)
-        for point in compared(sections)
+        for point in compared
     ]
     for label in labels:
         marker = "o" if label.weight == "bold" else "s"

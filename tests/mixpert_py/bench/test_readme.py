@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mixpert_py.bench import readme
+from mixpert_py.bench import float64, readme
 from mixpert_py.bench.commands import bench
 from mixpert_py.bench.gemm import pictures, staircase
 from mixpert_py.bench.gemm import readme as gemm_readme
@@ -282,6 +282,25 @@ def test_the_staircase_descends() -> None:
         staircase.alternative(sections(), "x")
     )
     assert not staircase.is_known({"speed 4096³": beaten["speed 4096³"]})
+
+
+def test_float64_descends_from_fp64(tmp_path: Path) -> None:
+    """What is beaten is no step, and cuBLAS's product is what the steps are compared with."""
+    at = {"cuBLAS FP64": (50, 3e-15), "crt16": (60, 5e-17), "crt14": (75, 1e-15)}
+    at |= {"crt12": (90, 4e-13), "crt9": (120, 2e-9), "int8x10": (45, 3e-9)}
+    rows = [
+        {"name": name, "n": n, "tflops": tflops, "over_native": tflops / 50, "error": error}
+        for n in float64.SIZES
+        for name, (tflops, error) in at.items()
+    ]
+    facts = {"device": "NVIDIA H200", "cuda": "13.2", "cublas": "13.1.0", "date": "2026-01-01"}
+    text = float64.markdown({"rows": rows, "machine": facts}, "docs")
+    assert "where cuBLAS FP64 has an error of 3.0e-15: crt16 is 1.2 times as fast" in text
+    assert "int8x10" not in text
+    assert "| crt14 | 75 (1.5×) | 75 (1.5×) | 75 (1.5×) | 1.0e-15 |" in text
+    pytest.importorskip("matplotlib")
+    drawn, _ = float64.draw({"rows": rows, "machine": facts}, tmp_path)
+    assert ">crt9 2.4×<" in drawn.read_text("utf-8")
 
 
 def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
