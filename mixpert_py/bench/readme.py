@@ -206,6 +206,7 @@ PARTS: Mapping[str, Callable[[str], str | None]] = {
     "graphs": lambda docs: written_table("graphs"),
     "float64": lambda docs: written_table("float64"),
     "float64_levels": _float64,
+    "seeds": lambda docs: written_table("other-seeds"),
     "first": lambda docs: written_table("first-example"),
 }
 # What draws the pictures of those parts into DOCS.
