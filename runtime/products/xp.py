@@ -1,8 +1,8 @@
 """`xp_product`: a call of a function that may be a product of NumPy or CuPy, or anything else."""
 
 import sys
-from collections.abc import Callable, Collection
-from types import FunctionType
+from collections.abc import Callable, Set
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
@@ -29,24 +29,28 @@ class Known(NamedTuple):
 
     product: Callable[..., Any]
     max_arguments: float
-    options: Collection[str]
+    options: Set[str]
     min_operands: int = 2
 
 
 LIBRARIES = ("numpy", "cupy", "dask.array", "operator")
+NONE: Set[str] = frozenset()
 KNOWN = {
     "matmul": Known(matmul, 3, {"out"}),
     "dot": Known(dot, 3, {"out"}),
-    "inner": Known(inner, 2, ()),
+    "inner": Known(inner, 2, NONE),
     "tensordot": Known(tensordot, 3, {"axes"}),
     "einsum": Known(einsum, float("inf"), {"out", "optimize", "dtype", "order", "casting"}),
-    "vecdot": Known(vecdot, 2, ()),
-    "matvec": Known(matvec, 2, ()),
-    "vecmat": Known(vecmat, 2, ()),
+    "vecdot": Known(vecdot, 2, NONE),
+    "matvec": Known(matvec, 2, NONE),
+    "vecmat": Known(vecmat, 2, NONE),
 }
 MULTI_DOT = Known(multi_dot, 1, {"out"}, min_operands=1)
 METHOD = Known(_dot_of, 2, {"out"}, min_operands=1)
-OF_TENSORS = Known(torch_matmul, 2, ())
+OF_TENSORS = Known(torch_matmul, 2, NONE)
+
+# By the id of a function, the library's module that has it, and what it is there.
+_found: dict[int, tuple[ModuleType, str, Known]] = {}
 
 
 def xp_product(
@@ -77,6 +81,10 @@ def xp_product(
 
 def _known(native: Native) -> Known | None:
     """The runtime's function for a library's product; None for any other function."""
+    found = _found.get(id(native))
+    # Asked at each call: the program may have put another function there.
+    if found is not None and getattr(found[0], found[1], None) is native:
+        return found[2]
     # A primitive of autograd keeps the function that it wraps.
     function = getattr(native, "fun", native) if type(native) is FunctionType else native
     name = getattr(function, "__name__", None)
@@ -89,7 +97,10 @@ def _known(native: Native) -> Known | None:
     if known is None:
         return None
     for library in LIBRARIES:  # written out: any() would take several calls
-        if function is getattr(sys.modules.get(library), name, None):
+        module = sys.modules.get(library)
+        if function is getattr(module, name, None):
+            if module is not None and function is native:
+                _found[id(native)] = module, name, known
             return known
     if name == "dot" and as_arrays(getattr(native, "__self__", None)):
         return METHOD
@@ -97,18 +108,18 @@ def _known(native: Native) -> Known | None:
 
 
 def _is_of(library: str, function: Native) -> bool:
-    """Whether a function is a library's own of its name, asked at each call: the program may have
-    put another one there.
-    """
+    """Whether a function is a library's own of its name."""
     return function is getattr(sys.modules.get(library), function.__name__, None)
 
 
 def _takes(known: Known, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Whether the runtime's function takes these arguments."""
+    if len(operands) == 2 and not options:
+        return known is not MULTI_DOT
     count = len(operands) + (known.max_arguments == 3 and len(options))
     if len(operands) < known.min_operands or count > known.max_arguments:
         return False
-    return options.keys() <= set(known.options)
+    return options.keys() <= known.options
 
 
 def _look_up(site: str | None) -> None:

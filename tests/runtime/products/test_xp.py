@@ -144,3 +144,16 @@ def test_a_stale_plan_is_told_at_the_products_own_line() -> None:
     ):
         xp_product(A, B, site="m:f/y~bb#0", native=np.matmul)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_a_function_that_is_replaced_after_its_first_call_is_no_product(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, original, trace = np.eye(3), np.dot, Trace()
+    with use(Context(trace=trace)):
+        for others in (False, True, False):
+            with monkeypatch.context() as patch:
+                if others:
+                    patch.setattr(np, "dot", np.matmul)
+                xp_product(x, x, native=original, site=SITE)
+    assert trace.sites[SITE].calls == 2
