@@ -282,7 +282,8 @@ def _hold_outs(
 
 def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tuple[Rung, ...]:
     """The rungs that a program is tuned on. on_gpu: whether a GPU takes its products. wide: whether
-    any is of float64: then residues are tried, where the GPU has kernels for them.
+    any is of float64: then residues are tried, where the GPU has kernels for them, or the device
+    that `--device` names.
 
     Native float64 comes before schemes of float32's grade; for float32 products these are as good
     as native ones, and only faster.
@@ -291,9 +292,18 @@ def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tu
         return ladder(options.ladder)
     if not on_gpu and not emulates(options.backend):
         return ladder("cpu")
-    gpu = gpus.usable(options.backend) if wide else None
-    by_residues = gpu is not None and has_kernels(emulation_of("crt14"), gpu.capability)
-    return ladder("crt" if by_residues else "int8")
+    return ladder("crt" if wide and _has_residues(options) else "int8")
+
+
+def _has_residues(options: TuningOptions) -> bool:
+    """Whether the device that the tuning is for has kernels for residues."""
+    if options.device is not None:
+        from mixpert_py.runtime.model import known_devices
+
+        found = known_devices.find(options.device)
+        return has_kernels(emulation_of("crt14"), found.capability)
+    gpu = gpus.usable(options.backend)
+    return gpu is not None and has_kernels(emulation_of("crt14"), gpu.capability)
 
 
 def _is_wide(run: ProgramRun) -> bool:

@@ -1,5 +1,7 @@
 """Which ladder a program gets, and what a GPU would take of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from mixpert_py import config
@@ -70,6 +72,9 @@ def test_float64_has_residues_where_there_are_kernels(monkeypatch: pytest.Monkey
         assert rungs_for(options(), True, wide=True) == ladder(name)
     monkeypatch.setattr(gpus, "usable", lambda backend: Device(0, "a GPU", 90))
     assert rungs_for(options(), True) == ladder("int8")
+    for device, found in (("h200", "crt"), ("a100", "int8")):
+        named = replace(options("reference"), device=device)
+        assert rungs_for(named, False, wide=True) == ladder(found)
     assert rungs_for(options(), False, wide=True) == ladder("cpu")
 
 
