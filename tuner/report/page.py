@@ -11,6 +11,7 @@ from mixpert_py.errors import MixPertError
 from mixpert_py.tuner.records import Reason
 from mixpert_py.tuner.report import operands, staircase, summary
 from mixpert_py.tuner.report.bars import bars
+from mixpert_py.tuner.report.inputs import inputs
 from mixpert_py.tuner.report.listing import listing
 from mixpert_py.tuner.report.plane import plane
 from mixpert_py.tuner.report.record import OperatorEntry, Record
@@ -26,6 +27,7 @@ SHARED = (
     "brief",
     "counted",
     "error_name",
+    "other_inputs",
     "size",
     "trial_error",
     "tuning_facts",
@@ -66,6 +68,7 @@ def page(record: Record, program: Program) -> str:
         error=summary.reached(record),
         kept=sum(trial.reason == Reason.KEPT for trial in record.trials[1:]),
         plane=plane(record),
+        inputs=inputs(record),
         staircase=staircase.staircase(record),
         bars=bars(record, found),
         sampled=operands.sampled_rows(found),
