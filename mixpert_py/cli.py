@@ -119,9 +119,6 @@ MODULES = {
 class Commands(click.Group):
     """The commands; a script may stand in the place of one."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(MODULES)
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in MODULES:
             return None
@@ -132,7 +129,12 @@ class Commands(click.Group):
         return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    # By these names click lists the commands, and proposes one where a word is none.
+    commands={name: click.Command(name) for name in MODULES},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="mixpert")
 def cli() -> None:
     """Matrix products of a Python program, at the accuracy you choose and no more.

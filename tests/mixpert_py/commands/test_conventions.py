@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -217,7 +218,9 @@ def test_annotations_are_of_a_check_and_alone(mixpert: Mixpert, words: list[str]
 def test_the_hooks_of_pre_commit_are_commands() -> None:
     for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()):
         program, command, option = hook["entry"].split()
-        names = [name for param in cli.commands[command].params for name in param.opts]
+        found = cli.get_command(click.Context(cli), command)
+        assert found is not None
+        names = [name for param in found.params for name in param.opts]
         assert program == "mixpert"
         assert option in names
         assert hook["language"] == "python"
