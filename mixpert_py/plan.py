@@ -165,7 +165,12 @@ def loads(text: str, name: str = "plan", known: Collection[str] | None = None) -
 
 def load(path: str | os.PathLike[str], known: Collection[str] | None = None) -> Plan:
     """Read a plan file. Raises PlanError if it cannot be read or is malformed."""
-    return loads(_read(path), str(path), known)
+    try:
+        return loads(_read(path), str(path), known)
+    except PlanError as error:
+        if Path(path).suffix in ("", ".toml"):
+            raise
+        raise PlanError(f"{error} (a plan is a .toml file)") from None
 
 
 def dumps(plan: Plan, previous: str = "") -> str:

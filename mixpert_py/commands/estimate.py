@@ -13,6 +13,7 @@ from mixpert_py.commands.program import (
     as_record,
     module_option,
     program_argument,
+    program_of,
     require_seconds,
     with_progress,
 )
@@ -75,11 +76,13 @@ class Options:
         from mixpert_py.launch import launcher
 
         if self.module is not None:
-            return launcher.module(self.module, self.arguments, run_here=False)
+            return program_of(self.module, None, self.arguments)
         if not self.arguments:
             raise click.UsageError("give a SCRIPT, a notebook, or -m MODULE")
-        read = launcher.notebook if self.is_notebook else launcher.script
-        return read(self.arguments[0], self.arguments[1:])
+        script, *arguments = self.arguments
+        if self.is_notebook:
+            return launcher.notebook(script, (*arguments,))
+        return program_of(None, script, (*arguments,))
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
@@ -133,10 +136,15 @@ def estimate(options: Options) -> int:
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show)
     if found is None:
-        click.echo(f"{program.argv[0]}: its process makes no matrix product", err=True)
+        left_out = "; cells of %% magics, and those that do not parse, are left out"
+        click.echo(
+            f"{program.argv[0]}: its process makes no matrix product"
+            + left_out * options.is_notebook,
+            err=True,
+        )
         if options.as_json:
             click.echo("null")
-        return 0
+        return 1
     best = worth(found.places)
     command = None if best is None else options.next_command(best, budget)
     sentence = verdict(found.share, found.places, budget)

@@ -1,6 +1,7 @@
 """The common parts of commands: options as one record, and where a program's words begin."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -194,7 +195,11 @@ class PlanCommand(ProgramCommand):
 
 
 def program_of(module: str | None, script: str | None, arguments: tuple[str, ...]) -> "Program":
-    """The script or module that is run many times. Raises UsageError where neither is named."""
+    """The script or module whose runs are compared.
+
+    Raises UsageError where neither is named, SourceError for an archive: its modules are not
+    rewritten, so that its products would be left out.
+    """
     from mixpert_py.launch import launcher
 
     if module is not None:  # the first of its arguments stands in SCRIPT's place
@@ -204,7 +209,13 @@ def program_of(module: str | None, script: str | None, arguments: tuple[str, ...
         raise click.UsageError("give a SCRIPT or -m MODULE")
     if script == "-c":
         raise SourceError("the command takes a script or -m MODULE, not -c CODE")
-    return launcher.script(script, arguments)
+    program = launcher.script(script, arguments)
+    if program.within is not None and not os.path.isdir(script):
+        raise SourceError(
+            f"{script}: an archive; the command takes a script, a folder with __main__.py, "
+            "or -m MODULE"
+        )
+    return program
 
 
 def packages_of(program: "Program", typed: tuple[str, ...]) -> tuple[str, ...]:

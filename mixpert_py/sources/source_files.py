@@ -65,9 +65,15 @@ def source_files(paths: Sequence[str], exclude: Sequence[str]) -> Iterator[Sourc
 def read(path: str) -> bytes:
     """A source file's bytes, and one byte more than is accepted of a file that is too large.
 
-    Raises SourceError, in one line, if it cannot be read.
+    Raises SourceError, in one line, if it cannot be read, or is an archive.
     """
-    return _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+    raw = _read(path, (MAX_NOTEBOOK_BYTES if path.endswith(NOTEBOOK) else MAX_BYTES) + 1)
+    if b"\0" in raw:  # in no source that Python takes
+        from zipfile import is_zipfile
+
+        if is_zipfile(path):
+            raise SourceError(f"{path}: an archive; unpack it, and give the folder")
+    return raw
 
 
 def read_whole(path: str | Path) -> bytes:

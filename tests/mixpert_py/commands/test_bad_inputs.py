@@ -1,6 +1,7 @@
 """What is wrong with an input is one clear line, whatever the command; never a traceback."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ FILES: dict[str, bytes] = {
     "binary.py": NOISE,
     "latin.py": 'x = "\xff" @ b\n'.encode("latin-1"),
     "null.py": b"\0import os\n",
+    "zeros.py": b"\x7fELF\xff\0\0",
     "p.toml": PLAN.encode(),
     "binary.toml": NOISE,
     "syntax.toml": b"site = [\n",
@@ -35,15 +37,19 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("rewrite", "--scheme", "int8x7", "s.py"), "did you mean 'int8x"),
     (("rewrite", "--plan", "binary.toml", "s.py"), "binary.toml: not UTF-8"),
     (("rewrite", "--check", "binary.ipynb"), "binary.ipynb: not a notebook"),
+    (("rewrite", "--check", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
     (("unrewrite", "--check", "null.py"), "null.py: line 1: "),
     (("unrewrite", "s.py"), "give -w, -o OUT, --diff or --check"),
     (("sites", "latin.py"), "latin.py: cannot be decoded"),
     (("sites", "loop.py"), "loop.py: too many levels"),
+    (("sites", "zeros.py"), "zeros.py: cannot be decoded: it has zero bytes, as no source"),
+    (("sites", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
     (("sites", "object.ipynb"), "object.ipynb: a notebook of format"),
     (("sites", "-j", "0", "s.py"), "0 is not in the range"),
     (("sites",), "Missing argument"),
     (("graph", "--profile", "s.py", "s.py"), "s.py: not a profile"),
     (("graph", "-o", "s.py/x.svg", "s.py"), "s.py/x.svg: cannot write"),
+    (("graph", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
     (("graph", "--format", "png", "s.py"), "'png' is not one of"),
     (("run", "folder"), "folder: no __main__.py in it"),
     (("run", "--json", "nowhere/x.json", "s.py"), "nowhere/x.json: cannot write"),
@@ -53,18 +59,26 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("run",), "give a SCRIPT"),
     (("estimate", "--error", "x", "s.py"), "--error is a number of at least 0, not x"),
     (("estimate", "nowhere.py"), "nowhere.py: no such file"),
+    (("estimate", "app.pyz"), "app.pyz: an archive; the command takes a script"),
+    (("estimate", "-c", "print(1)"), "a script or -m MODULE, not -c CODE"),
     (("tune", "s.py"), "give --error BUDGET"),
     (("tune", "--error", "nan", "s.py"), "--error is a number of at least 0, not nan"),
     (("tune", "--error", "b=", "s.py"), "--error b=: it takes VALUE"),
     ((*TUNE, "--time-limit", "0", "s.py"), "--time-limit is a number of seconds, not 0"),
+    ((*TUNE, "app.pyz"), "app.pyz: an archive; the command takes a script"),
+    ((*TUNE, "object.ipynb"), "object.ipynb: a notebook, not a program"),
+    ((*TUNE, "-c", "print(1)"), "a script or -m MODULE, not -c CODE"),
     ((*TUNE, "--compare", "c", "s.py"), "s.py: has no numeric value for c"),
     ((*TUNE, "--criterion", "no.mod:f", "s.py"), "criterion no.mod:f: No module named 'no'"),
     ((*TUNE, "--criterion", "os:nofun", "s.py"), "criterion os:nofun: the module has no 'nofun'"),
     ((*TUNE, "-o", "folder", "s.py"), "folder: cannot write a plan there"),
     (("tune", "--error", "1", "--device", "abacus", "s.py"), "no device model is known"),
     (("verify", "scheme.toml", "s.py"), "scheme.toml:3: "),
+    (("verify", "p.toml", "app.pyz"), "app.pyz: an archive; the command takes a script"),
+    (("verify", "s.py", "s.py"), "(a plan is a .toml file)"),
     (("verify", "--criterion", "x", "p.toml", "s.py"), "unknown criterion 'x'"),
     (("report", "p.toml"), "p.toml: no tuning is kept beside it"),
+    (("report", "app.pyz"), "app.pyz: not UTF-8 text (a plan is a .toml file)"),
     (("report", "damaged.toml"), "damaged.trials.db: not a file of trials"),
     (("plan", "show", "folder"), "folder: cannot read the plan"),
     (("plan", "validate", "syntax.toml"), "syntax.toml: not valid TOML"),
@@ -87,6 +101,8 @@ def folder(tmp_path: Path) -> Path:
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "folder").mkdir()
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", PRODUCT)
     (tmp_path / "loop.py").symlink_to("loop.py")
     return tmp_path
 

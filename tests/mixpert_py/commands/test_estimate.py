@@ -186,13 +186,16 @@ def test_what_the_program_makes_of_warnings_is_its_own(tmp_path: Path, mixpert: 
     assert estimated(mixpert, "s.py")["products"]
 
 
-def test_a_notebook(tmp_path: Path, mixpert: Mixpert) -> None:
-    sources = ["%matplotlib inline\nimport numpy as np\na = np.ones((300, 300))", "\nb = a @ a"]
+def notebook(*sources: str) -> str:
     cells = [
         {"cell_type": "code", "source": text, "metadata": {}, "outputs": []} for text in sources
     ]
-    notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells}
-    (tmp_path / "n.ipynb").write_text(json.dumps(notebook))
+    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
+
+
+def test_a_notebook(tmp_path: Path, mixpert: Mixpert) -> None:
+    sources = ["%matplotlib inline\nimport numpy as np\na = np.ones((300, 300))", "\nb = a @ a"]
+    (tmp_path / "n.ipynb").write_text(notebook(*sources))
     found = estimated(mixpert, "n.ipynb")
     (product,) = found["products"]
     assert (product["path"], product["line"], product["expression"]) == ("cell_2", 2, "a @ a")
@@ -202,13 +205,26 @@ def test_a_notebook(tmp_path: Path, mixpert: Mixpert) -> None:
     assert "n.ipynb: not a notebook" in said.one_clear_line()
 
 
+@pytest.mark.parametrize("cell", ["%%time\nb = a @ a", "b = a @"], ids=["magic", "no Python"])
+def test_a_notebook_without_products_says_what_was_left_out(
+    cell: str, tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "n.ipynb").write_text(notebook("import numpy as np\na = np.eye(9)", cell))
+    said = mixpert("estimate", "n.ipynb")
+    assert said.code == 1
+    assert said.err == (
+        "n.ipynb: its process makes no matrix product; cells of %% magics, and those that do not "
+        "parse, are left out\n"
+    )
+
+
 @pytest.mark.parametrize(
     "text", ["print(1)\n", "def f(a): return a @ a\n"], ids=["none", "none is called"]
 )
 def test_a_program_without_products(text: str, tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(text)
     said = mixpert("estimate", "s.py")
-    assert said.code == 0
+    assert said.code == 1
     assert said.err == "s.py: its process makes no matrix product\n"
     assert said.out == ""
     assert mixpert("estimate", "--json", "s.py").out == "null\n"
