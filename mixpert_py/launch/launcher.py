@@ -163,7 +163,9 @@ def compiled(program: Program, fuse: bool = False) -> CodeType:
             as_it_is = _as_it_is(program)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise RefusedProgramError(str(refused)) from None
-        warnings.warn(f"{refused}: it runs as it is", stacklevel=2)
+        why = str(refused).removeprefix(f"{program.argv[0]}: ")
+        message = f"mixpert: {why}: it runs as it is"
+        warnings.warn_explicit(message, UserWarning, program.filename, 1, "__main__")
         return as_it_is
     try:
         return made.code if made else _as_it_is(program)
