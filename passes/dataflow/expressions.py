@@ -33,6 +33,7 @@ class Program:
     operators: Mapping[ast.AST, Product]
     methods: Mapping[str, tuple[ast.AST, ...]]
     families: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all its bases, where all are here
+    heirs: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all that inherit from it here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
     imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach

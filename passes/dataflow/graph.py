@@ -69,7 +69,7 @@ def graph(
             scopes,
             operators,
             _methods(tree),
-            _families(tree),
+            *_families(tree),
             _shared(scopes),
             by_call,
             imported,
@@ -140,13 +140,18 @@ def _run_function(activation: Activation, program: Program, heap: Heap) -> None:
 
 
 def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
-    """Enter each function that nothing else enters; methods of one class share their instance."""
+    """Enter each function that the module does not enter; methods of one class share an instance.
+
+    A method that others of these enter stays callable from outside: what was stored in the instance
+    before may reach it, in any order of calls. That instance may be of a class that inherits.
+    """
     entered = {node for node, context in heap.summaries if context is not None}
     for node, defaults in heap.defaults.items():
-        if node in entered:
+        is_new = (node, None) not in heap.summaries
+        if is_new and node in entered:
             continue
         assert isinstance(node, FUNCTIONS)
-        heap.grown |= (node, None) not in heap.summaries
+        heap.grown |= is_new
         summary = heap.summaries[(node, None)]
         heap.grown |= summary.entry.gain(end.held)
         end.gain(summary.exit.held)
@@ -156,10 +161,10 @@ def _call_from_outside(program: Program, heap: Heap, end: State) -> None:
             summary.parameters[parameter.arg] = defaults.get(parameter.arg, NOTHING) | unknown
         around = program.scopes.opened_by[node].parent
         if parameters and around and isinstance(around.node, ast.ClassDef):
-            itself = heap.object_at(around.node, "self")
-            heap.instances.add(itself)
-            heap.escaped.add(itself)
-            summary.parameters[parameters[0].arg] = frozenset({itself})
+            itself = frozenset(heap.object_at(one, "self") for one in program.heirs[around.node])
+            heap.instances |= itself
+            heap.escaped |= itself
+            summary.parameters[parameters[0].arg] = itself
 
 
 def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
@@ -173,13 +178,19 @@ def _methods(tree: ast.Module) -> dict[str, tuple[ast.AST, ...]]:
     return {name: tuple(functions) for name, functions in methods.items()}
 
 
-def _families(tree: ast.Module) -> dict[ast.AST, tuple[ast.AST, ...]]:
-    """Each class of the module with all its bases, if these are classes of the module as well."""
+Classes = dict[ast.AST, tuple[ast.AST, ...]]
+
+
+def _families(tree: ast.Module) -> tuple[Classes, Classes]:
+    """Each class of the module with all its bases, if these are classes of the module as well; and
+    each class with all of the module that inherit from it.
+    """
     classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             classes[node.name].append(node)
-    families: dict[ast.AST, tuple[ast.AST, ...]] = {}
+    families: Classes = {}
+    heirs: dict[ast.AST, list[ast.AST]] = defaultdict(list)
     for node in (one for several in classes.values() for one in several):
         family, pending, whole = dict.fromkeys([node]), [node], True
         while pending:
@@ -190,7 +201,9 @@ def _families(tree: ast.Module) -> dict[ast.AST, tuple[ast.AST, ...]]:
                 family.update(dict.fromkeys(found))
         if whole:
             families[node] = tuple(family)
-    return families
+        for member in family:
+            heirs[member].append(node)
+    return families, {one: tuple(those) for one, those in heirs.items()}
 
 
 def _shared(scopes: Scopes) -> frozenset[tuple[Scope, str]]:

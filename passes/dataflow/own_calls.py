@@ -50,7 +50,7 @@ class OwnCallEvaluator(Evaluator):
     """An evaluator that enters functions, methods, properties and operators of the module."""
 
     def classes(self, objects: Objects) -> Objects:
-        return frozenset(obj for obj in objects if isinstance(obj.node, ast.ClassDef))
+        return frozenset(o for o in objects if isinstance(o.node, ast.ClassDef) and not o.role)
 
     def own_instance(self) -> Objects:
         """The first parameter of the running method."""

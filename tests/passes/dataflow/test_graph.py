@@ -446,6 +446,41 @@ GRAPHS = [
             def out(self):
                 return self.h @ self.v  # q
     """, "p -> q"),
+    ("methods-that-call-others-from-outside", """
+        class Filter:
+            def predict(self):
+                self.x = self.f @ self.x        # p
+                self.keep()
+            def update(self, z):
+                y = z - self.h @ self.x         # q
+                self.x = self.x + self.k @ y    # r
+                self.keep()
+            def keep(self):
+                self.before = self.x.copy()
+            def batch(self, zs):
+                for z in zs:
+                    self.predict()
+                    self.update(z)
+            def change(self):
+                return self.before @ b          # s
+    """, "p -> p, p -> q, p -> s, q -> r, r -> p, r -> q, r -> s"),
+    ("recursive-method-from-outside", """
+        class C:
+            def down(self, n):
+                self.x = self.x @ self.w        # p
+                if n:
+                    self.down(n - 1)
+            def up(self): self.x = a @ b        # q
+    """, "p -> p, q -> p"),
+    ("inherited-methods-called-from-outside", """
+        class B:
+            def set(self, x): self.x = x @ b    # p
+        class C(B):
+            def get(self): return self.x @ b    # q
+        class D(B):
+            def put(self): self.y = a @ b       # r
+            def get(self): return self.y @ b    # s
+    """, "p -> q, r -> s"),
     ("instances", """
         class Layer:
             def __init__(self, w): self.w = w
