@@ -36,6 +36,7 @@ class Program:
     heirs: Mapping[ast.AST, tuple[ast.AST, ...]]  # a class and all that inherit from it here
     shared: frozenset[tuple[Scope, str]]  # variables that a function outside their scope assigns
     by_call: bool  # whether each call of a function is followed separately
+    by_turn: bool  # whether the turns of loops over lists that are written there are, too
     imported: Mapping[str, Sites]  # a module as it is spelled here → sites that its functions reach
     leaves: frozenset[Scope]  # of functions and comprehensions that have no function inside
 
@@ -53,7 +54,8 @@ class Evaluator:
     """Evaluates expressions, and assigns to targets, at one point of a function or of the module.
 
     home: the scope of the running function. state: the variables and objects at this point.
-    context: the call that entered the function.
+    context: the call that entered the function. turn: that of a loop whose turns are followed one
+    by one; what they create are different objects.
     """
 
     program: Program
@@ -61,6 +63,7 @@ class Evaluator:
     home: Scope
     state: State
     context: ast.AST | None = None
+    turn: str = ""
 
     def __post_init__(self) -> None:
         # The owner of attributes of values that are not known at all.
@@ -69,14 +72,18 @@ class Evaluator:
     def sites(self, objects: Objects) -> Sites:
         return self.heap.sites(objects, self.state)
 
+    def created(self, node: ast.AST, role: str = "") -> Object:
+        """The object that a node creates here."""
+        return self.heap.object_at(node, role + self.turn, self.context)
+
     def new(self, node: ast.AST, sites: Sites, role: str = "") -> Objects:
         """The object that a node creates, which from now on holds these sites' results too."""
-        created = frozenset({self.heap.object_at(node, role, self.context)})
+        created = frozenset({self.created(node, role)})
         self.state.put(created, sites)
         return created
 
     def container(self, node: ast.AST, elements: Mapping[Key, Objects], role: str = "") -> Objects:
-        created = self.heap.object_at(node, role, self.context)
+        created = self.created(node, role)
         self.heap.containers.add(created)
         for key, objects in elements.items():
             self.heap.store([created], key, objects)

@@ -3,8 +3,9 @@
 Reaching definitions as an abstract interpretation of the module: a value is the set of objects that
 it may be, an object holds the sites whose results it may contain. Statements run in order, branches
 join, loops and the functions of the module go to a fixpoint, each call of a function by itself.
-Control dependence (`if` on a result) is no edge. Where that takes too long, all calls of a function
-are analysed as one; where that takes too long as well, every product may reach every other.
+A loop over a list that is written there runs turn by turn. Control dependence (`if` on a result) is
+no edge. Where that takes too long, such loops are as others, then all calls of a function are
+analysed as one; where that takes too long as well, every product may reach every other.
 """
 
 import ast
@@ -63,7 +64,7 @@ def graph(
         return Dependencies(frozenset(), (), ())
     ids = [product.site.id for product in operators.values()]
     others = sorted(frozenset().union(*imported.values()) - set(ids))
-    for by_call in (True, False):
+    for by_call, by_turn in ((True, True), (True, False), (False, False)):
         heap = Heap()
         program = Program(
             scopes,
@@ -72,15 +73,15 @@ def graph(
             *_families(tree),
             _shared(scopes),
             by_call,
+            by_turn,
             imported,
             _leaves(scopes),
         )
         try:
-            end = _fixpoint(tree, program, heap)
+            held = _holding(program, heap, _fixpoint(tree, program, heap))
         except TooComplexError:
             continue
         edges = frozenset(heap.edges)
-        held = _holding(program, heap, end)
         every_id = (*ids, *others)
         sinks = _sinks(every_id, edges)
         return Dependencies(edges, sinks, tuple(held), uses(tree, scopes, held), every_id)

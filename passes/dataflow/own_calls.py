@@ -82,7 +82,7 @@ class OwnCallEvaluator(Evaluator):
 
     def construct(self, node: ast.AST, definition: ast.ClassDef, arguments: Arguments) -> Objects:
         """Make an instance; without an __init__, arguments are the fields of a dataclass."""
-        created = self.heap.object_at(node, "instance", self.context)
+        created = self.created(node, "instance")
         self.heap.instances.add(created)
         self.heap.class_of[created] = definition
         itself = frozenset({created})

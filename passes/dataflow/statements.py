@@ -5,12 +5,14 @@
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from mixpert_py.passes.dataflow.calls import CallEvaluator
 from mixpert_py.passes.dataflow.own_calls import Arguments
 from mixpert_py.passes.dataflow.values import ANY, NOTHING, Loop, Objects, State, joined
 
 Step = Callable[[], None]
+MAX_TURNS = 16  # of a loop that is followed turn by turn, each of which takes as long as the loop
 
 
 @dataclass(eq=False)
@@ -98,7 +100,7 @@ class Executor(CallEvaluator):
         if isinstance(node.target, ast.Subscript):
             self.change(self.evaluate(node.target.value), value, node.target.slice)
         else:
-            created = self.heap.object_at(node, context=self.context)
+            created = self.created(node)
             self.state.put({created}, sites | self.sites(before))
             self.assign(node.target, before | {created})
 
@@ -179,10 +181,62 @@ class Executor(CallEvaluator):
     # Loops
 
     def exec_For(self, node: ast.For | ast.AsyncFor) -> None:
+        columns = self.columns(node.iter) if self.program.by_turn and not self.turn else []
+        if columns:
+            self.follow_turns(node, columns)
+            return
         elements = self.heap.load(self.evaluate(node.iter))
         self.loop(self.skip, lambda: self.assign(node.target, elements), node.body, node.orelse)
 
     exec_AsyncFor = exec_For
+
+    def columns(self, node: ast.expr) -> list[list[ast.expr]]:
+        """The elements of a list that is written as a loop's iterable, or of each that `zip` takes
+        there. None where it is another iterable, has many elements, or constants only.
+        """
+        lists: list[ast.expr] = [node]
+        if _is_zip(node) and self.scope(node).owner("zip") is None:
+            lists = node.args
+        found = [one.elts for one in lists if isinstance(one, ast.List | ast.Tuple)]
+        every = [part for elements in found for part in elements]
+        is_whole = len(found) == len(lists)
+        is_fixed = all(len(elements) <= MAX_TURNS for elements in found) and not any(
+            isinstance(part, ast.Starred) for part in every
+        )
+        has_values = any(not isinstance(part, ast.Constant) for part in every)
+        return found if is_whole and is_fixed and has_values else []
+
+    def follow_turns(self, node: ast.For | ast.AsyncFor, columns: list[list[ast.expr]]) -> None:
+        """Run a loop over such lists turn by turn: what stands at one place of them goes together,
+        and what a turn creates is not what the others create.
+        """
+        values = [[self.evaluate(part) for part in elements] for elements in columns]
+        broken: State | None = None
+        for number, row in enumerate(zip(*values, strict=False)):
+            self.turn = f"turn {number}"
+            item = self.container(node.iter, dict(enumerate(row))) if _is_zip(node.iter) else row[0]
+            self.assign(node.target, item)
+            loop = self.body(node.body)
+            broken = joined(broken, loop.broken)
+            end = joined(loop.continued, self.state if self.live else None)
+            self.live = end is not None
+            if end is None:
+                break
+            self.state = end
+        self.turn = ""
+        if self.live:
+            self.block(node.orelse)
+        left = joined(broken, self.state if self.live else None)
+        self.live = left is not None
+        self.state = left or self.state
+
+    def body(self, body: Sequence[ast.stmt]) -> Loop:
+        """Run the body of a loop once."""
+        loop = Loop()
+        self.loops.append(loop)
+        self.block(body)
+        self.loops.pop()
+        return loop
 
     def exec_While(self, node: ast.While) -> None:
         self.loop(lambda: self.evaluated(node.test), self.skip, node.body, node.orelse)
@@ -202,10 +256,7 @@ class Executor(CallEvaluator):
         while True:
             self.state, self.live = self.copy(top), True
             take()
-            loop = Loop()
-            self.loops.append(loop)
-            self.block(body)
-            self.loops.pop()
+            loop = self.body(body)
             end = joined(loop.continued, self.state if self.live else None)
             self.state = joined(end, top) or top
             test()
@@ -277,3 +328,12 @@ class Executor(CallEvaluator):
             self.heap.store([self.heap.object_at(node)], f".{name}", objects)
             self.heap.store_class_attribute(name, objects)
         self.assign_name(self.scope(node), node.name, frozenset({self.heap.object_at(node)}))
+
+
+def _is_zip(node: ast.expr) -> TypeGuard[ast.Call]:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "zip"
+        and not node.keywords
+    )

@@ -186,6 +186,46 @@ GRAPHS = [
             c = x @ b                   # q
             d = y @ b                   # r
     """, "p -> q"),
+    ("zip-of-written-lists", """
+        u, v = a @ b, b @ a             # p q
+        x, y = np.zeros(3), np.zeros(3)
+        for z, w in zip([x, y], (u, v)):
+            w = w * 2
+            z += w
+        c = x @ b                       # r
+        d = y @ b                       # s
+    """, "p -> r, q -> s"),
+    ("zip-of-written-lists-with-a-sum", """
+        u, v, s = a @ b, b @ a, a       # p q
+        for w, z in zip([u, v], [x, y]):
+            t = s @ z                   # r
+            s = s + w
+            if z.any():
+                continue
+            y = t @ w                   # s
+            break
+        else:
+            c = s @ b                   # t
+        d = s @ a                       # u
+    """, "p -> r, r -> s, p -> s, q -> s, p -> t, q -> t, p -> u, q -> u"),
+    ("written-list", """
+        x, y = a @ b, b @ a             # p q
+        for z in [x, y]:
+            np.clip(z, -5, 5, out=z)
+        c = x @ b                       # r
+        d = y @ b                       # s
+    """, "p -> r, q -> s"),
+    ("written-list-of-starred", """
+        x = [a @ b, b @ a]              # p q
+        for y, z in zip([*x, a], [b, *x]):
+            c = y @ z                   # r
+    """, "p -> r, q -> r"),
+    ("zip-of-the-program", """
+        def zip(x, y): return [(y, x)]
+        for x, y in zip([a @ b], [a]):  # p
+            c = x @ b                   # q
+            d = y @ b                   # r
+    """, "p -> r"),
     ("enumerate", """
         for i, x in enumerate([a @ b]):     # p
             c = x @ i                       # q
@@ -740,6 +780,29 @@ m = 1
     assert edges() == {a + b for a in "pqr" for b in "pqr"}
     assert dependencies(source, "m").names == ("c", "d", "e", "m")
     assert [names[site] for site in dependencies(source, "m").sinks] == ["p", "q", "r"]
+
+
+def test_turns_are_mixed_where_telling_them_apart_is_too_much_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = b"""\
+import numpy as np
+u, v, x, y = a @ b, b @ a, np.zeros(3), np.zeros(3)  # p q
+for z, w in zip([x, y, b, b, b, b, b, b], [u, v, a, a, a, a, a, a]):
+    w = w * 2
+    if w.any():
+        z += w
+c = x @ b  # r
+d = y @ b  # s
+"""
+    names = labels(source)
+    found: list[set[str]] = []
+    for work in range(0, 1000, 10):
+        monkeypatch.setattr(values, "MAX_WORK", work)
+        edges = {names[a] + names[b] for a, b in dependencies(source, "m").edges}
+        found += [edges] * (edges not in found)
+    every = {a + b for a in "pqrs" for b in "pqrs"}
+    assert found == [every, {"pr", "ps", "qr", "qs"}, {"pr", "qs"}]
 
 
 def test_without_a_product() -> None:
