@@ -159,6 +159,15 @@ class OwnCallEvaluator(Evaluator):
             return None if around is None else frozenset({self.heap.object_at(around.node)})
         return None if kinds else bound
 
+    def assign(self, target: ast.expr, objects: Objects) -> None:
+        super().assign(target, objects)
+        if not isinstance(target, ast.Attribute):
+            return
+        for method in self.program.methods.get(target.attr, ()):
+            if any(written_name(d) == "setter" for d in getattr(method, "decorator_list", ())):
+                owners = self.evaluate(target.value)
+                self.enter(target, method, owners, Arguments([objects], {}))
+
     def eval_Attribute(self, node: ast.Attribute) -> Objects:
         found = super().eval_Attribute(node)
         for method in [obj.node for obj in found if isinstance(obj.node, FUNCTIONS)]:

@@ -554,6 +554,18 @@ GRAPHS = [
             def gram(self): return self.x @ self.x.T    # p
         c = C(a).gram @ b                               # q
     """, "p -> q"),
+    ("setter", """
+        class C:
+            @property
+            def x(self): return self.half * 2
+            @x.setter
+            def x(self, value): self.half = value / 2
+            def f(self): self.x = a @ b         # p
+            def g(self): return self.half @ b   # q
+        c = C()
+        c.f()
+        c.g()
+    """, "p -> q"),
     ("operator-of-a-class", """
         class C:
             def __init__(self, x): self.x = x
