@@ -116,7 +116,7 @@ def decode(raw: bytes, module: str) -> Source:
         text = body.decode(encoding)
         same = text.encode(encoding) == body
     except (SyntaxError, LookupError, ValueError, RecursionError) as error:
-        why = "it has zero bytes, as no source" if b"\0" in raw else one_line(error)
+        why = "it has NUL bytes, so it is no source" if b"\0" in raw else one_line(error)
         raise SourceError(f"{module}: cannot be decoded: {why}") from None
     if not same:
         raise SourceError(f"{module}: decoding as {encoding} and encoding again changes the file")

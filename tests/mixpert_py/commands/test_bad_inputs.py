@@ -42,7 +42,7 @@ INPUTS: list[tuple[tuple[str, ...], str]] = [
     (("unrewrite", "s.py"), "give -w, -o OUT, --diff or --check"),
     (("sites", "latin.py"), "latin.py: cannot be decoded"),
     (("sites", "loop.py"), "loop.py: too many levels"),
-    (("sites", "zeros.py"), "zeros.py: cannot be decoded: it has zero bytes, as no source"),
+    (("sites", "zeros.py"), "zeros.py: cannot be decoded: it has NUL bytes, so it is no source"),
     (("sites", "app.pyz"), "app.pyz: an archive; unpack it, and give the folder"),
     (("sites", "object.ipynb"), "object.ipynb: a notebook of format"),
     (("sites", "-j", "0", "s.py"), "0 is not in the range"),
