@@ -6,6 +6,7 @@ import ctypes
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def test_packed_rows_are_those_of_the_reference(name: str, dtype: str) -> None:
     scheme = emulation_of(name)
     splitter = scheme.left
     assert isinstance(splitter, Residues)
-    for count, k, order in some([(19, 200, "C"), (40, 13, "F"), (14, 300, "F"), (15, 64, "C")], 2):
+    shapes = [(19, 200, "C"), (40, 13, "F"), (14, 300, "F"), (15, 64, "C"), (14, 2100, "C")]
+    for count, k, order in some(shapes, 2):  # the longest rows are those of several warps
         x = rows_of_all_kinds(count, k, dtype)
         wide = x.astype(np.float64)
         finite = np.isfinite(wide).all(axis=1)
@@ -263,13 +265,12 @@ def test_what_is_no_integer_is_recorded(wrong: float, order: Any) -> None:
     made = scheme_for(Bounds(0, 1), Bounds(0, 1), 300)
     assert made is not None
     assert isinstance(made.left, Integers)
-    for place in ((0, 0), (39, 299), (17, 100)):
+    splitters = made.left, emulation_of("crt14").left
+    for place, splitter in some(product([(0, 0), (17, 100), (39, 299)], splitters), 5):
         x = np.ones((40, 300))
         x[place] = wrong
-        x = np.asarray(x, order=order)
-        for splitter in (made.left, emulation_of("crt14").left):
-            assert isinstance(splitter, Residues)
-            assert Bounds.of(record_of(x, splitter)[4:]) is None
+        assert isinstance(splitter, Residues)
+        assert Bounds.of(record_of(np.asarray(x, order=order), splitter)[4:]) is None
 
 
 def test_integers_that_a_scheme_does_not_hold() -> None:

@@ -1,14 +1,17 @@
-// Enough of CUDA C++ to run kernels on the host: the threads of a block are threads, and blocks run
-// one after the other. Shared memory is static, warps meet at barriers of their own.
+// Enough of CUDA C++ to run kernels on the host. Blocks run one after the other, and the threads of
+// a block take turns: each runs until it waits for its warp or its block, first to last, then last
+// to first, so that what relies on an order fails. Shared memory is static.
 
-#include <barrier>
+#include <ucontext.h>
+
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 using std::max;
@@ -42,44 +45,77 @@ static double2 make_double2(double x, double y) { return {x, y}; }
 struct Dimension {
     unsigned x;
 };
-static thread_local Dimension threadIdx, blockIdx, blockDim;
+static Dimension threadIdx, blockIdx, blockDim;
 static std::vector<unsigned char> dynamic_shared;
 
+enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, HAS_ENDED };
+constexpr size_t STACK = 256 * 1024;  // bytes
+struct Thread {
+    std::unique_ptr<char[]> stack{new char[STACK]};
+    ucontext_t context;
+    State state;
+};
+static std::vector<Thread> all_threads;
+static ucontext_t turns;
+static std::function<void()> work;
+
+static void wait_for(State state) {
+    Thread &thread = all_threads[threadIdx.x];
+    thread.state = state;
+    swapcontext(&thread.context, &turns);
+}
+
+static void one_thread() {
+    work();
+    wait_for(HAS_ENDED);
+}
+
 struct Warp {
-    std::barrier<> barrier;
     double numbers[32];
     unsigned words[32];
-    explicit Warp(int lanes) : barrier(lanes) {}
 };
-static std::unique_ptr<std::barrier<>> block_barrier;
-static std::vector<std::unique_ptr<Warp>> warps;
+static std::vector<Warp> warps;
 
-static void __syncthreads() { block_barrier->arrive_and_wait(); }
+static void __syncthreads() { wait_for(WAITS_FOR_BLOCK); }
+static void wait_for_warp() { wait_for(WAITS_FOR_WARP); }
+
+// Lets threads from first to last run on if none of them is elsewhere. Whether there are any.
+static bool released(int first, int last, State waiting) {
+    bool any = false;
+    for (int i = first; i < last; i++) {
+        const State state = all_threads[i].state;
+        if (state != waiting && state != HAS_ENDED) return false;
+        any |= state == waiting;
+    }
+    for (int i = first; any && i < last; i++)
+        if (all_threads[i].state == waiting) all_threads[i].state = RUNS;
+    return any;
+}
 
 static unsigned __reduce_add_sync(unsigned, unsigned word) {
-    Warp &warp = *warps[threadIdx.x / 32];
+    Warp &warp = warps[threadIdx.x / 32];
     warp.words[threadIdx.x % 32] = word;
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     unsigned sum = 0;
     for (unsigned other : warp.words) sum += other;
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     return sum;
 }
 static unsigned __reduce_max_sync(unsigned, unsigned word) {
-    Warp &warp = *warps[threadIdx.x / 32];
+    Warp &warp = warps[threadIdx.x / 32];
     warp.words[threadIdx.x % 32] = word;
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     unsigned largest = 0;
     for (unsigned other : warp.words) largest = max(largest, other);
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     return largest;
 }
 static double __shfl_xor_sync(unsigned, double number, int apart) {
-    Warp &warp = *warps[threadIdx.x / 32];
+    Warp &warp = warps[threadIdx.x / 32];
     warp.numbers[threadIdx.x % 32] = number;
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     double found = warp.numbers[threadIdx.x % 32 ^ apart];
-    warp.barrier.arrive_and_wait();
+    wait_for_warp();
     return found;
 }
 
@@ -123,8 +159,6 @@ static double __dmul_rn(double x, double y) { return x * y; }
 static double __dadd_rn(double x, double y) { return x + y; }
 static double __ddiv_rn(double x, double y) { return x / y; }
 static void atomicMin(unsigned long long *place, unsigned long long word) {
-    static std::mutex one;
-    std::lock_guard<std::mutex> alone(one);
     if (word < *place) *place = word;
 }
 static double __fma_rn(double x, double y, double z) { return fma(x, y, z); }
@@ -139,18 +173,34 @@ static int dp4a(unsigned bytes, unsigned weights, int sum) {  // dp4a.u32.s32
 template <typename Kernel, typename... Arguments>
 static void launch(int grid, int threads, int shared, Kernel kernel, Arguments... arguments) {
     dynamic_shared.assign(shared + 1, 0xff);
-    block_barrier = std::make_unique<std::barrier<>>(threads);
-    warps.clear();
-    for (int i = 0; i < threads; i += 32) warps.push_back(std::make_unique<Warp>(32));
-    std::vector<std::thread> all;
-    for (int i = 0; i < threads; i++)
-        all.emplace_back([=] {
-            threadIdx.x = i, blockDim.x = threads;
-            for (int block = 0; block < grid; block++) {
-                blockIdx.x = block;
-                kernel(arguments...);
-                __syncthreads();  // before shared memory is another block's
+    if (all_threads.size() < (size_t)threads) all_threads.resize(threads);
+    warps.resize((threads + 31) / 32);
+    blockDim.x = threads;
+    work = [=] { kernel(arguments...); };
+    for (int block = 0; block < grid; block++) {
+        blockIdx.x = block;
+        for (int i = 0; i < threads; i++) {
+            Thread &thread = all_threads[i];
+            getcontext(&thread.context);
+            thread.context.uc_stack = {thread.stack.get(), 0, STACK};
+            makecontext(&thread.context, one_thread, 0);
+            thread.state = RUNS;
+        }
+        bool backwards = block % 2, any = true;
+        for (; any; backwards = !backwards) {
+            for (int turn = 0; turn < threads; turn++) {
+                threadIdx.x = backwards ? threads - 1 - turn : turn;
+                Thread &thread = all_threads[threadIdx.x];
+                if (thread.state == RUNS) swapcontext(&turns, &thread.context);
             }
-        });
-    for (auto &one : all) one.join();
+            any = released(0, threads, WAITS_FOR_BLOCK);
+            for (int i = 0; i < threads; i += 32)
+                any |= released(i, min(i + 32, threads), WAITS_FOR_WARP);
+        }
+        for (int i = 0; i < threads; i++)
+            if (all_threads[i].state != HAS_ENDED) {
+                fprintf(stderr, "thread %d of block %d waits for ever\n", i, block);
+                abort();
+            }
+    }
 }

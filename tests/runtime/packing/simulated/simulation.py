@@ -130,6 +130,9 @@ def _in_turns(self: BlockManager, grid_point: tuple[int, ...], *args: Any) -> No
 @contextmanager
 def _swapped(function: Callable[..., None], simulated: Any) -> Iterator[None]:
     """`cuda` is the simulator's in all modules of the runtime, not in the kernel's own alone."""
+    if isinstance(threading.current_thread(), Turns):  # it is already, where a kernel runs
+        yield
+        return
     modules = [module for name, module in sys.modules.items() if name.startswith(runtime.__name__)]
     with ExitStack() as stack:
         for module in modules:
