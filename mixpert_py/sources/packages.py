@@ -104,6 +104,9 @@ def described(patterns: Iterable[str]) -> list[Package]:
     """The packages as a plan has them: each with what it was installed as, and the version."""
     from importlib import metadata  # not above: it takes longer than all else here
 
+    patterns = list(patterns)
+    if not patterns:  # to list all that is installed takes a quarter of a second
+        return []
     distributions = metadata.packages_distributions()
     found = []
     for pattern in dict.fromkeys(patterns):

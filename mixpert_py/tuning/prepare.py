@@ -388,11 +388,9 @@ def _subject(
     origin = provenance(program, options.backend, options.command, threads)
     gpu = gpus.usable(options.backend)
     there = options.hold_out_limits
-    libraries = {
-        "packages": [[package.name, package.version] for package in described(options.packages)]
-    }
+    packages = [[package.name, package.version] for package in described(options.packages)]
     return {
-        **(libraries if options.packages else {}),
+        **({"packages": packages} if packages else {}),
         "source": origin.sha256,
         "imports": project.sources[1:],
         "stdin": stdin and hashlib.sha256(stdin).hexdigest(),

@@ -131,7 +131,7 @@ def plan_of(
         provenance=msgspec.structs.replace(
             origin, left_out=list(choice.left_out if choice else ())[:1000]
         ),
-        package=described(options.packages) if options.packages else [],
+        package=described(options.packages),
         criterion=criteria,
         site=[
             *record.sites(outcome, schemes, experiment.blocks, predicted=prepared.clock.predicts),
