@@ -25,15 +25,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Of each parametrized check, as many cases as meet all values of its parameters."""
     if EVERY_CHECK:
         return
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     checks: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if here in item.path.parents:  # pytest hands over all that it has collected anywhere
+        if str(item.path).startswith(here):  # pytest hands over all that it has collected anywhere
             checks[item.nodeid.partition("[")[0]].append(item)
     kept = {id(item) for cases in checks.values() for item in _meeting_all(cases)}
-    dropped = [item for cases in checks.values() for item in cases if id(item) not in kept]
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = [item for item in items if item not in dropped]
+    dropped = {id(item) for cases in checks.values() for item in cases} - kept
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in dropped])
+    items[:] = [item for item in items if id(item) not in dropped]
 
 
 def _meeting_all(cases: list[pytest.Item]) -> list[pytest.Item]:
