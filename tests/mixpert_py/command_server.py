@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.mixpert_py.fork_end import known_code
+
 AVAILABLE = sys.platform == "linux"  # elsewhere a fork must not multiply
 PATIENCE = 100.0  # seconds
 
@@ -106,7 +108,8 @@ def _run(folder: Path) -> None:
     sys.argv = [request.program, *request.arguments]
     sys.path[0] = str(Path(request.program).parent) if script else request.folder
     sys.path[1:1] = request.importable
-    if script:
-        runpy.run_path(request.program, run_name="__main__")
-    else:
-        runpy.run_module(request.program, run_name="__main__", alter_sys=True)
+    with known_code():
+        if script:
+            runpy.run_path(request.program, run_name="__main__")
+        else:
+            runpy.run_module(request.program, run_name="__main__", alter_sys=True)

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from mixpert_py.cli import MODULES
 from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command_server import serve
 from tests.mixpert_py.fork_end import keep_imported
@@ -11,7 +12,6 @@ IMPORTS = (
     "encodings.utf_8_sig",
     "libcst.native",
     "mixpert_py.budget",
-    "mixpert_py.cli",
     "mixpert_py.commands.tables",
     "mixpert_py.decorator",
     "mixpert_py.execution.executor",
@@ -23,12 +23,13 @@ IMPORTS = (
     "mixpert_py.tuning.search",
     "networkx",
     "numpy.random",
+    "rich._emoji_codes",
     "tomlkit",
 )
 
 if __name__ == "__main__":
     keep_imported()
-    for name in IMPORTS:
+    for name in (*IMPORTS, *MODULES.values()):
         import_module(name)
     forked_runs.use_here()
     serve()

@@ -3,7 +3,7 @@
 from importlib import import_module
 
 from mixpert_py.execution import fork_server
-from tests.mixpert_py.fork_end import keep_imported
+from tests.mixpert_py.fork_end import keep_imported, known_code
 
 # What every run imports, or many.
 IMPORTS = (
@@ -19,4 +19,5 @@ def main(descriptor: str, *modules: str) -> None:
     keep_imported()
     for name in IMPORTS:
         import_module(name)
-    fork_server.main(descriptor, *modules)
+    with known_code():
+        fork_server.main(descriptor, *modules)

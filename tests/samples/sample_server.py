@@ -4,10 +4,12 @@ from contextlib import suppress
 from importlib import import_module
 
 from tests.mixpert_py.command_server import serve
+from tests.mixpert_py.fork_end import keep_imported
 
 IMPORTS = ("mixpert_py.runtime.api", "numpy.linalg", "numpy.random", "sklearn.datasets")
 
 if __name__ == "__main__":
+    keep_imported()
     for name in IMPORTS:
         with suppress(ImportError):  # a test that needs it is skipped
             import_module(name)
