@@ -91,7 +91,7 @@ def block_cases(k: int) -> Any:
     + [(k, "reference:h200") for k in (3, 64, 128, 600)],
 )
 def test_small_entries_that_meet_while_large_ones_meet_zeros(k: int, backend: str) -> None:
-    for a, b in block_cases(k):
+    for a, b in some(block_cases(k)):
         assert not beyond(a, b, matmul(a, b, scheme="faithful", backend=backend)).any()
         if k >= 512:
             value = matmul(a, b, guarantee="componentwise", backend=backend)

@@ -12,7 +12,7 @@ from mixpert_py.runtime.reference import float_slices
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.schemes.wide_range import BF16_SLICES, WHOLE_SLICES, WIDER
 from mixpert_py.runtime.splitter import FloatSlices
-from tests.every_check import some
+from tests.every_check import sweep
 from tests.runtime.chains import chained
 from tests.runtime.families import EVERYDAY, FAMILIES
 
@@ -99,8 +99,10 @@ def test_a_kernel_matrix_that_falls_to_subnormal_numbers(like: str) -> None:
 ALL = {**FAMILIES, **EVERYDAY}
 
 
-@pytest.mark.parametrize("k", [16, *some((48, 64, 256)), 1024])
-@pytest.mark.parametrize("family", [name for name in ALL if name != "constant"])
+@pytest.mark.parametrize(
+    ("family", "k"),
+    sweep([name for name in ALL if name != "constant"], [16, 48, 64, 256, 1024], together=1),
+)
 def test_no_family_is_worse_than_a_sequential_chain(family: str, k: int) -> None:
     """As an H200 adds. Of constant operands the chain's luck decides, as in `test_faithful`."""
     a, b = (x.astype(np.float32) for x in ALL[family](np.random.default_rng(0), 32, k, 24))
