@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from shutil import copytree
 
 import click
 import pytest
@@ -9,7 +10,7 @@ import pytest
 import mixpert_py
 from mixpert_py.cli import cli
 from mixpert_py.runtime.gpu import device
-from tests.mixpert_py.command import ROOT, Mixpert, Said
+from tests.mixpert_py.command import ROOT, Mixpert, Said, forked
 
 PRODUCT = "import numpy as np\na = np.eye(3)\nb = a @ a\n"
 FILES = {
@@ -89,23 +90,33 @@ def test_every_command_has_a_row_and_every_cell_a_test() -> None:
     assert cells == {*COMMANDS, *done}
 
 
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with s.py, its plan and its record: one tuning for all cells."""
+    folder = tmp_path_factory.mktemp("tuned")
+    (folder / "s.py").write_text(PRODUCT)
+    words = "tune", "--error", "1", "--backend", "reference", "s.py"
+    said = forked("mixpert_py", *words, folder=folder)
+    assert said.code == 0, said
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, mixpert: Mixpert) -> Path:
+def folder(tmp_path: Path) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
 @pytest.mark.parametrize(("name", "code"), COMMANDS, ids=lambda value: str(value))
-def test_a_cell(folder: Path, mixpert: Mixpert, name: str, code: int) -> None:
+def test_a_cell(folder: Path, tuned: Path, mixpert: Mixpert, name: str, code: int) -> None:
     if (name, code) in OF_GPU and device.may_be_here():
         pytest.skip("there may be a GPU")
     words = COMMANDS[name, code]
     if "s_mixpert.py" in words:
         assert mixpert("rewrite", "s.py").code == 0
     if {"s.mixpert.toml", "other.toml"} & {*words}:
-        made = mixpert("tune", "--error", "1", "--backend", "reference", "s.py")
-        assert made.code == 0, made
+        copytree(tuned, folder, dirs_exist_ok=True)
         plan = (folder / "s.mixpert.toml").read_text()
         (folder / "other.toml").write_text(plan.replace('"int8x1"', '"int8x3"'))
     said = mixpert(*name.split(), *words)

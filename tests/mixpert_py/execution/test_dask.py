@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from mixpert_py import config
 from mixpert_py.errors import MixPertError
 from mixpert_py.execution import dask
 from mixpert_py.launch import launcher
 from mixpert_py.tuning.options import Limit, Limits, TuningOptions
 from mixpert_py.tuning.search import TuningResult
+from tests.mixpert_py import forked_runs
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.execution.test_process import alive
 from tests.mixpert_py.tuning.tuned_program import tuned_program
@@ -31,7 +31,7 @@ from mine import SCALE
 a = np.random.default_rng(0).standard_normal((48, 48)) * SCALE
 b = a @ a
 c = b.dot(np.load("matrix.npy"))
-d = np.tanh(c) @ b
+d = np.tanh(c)
 with open({seen!r}, "a") as file:
     print(os.getpid(), os.getcwd(), os.path.dirname(__file__), file=file)
 {more}
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(config, "blas_threads", lambda workers=1: 1)
+    forked_runs.use(monkeypatch)  # for those that are made here
     (folder / "mine.py").write_text("SCALE = 1\n")
     import numpy as np
 
