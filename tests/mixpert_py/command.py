@@ -56,13 +56,23 @@ def called(
 
 
 def forked(
-    program: str, *arguments: str, folder: Path, stdin: str = "", **environment: str
+    program: str,
+    *arguments: str,
+    folder: Path,
+    stdin: str = "",
+    importable: tuple[str, ...] = (),
+    **environment: str,
 ) -> Said:
-    """As `called`, but by a fork of a process that has made the imports, if that can be done."""
+    """As `called`, but by a fork of a process that has made the imports, if that can be done.
+
+    importable: folders that PYTHONPATH has as well.
+    """
     late = all(name.startswith("MIXPERT_") or name in LATE for name in environment)
+    if importable:
+        environment["PYTHONPATH"] = os.pathsep.join((IMPORTABLE, *importable))
     if not AVAILABLE or not late:
         return called(program, *arguments, folder=folder, stdin=stdin, **environment)
-    request = Request(program, arguments, str(folder), child_environment(**environment))
+    request = Request(program, arguments, str(folder), child_environment(**environment), importable)
     return Said(*_server().run(request, stdin))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mixpert_py.plan import Package, Plan, Site, load, save
-from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, called
+from tests.mixpert_py.command import IMPORTABLE, Mixpert, Said, called, forked
 
 USES = """\
 import numpy as np
@@ -37,11 +37,10 @@ def library(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mixpert(tmp_path: Path, library: Path) -> Mixpert:
-    """Runs commands in new processes, whose path has the package."""
+    """Runs commands in processes whose path has the package."""
 
     def call(*arguments: str) -> Said:
-        path = os.pathsep.join((IMPORTABLE, str(library)))
-        return called("mixpert_py", *arguments, folder=tmp_path, PYTHONPATH=path)
+        return forked("mixpert_py", *arguments, folder=tmp_path, importable=(str(library),))
 
     return call
 
@@ -112,9 +111,11 @@ if __name__ == "__main__":
 """
 
 
-def test_children_rewrite_it_too(tmp_path: Path, mixpert: Mixpert) -> None:
+def test_children_rewrite_it_too(tmp_path: Path, library: Path) -> None:
     (tmp_path / "s.py").write_text(SPAWN)
-    said = mixpert("run", "--package", "shapes", "--scheme", "float32", "s.py")
+    words = "run", "--package", "shapes", "--scheme", "float32", "s.py"
+    path = os.pathsep.join((IMPORTABLE, str(library)))
+    said = called("mixpert_py", *words, folder=tmp_path, PYTHONPATH=path)
     assert said.out == "True\n"
 
 
