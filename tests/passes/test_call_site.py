@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mixpert_py.passes.call_site import CallSite
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import SITE_ID
+from tests.every_check import examples
 
 PROGRAM = """\
 import numpy as np
@@ -133,7 +134,7 @@ def test_source_order_outer_products_first() -> None:
 NAMES = list(permutations(["alpha", "b", "x_1"]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     names=st.sampled_from(NAMES),
     space=st.sampled_from(["", " ", "  "]),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mixpert_py.passes.pipeline import analyze, rewrite, rewrite_tree
 from mixpert_py.passes.restore import restore
 from mixpert_py.passes.rewrite import same
+from tests.every_check import examples
 from tests.passes.sources import GAPS
 
 FUSED = [
@@ -125,7 +126,7 @@ SUMS = [
 OPERANDS = st.sampled_from(["a", "é", "x.T", "f( a , b )", "(a)", "( a + b )", "2.", "(a @ b)"])
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_every_gap_comes_back(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(SUMS))

@@ -19,6 +19,7 @@ from mixpert_py.passes.edits import Edit
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
 from mixpert_py.passes.rewrite import same
 from mixpert_py.plan import Plan, Site
+from tests.every_check import examples
 
 
 def test_a_product_added_to_a_rewritten_file() -> None:
@@ -257,7 +258,7 @@ FRAGMENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(FRAGMENTS, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_without_a_product_the_same_bytes(parts: list[str], newline: str, bom: bool) -> None:
     text = newline.join(part.replace("\n", newline) for part in parts)
@@ -281,7 +282,7 @@ def products(draw: st.DrawFn, depth: int = 3) -> str:
     return form.format(left, space, right)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(products(), st.sampled_from(["z = {}", "def g():\n  return{}", "1 if{}else 0", "[{}]"]))
 def test_any_nest_of_products(product: str, form: str) -> None:
     """The undo check inside `rewrite` passes, and text and tree agree."""

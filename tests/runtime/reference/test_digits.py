@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 from mixpert_py.runtime.packed import Packed
 from mixpert_py.runtime.reference.digits import split
 from mixpert_py.runtime.splitter import Digits
+from tests.every_check import examples
 from tests.runtime.families import FAMILIES, Array
 
 SPLITTERS = {
@@ -102,7 +103,7 @@ def test_slices_are_bytes(name: str) -> None:
     assert (slices == np.rint(slices)).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from([1, 2, 3, 4]),
     arrays.arrays(
@@ -142,7 +143,7 @@ def to_nearest(x: Fraction, bits: int) -> Fraction:
     return round(x / power) * power
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from([1, 2, 3]), st.sampled_from([(np.float32, 24), (np.float64, 53)]), st.data())
 def test_fitted_digits_by_definition(
     count: int, precision: tuple[type, int], data: st.DataObject
