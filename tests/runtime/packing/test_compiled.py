@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.runtime.packing.child import run
 
 CHECKS = sorted(Path(__file__).parent.glob("*compiled_checks.py"))
@@ -11,6 +13,6 @@ def test_all_are_found() -> None:
     assert len(CHECKS) == 4
 
 
-def test_kernels_compile() -> None:
-    """In one process: Numba's first compilation in each takes seconds more than the others."""
-    assert "passed" in run(*map(str, CHECKS), simulated=False)
+@pytest.mark.parametrize("checks", CHECKS, ids=lambda path: path.stem)
+def test_kernels_compile(checks: Path) -> None:
+    assert "passed" in run(str(checks), simulated=False)
