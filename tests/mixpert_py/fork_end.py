@@ -45,8 +45,17 @@ def known_code() -> Iterator[None]:
         code = None
         raise
     finally:
-        if isinstance(code, int):  # any other is to be printed
+        if isinstance(code, int) and _can_flush():  # any other is to be printed
             vars(sys)["end_of_fork"] = _End(code)
+
+
+def _can_flush() -> bool:
+    """Whether stdout is flushed at the end; where that fails, Python makes another exit code."""
+    try:
+        sys.stdout.flush()
+    except Exception:
+        return False
+    return sys.stdout is sys.__stdout__
 
 
 def keep_imported() -> None:
