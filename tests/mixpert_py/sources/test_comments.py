@@ -56,4 +56,4 @@ def test_a_program_with_such_a_comment_runs_as_it_is(tmp_path: Path, mixpert: Mi
     (tmp_path / "net.py").write_text(text)
     told = mixpert("run", "net.py")
     assert (told.code, told.out) == (0, "[[1. 0.]\n [0. 1.]]\n")
-    assert "net.py: line 2: unknown scheme 'foo'" in told.err
+    assert "net.py:1: UserWarning: mixpert: line 2: unknown scheme 'foo'" in told.err
