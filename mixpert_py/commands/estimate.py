@@ -12,6 +12,8 @@ from mixpert_py.commands.program import (
     ProgramCommand,
     as_record,
     module_option,
+    package_option,
+    packages_of,
     program_argument,
     program_of,
     require_seconds,
@@ -37,6 +39,7 @@ class Options:
     verbose: bool
     no_progress: bool
     module: str | None
+    packages: tuple[str, ...]
     arguments: tuple[str, ...]
 
     @property
@@ -88,11 +91,13 @@ class Options:
         """The command that makes the gain of a place, as it is typed."""
         if self.is_notebook:
             return f"%load_ext mixpert_py, then %mixpert on --scheme {place.scheme}"
+        packages = [word for name in self.packages for word in ("--package", name)]
         if place.scheme is not None:
             words = [] if self.module is None else ["-m", self.module]
-            return shlex.join(["mixpert", "run", "--scheme", place.scheme, *words, *self.arguments])
+            run = ["mixpert", "run", "--scheme", place.scheme, *packages]
+            return shlex.join([*run, *words, *self.arguments])
         device = [] if place.device is None else ["--device", place.device.lower()]
-        tune = ["mixpert", "tune", "--error", budget, *device]
+        tune = ["mixpert", "tune", "--error", budget, *device, *packages]
         if self.module is not None:
             return shlex.join([*tune, "-m", self.module, *self.arguments])
         script, *arguments = self.arguments
@@ -115,6 +120,7 @@ class Options:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the estimate as JSON.")
 @with_progress
+@package_option
 @module_option
 @program_argument
 @as_record(Options)
@@ -131,10 +137,13 @@ def estimate(options: Options) -> int:
 
     budget = options.budget
     require_seconds(options.time_limit)
+    if options.is_notebook and options.packages:
+        raise click.UsageError("--package is for a script or a module")
     program = options.program()
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
-        found = estimated(program, float(budget), options.time_limit, show)
+        packages = () if options.is_notebook else packages_of(program, options.packages)
+        found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
         left_out = "; cells of %% magics, and those that do not parse, are left out"
         click.echo(

@@ -1,7 +1,7 @@
 """An estimate of what a program can gain: one run of it, then its products by themselves."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, prod
 from typing import Any
@@ -19,6 +19,7 @@ from mixpert_py.plan import module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
 from mixpert_py.sources.notebook_file import follow_notebook
+from mixpert_py.sources.packages import matches
 from mixpert_py.sources.source_files import NOTEBOOK
 from mixpert_py.tuner import estimate as gains
 from mixpert_py.tuner.estimate import Place
@@ -113,17 +114,19 @@ def estimate(
     budget: float,
     time_limit: float | None = None,
     on_run: Callable[[str], None] = lambda purpose: None,
+    packages: Collection[str] = (),
 ) -> Estimate | None:
     """Run a program once, then each of its products by itself; None if its process makes none.
 
     budget: the error that is allowed. time_limit: seconds for all of it. on_run: called before it
-    starts. Raises SourceError if the program does not parse, ProgramError if it fails.
+    starts. packages: those whose modules are rewritten as well. Raises SourceError if the program
+    does not parse, ProgramError if it fails.
     """
     with named(program.argv[0], program.module):
         require_syntax(program.source, program.module)
     emulations, casts = _lower("int8"), _lower("cpu")
     timed = casts if gpus.usable(None) is None else (*emulations, *casts)
-    options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit)
+    options = TuningOptions(Limits(Limit(budget)), time_limit=time_limit, packages=tuple(packages))
     experiment = Experiment(program, options, on_run=on_run, executor=Executor(with_stdin=True))
     alone = Alone(timed, (*emulations, *casts), SECONDS, PATIENCE, experiment.run_limit)
     result = experiment.products_alone(alone).result
@@ -136,6 +139,7 @@ def estimate(
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
     tuned = set() if program.filename.endswith(NOTEBOOK) else {*read_sites(program).sites}
+    tuned |= {site for site in result.sites if matches(module_of(site), packages)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
 

@@ -273,10 +273,11 @@ def test_bad_options(arguments: list[str], word: str, tmp_path: Path, mixpert: M
     assert "is not run" not in said.err
 
 
-def command(place: Place, *arguments: str, module: str | None = None) -> str:
-    return Options(None, None, False, False, False, False, module, arguments).next_command(
-        place, "1e-4"
-    )
+def command(
+    place: Place, *arguments: str, module: str | None = None, packages: tuple[str, ...] = ()
+) -> str:
+    options = Options(None, None, False, False, False, False, module, packages, arguments)
+    return options.next_command(place, "1e-4")
 
 
 def test_the_next_command() -> None:
@@ -289,6 +290,10 @@ def test_the_next_command() -> None:
     assert command(every, "s.py", "-n") == "mixpert run --scheme float32 s.py -n"
     assert command(every, "-n", module="pkg") == "mixpert run --scheme float32 -m pkg -n"
     assert "%mixpert on --scheme float32" in command(every, "n.ipynb")
+    some = command(here, "s.py", packages=("sklearn", "scipy.l*"))
+    assert some == "mixpert tune --error 1e-4 --package sklearn --package 'scipy.l*' s.py"
+    some = command(every, "s.py", packages=("sklearn",))
+    assert some == "mixpert run --scheme float32 --package sklearn s.py"
 
 
 def test_the_next_command_is_one(tmp_path: Path, mixpert: Mixpert) -> None:

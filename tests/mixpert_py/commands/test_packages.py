@@ -203,3 +203,19 @@ def test_a_profile_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: 
     table = mixpert("run", "--profile", "--package", "shapes", "s.py").err
     assert "called from" in table
     assert "own.py:5 (2)" in table
+
+
+def test_an_estimate_has_it(mixpert: Mixpert) -> None:
+    words = "estimate", "--json", "--error", "1e-2", "--time-limit", "30"
+    said = mixpert(*words, "--package", "shapes", "s.py")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    (product,) = found["products"]
+    assert product["id"].startswith("shapes.deep:square/")
+    assert Path(product["path"]).name == "deep.py"
+    assert "int8x6" in product["errors"]
+    if found["command"] is not None:  # whether it gains depends on the models of devices
+        assert "--package shapes" in found["command"]
+    assert mixpert(*words, "s.py").code == 1
+    refused = mixpert(*words, "--package", "shapes", "n.ipynb")
+    assert refused.code == 2
