@@ -116,7 +116,7 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
         return found
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     more = {"PYTHONPATH": os.pathsep.join(paths), public_programs.SECONDS_FILE: os.devnull}
-    with patch.dict(os.environ, more), chdir(folder):  # for this program's runs alone
+    with patch.dict(os.environ, more), chdir(script.parent):  # for this program's runs alone
         shares = _shares(script, arguments, plan, float(case.error))
     return {**found, "fewer": fewer(tuned), "rate": tuned["hold_out_rate"], **shares}
 
