@@ -106,11 +106,13 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+ALONE = (  # commands that have a module of their own
+    *("cluster", "doctor", "estimate", "graph", "plan", "probe", "report"),
+    *("rewrite", "run", "sites", "tiles", "tune", "verify"),
+)
 # Each command's module is imported when it is called, or all of them for `--help`.
 MODULES = {
-    **{name: f"mixpert_py.commands.{name}" for name in ("cluster", "doctor", "estimate", "graph")},
-    **{name: f"mixpert_py.commands.{name}" for name in ("plan", "probe", "report", "rewrite")},
-    **{name: f"mixpert_py.commands.{name}" for name in ("run", "sites", "tiles", "tune", "verify")},
+    **{name: f"mixpert_py.commands.{name}" for name in ALONE},
     "unrewrite": "mixpert_py.commands.rewrite",
     "bench": "mixpert_py.bench.commands",
 }

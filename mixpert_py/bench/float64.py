@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mixpert_py.bench import pictures
 from mixpert_py.bench.gemm import staircase, tables
-from mixpert_py.bench.gemm.plane import Point, dominated
+from mixpert_py.bench.gemm.plane import Point
 from mixpert_py.bench.pictures import Theme, embedded
 
 if TYPE_CHECKING:
@@ -63,7 +63,5 @@ def _points(result: Record) -> tuple[list[Point], list[Point]]:
         for row in result["rows"]
         if row["n"] == SIZE
     ]
-    beaten = dominated(found)
-    kept = [point for point in found if point.name not in beaten and point.name != BASE]
-    base = [point for point in found if point.name == BASE]
-    return sorted(kept, key=lambda point: point.tflops), base
+    ours = {point.name for point in found} - {BASE}
+    return staircase.descending(found, ours), [point for point in found if point.name == BASE]

@@ -82,10 +82,10 @@ class Options:
             return program_of(self.module, None, self.arguments)
         if not self.arguments:
             raise click.UsageError("give a SCRIPT, a notebook, or -m MODULE")
-        script, *arguments = self.arguments
+        script, arguments = self.arguments[0], self.arguments[1:]
         if self.is_notebook:
-            return launcher.notebook(script, (*arguments,))
-        return program_of(None, script, (*arguments,))
+            return launcher.notebook(script, arguments)
+        return program_of(None, script, arguments)
 
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
@@ -140,17 +140,15 @@ def estimate(options: Options) -> int:
     if options.is_notebook and options.packages:
         raise click.UsageError("--package is for a script or a module")
     program = options.program()
+    packages = () if options.is_notebook else packages_of(program, options.packages)
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
-        packages = () if options.is_notebook else packages_of(program, options.packages)
         found = estimated(program, float(budget), options.time_limit, show, packages)
     if found is None:
-        left_out = "; cells of %% magics, and those that do not parse, are left out"
-        click.echo(
-            f"{program.argv[0]}: its process makes no matrix product"
-            + left_out * options.is_notebook,
-            err=True,
-        )
+        line = f"{program.argv[0]}: its process makes no matrix product"
+        if options.is_notebook:
+            line += "; cells of %% magics, and those that do not parse, are left out"
+        click.echo(line, err=True)
         if options.as_json:
             click.echo("null")
         return 1

@@ -151,7 +151,7 @@ def run(options: Options) -> int:
 
 
 def _trace(options: Options, program: "Program", hook: "ImportHook") -> "Trace | None":
-    """What records the products; None where nobody asks for them."""
+    """Return the trace that records the products; None where no option shows or checks them."""
     shows = options.profile or options.json_path
     if not shows and not options.strict:
         return None

@@ -296,14 +296,13 @@ def rungs_for(options: TuningOptions, on_gpu: bool, *, wide: bool = False) -> tu
 
 
 def _has_residues(options: TuningOptions) -> bool:
-    """Whether the device that the tuning is for has kernels for residues."""
-    if options.device is not None:
-        from mixpert_py.runtime.model import known_devices
-
-        found = known_devices.find(options.device)
-        return has_kernels(emulation_of("crt14"), found.capability)
-    gpu = gpus.usable(options.backend)
-    return gpu is not None and has_kernels(emulation_of("crt14"), gpu.capability)
+    """Return whether the device that the tuning is for has kernels for residue schemes."""
+    if options.device is None:
+        gpu = gpus.usable(options.backend)
+        capability = 0 if gpu is None else gpu.capability
+    else:
+        capability = DeviceCost.of(options.device).times.model.capability
+    return has_kernels(emulation_of("crt14"), capability)
 
 
 def _is_wide(run: ProgramRun) -> bool:

@@ -110,9 +110,9 @@ class Function:
         """The arguments of the program's call, and its function."""
         assert isinstance(node, ast.Call)
         output = self.parameters.argument(node, self.output)
-        function = node.func
-        is_method = not self.names
-        receiver = function.value if is_method and isinstance(function, ast.Attribute) else None
+        function, receiver = node.func, None
+        if not self.names and isinstance(function, ast.Attribute):  # a method
+            receiver = function.value
         return Parts(list(node.args), list(node.keywords), output, function, receiver)
 
     def edits(

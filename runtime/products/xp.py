@@ -34,23 +34,31 @@ class Known(NamedTuple):
 
 
 LIBRARIES = ("numpy", "cupy", "dask.array", "operator")
-NONE: Set[str] = frozenset()
+NO_OPTIONS: Set[str] = frozenset()
 KNOWN = {
     "matmul": Known(matmul, 3, {"out"}),
     "dot": Known(dot, 3, {"out"}),
-    "inner": Known(inner, 2, NONE),
+    "inner": Known(inner, 2, NO_OPTIONS),
     "tensordot": Known(tensordot, 3, {"axes"}),
     "einsum": Known(einsum, float("inf"), {"out", "optimize", "dtype", "order", "casting"}),
-    "vecdot": Known(vecdot, 2, NONE),
-    "matvec": Known(matvec, 2, NONE),
-    "vecmat": Known(vecmat, 2, NONE),
+    "vecdot": Known(vecdot, 2, NO_OPTIONS),
+    "matvec": Known(matvec, 2, NO_OPTIONS),
+    "vecmat": Known(vecmat, 2, NO_OPTIONS),
 }
 MULTI_DOT = Known(multi_dot, 1, {"out"}, min_operands=1)
 METHOD = Known(_dot_of, 2, {"out"}, min_operands=1)
-OF_TENSORS = Known(torch_matmul, 2, NONE)
+OF_TENSORS = Known(torch_matmul, 2, NO_OPTIONS)
 
-# By the id of a function, the library's module that has it, and what it is there.
-_found: dict[int, tuple[ModuleType, str, Known]] = {}
+
+class Found(NamedTuple):
+    """Where a function was found, under which name, and what is known of it."""
+
+    module: ModuleType
+    name: str
+    known: Known
+
+
+_found: dict[int, Found] = {}  # by the ids of functions
 
 
 def xp_product(
@@ -83,8 +91,8 @@ def _known(native: Native) -> Known | None:
     """The runtime's function for a library's product; None for any other function."""
     found = _found.get(id(native))
     # Asked at each call: the program may have put another function there.
-    if found is not None and getattr(found[0], found[1], None) is native:
-        return found[2]
+    if found is not None and getattr(found.module, found.name, None) is native:
+        return found.known
     # A primitive of autograd keeps the function that it wraps.
     function = getattr(native, "fun", native) if type(native) is FunctionType else native
     name = getattr(function, "__name__", None)
@@ -100,7 +108,7 @@ def _known(native: Native) -> Known | None:
         module = sys.modules.get(library)
         if function is getattr(module, name, None):
             if module is not None and function is native:
-                _found[id(native)] = module, name, known
+                _found[id(native)] = Found(module, name, known)
             return known
     if name == "dot" and as_arrays(getattr(native, "__self__", None)):
         return METHOD
@@ -108,14 +116,12 @@ def _known(native: Native) -> Known | None:
 
 
 def _is_of(library: str, function: Native) -> bool:
-    """Whether a function is a library's own of its name."""
+    """Return whether a library has this very function under the function's name."""
     return function is getattr(sys.modules.get(library), function.__name__, None)
 
 
 def _takes(known: Known, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
     """Whether the runtime's function takes these arguments."""
-    if len(operands) == 2 and not options:
-        return known is not MULTI_DOT
     count = len(operands) + (known.max_arguments == 3 and len(options))
     if len(operands) < known.min_operands or count > known.max_arguments:
         return False

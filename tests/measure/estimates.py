@@ -103,7 +103,7 @@ def each(
     results = {}
     for number, case in enumerate(wanted, 1):
         kept = folder / f"{case.name}.json"
-        entry = msgspec.json.decode(msgspec.json.encode(case))
+        entry = public_programs.plain(case)
         result = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
         if result.get("case") != entry:
             start = perf_counter()

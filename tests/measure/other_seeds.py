@@ -239,11 +239,11 @@ def table(record: Result) -> dict[str, Any]:
 
 
 def _kept() -> dict[str, Result]:
-    """The results that are saved already, of programs as they are: others were not run now."""
+    """Return the results that are saved already, of cases that are still the same."""
     path = machine.RESULTS / f"{SAVED}.json"
     if not path.exists():
         return {}
-    now = {case.name: msgspec.json.decode(msgspec.json.encode(case)) for case in cases()}
+    now = {case.name: public_programs.plain(case) for case in cases()}
     programs = msgspec.json.decode(path.read_bytes())["programs"]
     return {
         program["name"]: program["result"]

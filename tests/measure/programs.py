@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any
 
 import click
-import msgspec
 
 from mixpert_py.bench import machine, timing
 from mixpert_py.bench.gemm import tables
@@ -75,7 +74,7 @@ def measure(
 
 def _kept(path: Path, program: Program | Sample) -> Result:
     """What is kept of the rounds of this very program: changed, it begins anew."""
-    entry = msgspec.json.decode(msgspec.json.encode(program))
+    entry = public_programs.plain(program)
     if path.exists():
         result: Result = json.loads(path.read_text("utf-8"))
         if result["program"] == entry:

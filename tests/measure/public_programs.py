@@ -8,6 +8,7 @@ import ast
 import hashlib
 import tomllib
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -128,6 +129,11 @@ class Sample(msgspec.Struct, frozen=True):
         script = folder / self.name
         script.write_text(edited((SAMPLES / script.name).read_text("utf-8"), []), "utf-8")
         return script
+
+
+def plain(case: Any) -> Any:
+    """Return a case of a manifest as JSON keeps it, to be compared with what was kept."""
+    return msgspec.json.decode(msgspec.json.encode(case))
 
 
 def public(gpu: bool, manifest: Path = MANIFEST) -> list[Program]:

@@ -5,13 +5,13 @@ for at its end only.
 """
 
 from collections.abc import Callable
-from statistics import median
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 import click
 
 import mixpert_py
+from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.cli import main
 
 ROUNDS = 9
@@ -40,26 +40,23 @@ def power(a: Any, x: Any) -> Any:
     return x
 
 
-def seconds(function: Callable[..., Any], operands: tuple[Any, ...]) -> float:
+def show(name: str, function: Callable[..., Any], *operands: Any) -> None:
     import cupy
 
-    cupy.cuda.Device().synchronize()
-    start = perf_counter()
-    function(*operands)
-    cupy.cuda.Device().synchronize()
-    return perf_counter() - start
+    def waiting(one: Callable[..., Any]) -> None:
+        one(*operands)
+        cupy.cuda.Device().synchronize()
 
-
-def show(name: str, function: Callable[..., Any], *operands: Any) -> None:
-    rewritten = mixpert_py.accelerate(function)
-    for one in (function, rewritten):
+    ways = {"native": function, "ours": mixpert_py.accelerate(function)}
+    calls = {way: partial(waiting, one) for way, one in ways.items()}
+    for call in calls.values():  # what the first calls compile and decide is not theirs
         for _ in range(3):
-            seconds(one, operands)
-    pairs = [(seconds(function, operands), seconds(rewritten, operands)) for _ in range(ROUNDS)]
-    ratios = sorted(native / ours for native, ours in pairs)
-    native, ours = (median(pair[place] for pair in pairs) * 1e3 for place in (0, 1))
-    spread = f"({ratios[ROUNDS // 4]:.3f}–{ratios[-1 - ROUNDS // 4]:.3f})"
-    click.echo(f"{name}: {native:.2f} → {ours:.2f} ms, {median(ratios):.3f}× {spread}")
+            call()
+    times = in_turn(calls, ROUNDS)
+    native, ours = (1e3 * summary(times[way])["median"] for way in ways)
+    ratio = summary([n / o for n, o in zip(times["native"], times["ours"], strict=True)])
+    spread = f"({ratio['lower']:.3f}–{ratio['upper']:.3f})"
+    click.echo(f"{name}: {native:.2f} → {ours:.2f} ms, {ratio['median']:.3f}× {spread}")
 
 
 @click.command()

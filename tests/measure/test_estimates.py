@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -86,7 +85,7 @@ def test_a_program_is_estimated_and_tuned_once(tmp_path: Path) -> None:
         return estimates.measure(wanted, folder, tmp_path / "sources", lines.append)["it"]
 
     first = measured()
-    assert first["case"] == msgspec.json.decode(msgspec.json.encode(estimates.Case(program, ["b"])))
+    assert first["case"] == public_programs.plain(estimates.Case(program, ["b"]))
     assert first["estimated"]["places"][0]["device"] is None
     assert [value["name"] for value in first["tuned"]["values"]] == ["b"]
     assert estimates.row(first)["met"]
@@ -106,7 +105,7 @@ def test_the_command_goes_on_from_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = next(case for case in estimates.cases() if case.name == "icp")
-    entry = msgspec.json.decode(msgspec.json.encode(case))
+    entry = public_programs.plain(case)
     (tmp_path / "icp.json").write_text(json.dumps({**result(1.5), "case": entry}))
     arguments = ["--only", "icp", "--folder", str(tmp_path)]
     done = CliRunner().invoke(estimates.command, arguments)

@@ -16,9 +16,10 @@ KEPT: dict[str, ModuleType] = {}
 
 
 class _End:
-    """Ends the process when `sys` is cleared, the last module of all but `builtins`.
+    """An attribute of `sys` that ends the process when the interpreter clears that module.
 
-    What an interpreter does after that is seen by nobody, and writes to every interned string.
+    `sys` is cleared last but one, after all that the program can notice. What follows frees every
+    interned string, which a fork would have to copy first.
     """
 
     def __init__(self, code: int) -> None:
@@ -34,7 +35,7 @@ class _End:
 
 @contextmanager
 def known_code() -> Iterator[None]:
-    """Around all that a fork runs: where its exit code is known after that, it ends sooner."""
+    """Run what a fork is for, and let it end sooner where its exit code is a number."""
     code: object = 0
     try:
         yield
@@ -53,7 +54,7 @@ def _can_flush() -> bool:
     """Whether stdout is flushed at the end; where that fails, Python makes another exit code."""
     try:
         sys.stdout.flush()
-    except Exception:
+    except Exception:  # the program may have put anything in the place of stdout
         return False
     return sys.stdout is sys.__stdout__
 

@@ -1,6 +1,6 @@
 """The staircase of accuracy and speed: one step for each level that the tuner descends."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,12 @@ MARGIN = 3.5  # the axis reaches errors so many times as small, and as large, as
 
 def steps(sections: Sections) -> list[Point]:
     """The levels at SIZE³, the most accurate first, each faster than all before it."""
-    found = points(sections, SIZE)
+    return descending(points(sections, SIZE), {n for rung in schemes.ladder(LADDER) for n in rung})
+
+
+def descending(found: Sequence[Point], levels: Collection[str]) -> list[Point]:
+    """The points of these names that no point beats, the slowest and most accurate first."""
     beaten = dominated(found)
-    levels = {name for rung in schemes.ladder(LADDER) for name in rung}
     kept = [point for point in found if point.name in levels and point.name not in beaten]
     return sorted(kept, key=lambda point: point.tflops)
 
@@ -45,13 +48,17 @@ def alternative(sections: Sections, device: str) -> str:
     return sentence(steps(sections), compared(sections), f"{SIZE} × {SIZE} float32", device)
 
 
-def sentence(steps: Sequence[Point], compared: Sequence[Point], matrices: str, device: str) -> str:
-    """What a staircase says. compared: the vendor's products, first the one that counts as 1."""
-    base = compared[0]
+def sentence(stairs: Sequence[Point], vendor: Sequence[Point], matrices: str, device: str) -> str:
+    """Return the message of a staircase as a sentence.
+
+    stairs: its steps, the most accurate first. vendor: the vendor's products that they are compared
+    with, first the one whose speed counts as 1.
+    """
+    base = vendor[0]
     said = [
         f"{step.name} is {step.tflops / base.tflops:.1f} times as fast at an error of "
         f"{step.error:.1e}"
-        for step in steps
+        for step in stairs
     ]
     return (
         f"Each step down in accuracy is one up in speed. On one {device}, for {matrices} "
@@ -65,13 +72,13 @@ def picture(sections: Sections, device: str, theme: Theme) -> "Axes":
     return drawn(steps(sections), compared(sections), what, theme)
 
 
-def drawn(steps: Sequence[Point], compared: Sequence[Point], subtitle: str, theme: Theme) -> "Axes":
-    """Steps from the upper left to the lower right: what lies below them is beaten by one.
+def drawn(stairs: Sequence[Point], vendor: Sequence[Point], subtitle: str, theme: Theme) -> "Axes":
+    """Draw steps from the upper left to the lower right: what lies below them is beaten by one.
 
-    steps: the most accurate first, each faster than all before it. compared: as in `sentence`.
+    stairs, vendor: as in `sentence`.
     """
-    base = compared[0]
-    found = [(step, step.tflops / base.tflops) for step in steps]
+    base = vendor[0]
+    found = [(step, step.tflops / base.tflops) for step in stairs]
     errors = [step.error for step, _ in found]
     bottom, top = max(errors) * MARGIN, min(errors) / MARGIN
     plot = axes(
@@ -84,9 +91,8 @@ def drawn(steps: Sequence[Point], compared: Sequence[Point], subtitle: str, them
     plot.invert_yaxis()
     plot.set_ylabel("error, normal data  (more accurate →)")
     fastest = found[-1][1]
-    ticks = (
-        [1, *range(4, int(fastest) + 1, 4)] if fastest >= 4 else [1, *range(2, 1 + int(fastest))]
-    )
+    every = 4 if fastest >= 4 else 1
+    ticks = sorted({1, *range(every, int(fastest) + 1, every)})
     plot.set_xlim(0, fastest * 1.1)
     plot.set_xticks(ticks, [f"{tick}×" for tick in ticks])
     plot.set_xlabel(f"times as fast as {base.name}, packing included")
@@ -101,8 +107,7 @@ def drawn(steps: Sequence[Point], compared: Sequence[Point], subtitle: str, them
         for step, speed in reversed(found)
     ]
     labels += [
-        Label(point.tflops / base.tflops, point.error, point.name, theme.vendor)
-        for point in compared
+        Label(point.tflops / base.tflops, point.error, point.name, theme.vendor) for point in vendor
     ]
     for label in labels:
         marker = "o" if label.weight == "bold" else "s"

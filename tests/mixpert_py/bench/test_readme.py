@@ -285,7 +285,7 @@ def test_the_staircase_descends() -> None:
 
 
 def test_float64_descends_from_fp64(tmp_path: Path) -> None:
-    """What is beaten is no step, and cuBLAS's product is what the steps are compared with."""
+    """A beaten scheme is no step, and the steps are compared with cuBLAS's FP64 product."""
     at = {"cuBLAS FP64": (50, 3e-15), "crt16": (60, 5e-17), "crt14": (75, 1e-15)}
     at |= {"crt12": (90, 4e-13), "crt9": (120, 2e-9), "int8x10": (45, 3e-9)}
     rows = [

@@ -219,3 +219,4 @@ def test_an_estimate_has_it(mixpert: Mixpert) -> None:
     assert mixpert(*words, "s.py").code == 1
     refused = mixpert(*words, "--package", "shapes", "n.ipynb")
     assert refused.code == 2
+    assert "--package is for a script or a module" in refused.err
