@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.context import precision as precision
     from mixpert_py.runtime.packed_array import pack as pack
     from mixpert_py.runtime.products.blas import blas_gemm as blas_gemm
+    from mixpert_py.runtime.products.einsum import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.einsum import einsum as einsum
     from mixpert_py.runtime.products.fused import fused as fused
     from mixpert_py.runtime.products.in_place import imatmul as imatmul
     from mixpert_py.runtime.products.in_place import target as target
     from mixpert_py.runtime.products.inner import inner as inner
     from mixpert_py.runtime.products.multi_dot import multi_dot as multi_dot
-    from mixpert_py.runtime.products.named_axes import einops_einsum as einops_einsum
     from mixpert_py.runtime.products.tensordot import tensordot as tensordot
     from mixpert_py.runtime.products.tensors import torch_call as torch_call
     from mixpert_py.runtime.products.tensors import torch_matmul as torch_matmul
@@ -58,7 +58,7 @@ _HOMES = {
     "blas_gemm": "mixpert_py.runtime.products.blas",
     "dot": "mixpert_py.runtime.api",
     "dot_method": "mixpert_py.runtime.api",
-    "einops_einsum": "mixpert_py.runtime.products.named_axes",
+    "einops_einsum": "mixpert_py.runtime.products.einsum",
     "einsum": "mixpert_py.runtime.products.einsum",
     "fused": "mixpert_py.runtime.products.fused",
     "imatmul": "mixpert_py.runtime.products.in_place",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixpert_py.runtime.certificates.complex_certificate import as_moduli
+from mixpert_py.runtime.certificates.certificate import as_moduli
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Product
 

@@ -83,11 +83,11 @@ def _draw(found: "Found", folder: Path) -> None:
 
 def _written(found: "dict[str, Found]", output: Path | None) -> Path:
     from mixpert_py import files
-    from mixpert_py.runtime.model import known_devices, model_file
+    from mixpert_py.runtime.model import device_model, known_devices
     from mixpert_py.runtime.probes.registry import measured_model
 
     model = measured_model(found.values(), datetime.date.today())
     if output is None:
         return known_devices.keep(model)
-    files.replace(output, model_file.dumps(model).encode())
+    files.replace(output, device_model.dumps(model).encode())
     return output

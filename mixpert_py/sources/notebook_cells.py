@@ -1,7 +1,13 @@
-"""The code cells of a notebook, where their text stands in its JSON, and edits of it there."""
+"""The code cells of a notebook, where their text stands in its JSON, and edits of it there.
 
+IPython's own lines in a cell (`%magic`, `!command`, `help?`) are hidden from Python's parser.
+"""
+
+import ast
+import io
 import json
 import re
+import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -10,6 +16,9 @@ from mixpert_py.passes.edits import Edit, splice
 
 FORMAT = 4
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:[%!?]|[^#'\"]*\?[ \t]*$)")
+# `files = !ls` and `x = %magic`: the name is bound all the same.
+ASSIGNED = re.compile(r"(?P<target>[ \t]*[^=#'\"!<>]+=)[ \t]*[!%]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +185,50 @@ def _find(cell: Cell, change: Edit) -> tuple[int, int]:
             return index, offset
         offset += len(piece.text)
     raise SourceError(f"cell {cell.number} is split within a line; the notebook is left")
+
+
+def plain(cell: str) -> str | None:
+    """A cell as Python with as many lines, those of IPython replaced; None if that is no Python.
+
+    The text under a cell magic such as `%%time` is the magic's.
+    """
+    if cell.lstrip().startswith("%%") or "\r" in cell or "\f" in cell:
+        return None
+    if _parses(cell):
+        return cell
+    lines: list[str] = []
+    continued = False
+    for line in cell.split("\n"):
+        hidden = "" if continued else _hidden(line, lines)
+        continued = hidden is not None and line.endswith("\\")
+        lines.append(line if hidden is None else hidden)
+    text = "\n".join(lines)
+    return text if _parses(text) else None
+
+
+def _hidden(line: str, before: list[str]) -> str | None:
+    """The replacement of a line of IPython's; None for a line of Python's."""
+    magic, assigned = MAGIC.match(line), ASSIGNED.match(line)
+    if not (magic or assigned) or not _is_complete("\n".join(before)):
+        return None
+    return f"{assigned['target']} 0" if assigned else f"{magic['indent'] if magic else ''}pass"
+
+
+def _is_complete(text: str) -> bool:
+    """False if the next line continues an expression or a string."""
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO(text).readline):
+            pass
+    except tokenize.TokenError:
+        return False
+    except SyntaxError:
+        return True
+    return True
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -16,8 +16,7 @@ from mixpert_py.passes.restore import restore
 from mixpert_py.passes.source import parse
 from mixpert_py.plan import Plan
 from mixpert_py.sources import comments
-from mixpert_py.sources.notebook_cells import Cell, code_cells, json_edits
-from mixpert_py.sources.notebook_magics import plain
+from mixpert_py.sources.notebook_cells import Cell, code_cells, json_edits, plain
 from mixpert_py.sources.source_files import MAX_NOTEBOOK_BYTES
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from mixpert_py import files
 from mixpert_py.errors import ProgramError, ShapeError
 from mixpert_py.execution.executor import Values, is_timeout
-from mixpert_py.tuner.rate import highest_rate
 from mixpert_py.tuner.records import PlanKey, largest, largest_of_each, plan_key
 from mixpert_py.tuning.baseline import reference_of
 from mixpert_py.tuning.experiment import Experiment
 from mixpert_py.tuning.options import Limits
 
 MOST_HANGS = 2  # under plans, after which every other plan fails there unrun
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +166,15 @@ class _Input:
 def _label(number: int, count: int) -> str:
     """The purpose of an input's runs."""
     return "hold-out" if count == 1 else f"hold-out {number} of {count}"
+
+
+def highest_rate(inputs: int, tightened: int = 0) -> float:
+    """The largest part of inputs that may be over the budget where none of those drawn was.
+
+    Of a plan that is over on a part p of all inputs, n inputs drawn at random show nothing with
+    probability (1 − p)ⁿ: the bound is the p for which that is 5 %, the exact one of Clopper and
+    Pearson (1934). tightened: how many plans before this one failed on the same inputs. They chose
+    the plan, so each halves the 5 %.
+    """
+    doubt = (1 - CONFIDENCE) / 2**tightened
+    return 1.0 - float(doubt ** (1 / inputs)) if inputs else 1.0

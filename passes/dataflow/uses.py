@@ -3,6 +3,10 @@
 A tuning compares by default what a program ends with. These facts tell its results from the steps
 to them, and from residuals, whose size says little: they tend to zero. They are about the module's
 own statements, in their order; where that leaves a doubt, a variable counts as a result.
+
+A difference, or the norm of one, may tend to zero, as `r = b - a @ x` does: whether it has is seen
+when the program has ended, by the size of `b`. For `norm(b - a @ x) / norm(b)` that is
+`norm(b) / norm(b)`.
 """
 
 import ast
@@ -11,9 +15,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mixpert_py.passes.bindings import Scopes
-from mixpert_py.passes.dataflow.differences import sizes_of_operands
 from mixpert_py.passes.dataflow.steps import Step, adds_to, made_by, owner_of, read_steps
-from mixpert_py.passes.scope import FUNCTIONS
+from mixpert_py.passes.scope import FUNCTIONS, written_name
+
+# Functions whose result is as large as the argument; they have no effect besides.
+SIZES = frozenset(
+    {"abs", "absolute", "amax", "float", "max", "mean", "norm", "ravel", "sqrt", "square", "sum"}
+)
+BUILTINS = frozenset({"abs", "float", "max", "sum"})
+LIBRARIES = frozenset({"numpy", "cupy", "scipy"})
+MOST = 8  # expressions for one variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +94,102 @@ def _shared(tree: ast.Module, scopes: Scopes, names: Collection[str]) -> frozens
         and part.id in names
         and owner_of(scopes, part) is scopes.module
     )
+
+
+def sizes_of_operands(
+    scopes: Scopes, names: Collection[str], steps: Sequence[Step]
+) -> Mapping[str, tuple[str, ...]]:
+    """Variable → the expressions, of those variables that are differences."""
+    finder = _Finder(scopes, names, steps)
+    found = {name: finder.of_variable(name) for name in names}
+    return {
+        name: tuple(ast.unparse(size) for size in sizes[:MOST])
+        for name, sizes in found.items()
+        if sizes
+    }
+
+
+class _Finder:
+    def __init__(self, scopes: Scopes, names: Collection[str], steps: Sequence[Step]) -> None:
+        self._scopes = scopes
+        self._names = names
+        self._steps = steps
+        self._pending: set[str] = set()
+
+    def of_variable(self, name: str) -> list[ast.expr]:
+        """The sizes of a variable's operands; none unless its last value is a difference.
+
+        An update such as `r = r - alpha * ap` says nothing about the size of `r`: that of the value
+        before it does.
+        """
+        if name in self._pending:
+            return []
+        self._pending.add(name)
+        found: list[ast.expr] = []
+        for step in made_by(name, self._steps):
+            if step.value is None or step.writes != {name}:
+                found = []
+                break
+            sizes = self._of(step.value, name)
+            if not sizes and not adds_to(step.value, name):
+                found = []
+                break
+            found += sizes
+        self._pending.discard(name)
+        return found
+
+    def _of(self, node: ast.expr, name: str) -> list[ast.expr]:
+        """The expression with the difference in it replaced by an operand, each way."""
+        match node:
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return [side for side in (left, right) if self._is_operand(side, name)]
+            case ast.BinOp(left=left, op=ast.Div() | ast.Mult() | ast.Pow() as op, right=right):
+                if not self._is_plain(right):
+                    return []
+                return [ast.BinOp(size, op, right) for size in self._of(left, name)]
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self._of(inner, name)
+            case ast.Name(id=other) if other != name and other in self._names:
+                return self.of_variable(other)
+            case ast.Call(args=arguments, keywords=keywords) if _is_size(node.func, self._scopes):
+                rest = arguments[1:]
+                if not all(map(_is_constant, [*rest, *(k.value for k in keywords)])):
+                    return []
+                sizes = [size for first in arguments[:1] for size in self._of(first, name)]
+                return [ast.Call(node.func, [size, *rest], keywords) for size in sizes]
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]):
+                if method not in SIZES or self._scopes.module.meanings(node.func):
+                    return []
+                sizes = self._of(inner, name)
+                return [ast.Call(ast.Attribute(x, method, ast.Load()), [], []) for x in sizes]
+        return []
+
+    def _is_operand(self, node: ast.expr, name: str) -> bool:
+        """Whether a node is another variable of the module."""
+        return (
+            isinstance(node, ast.Name)
+            and node.id != name
+            and owner_of(self._scopes, node) is self._scopes.module
+        )
+
+    def _is_plain(self, node: ast.expr) -> bool:
+        """Whether an expression can be evaluated once more: without an effect, and at once."""
+        if isinstance(node, ast.Call) and _is_size(node.func, self._scopes) and not node.keywords:
+            return all(map(self._is_plain, node.args))
+        return _is_constant(node) or self._is_operand(node, "")
+
+
+def _is_constant(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant)
+
+
+def _is_size(function: ast.expr, scopes: Scopes) -> bool:
+    """Whether a function is one of SIZES, of an array library or built in."""
+    if written_name(function) not in SIZES:
+        return False
+    names = scopes.module.meanings(function)
+    if names:
+        return all(name.partition(".")[0] in LIBRARIES for name in names)
+    is_name = isinstance(function, ast.Name) and function.id in BUILTINS
+    return is_name and scopes.module.owner(written_name(function)) is None

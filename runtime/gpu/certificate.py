@@ -6,8 +6,14 @@ import numpy as np
 
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.arrays import GpuArray
-from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
-from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost, stacked
+from mixpert_py.runtime.certificates.certificate import (
+    Certificate,
+    certify,
+    joined,
+    nothing_lost,
+    raised,
+    stacked,
+)
 from mixpert_py.runtime.certificates.tensor_cores import Rounding, certify_on_cores
 from mixpert_py.runtime.certificates.tensor_cores import rounding as rounding_on_cores
 from mixpert_py.runtime.gpu.device import Absent, find

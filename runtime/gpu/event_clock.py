@@ -1,7 +1,8 @@
-"""Times on a GPU by events, with the queue kept ahead of it, and what a call costs the host."""
+"""Times on a GPU by events: of calls, with the queue kept ahead of it, and of spans of work."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -93,3 +94,30 @@ def _calls(seconds: float, last: Sample) -> int:
 
 def _lead(repeat: int, last: Sample) -> float:
     return LEAD + 2 * repeat * last.host
+
+
+class Busy:
+    """Spans of work on one stream."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._spans: list[tuple[Any, Any]] = []
+
+    @contextmanager
+    def span(self) -> Iterator[None]:
+        """What is enqueued inside, on the current stream, is one span."""
+        begin, end = self._xp.cuda.Event(), self._xp.cuda.Event()
+        begin.record()
+        yield
+        end.record()
+        self._spans.append((begin, end))
+
+    def seconds(self) -> float:
+        """The time that was within them. All have to be over."""
+        elapsed = self._xp.cuda.get_elapsed_time
+        return float(sum(elapsed(*span) for span in self._spans)) / 1000  # CUDA's are milliseconds
+
+
+def noted(busy: Busy | None) -> AbstractContextManager[None]:
+    """A span, where anybody asks for them."""
+    return nullcontext() if busy is None else busy.span()

@@ -19,7 +19,7 @@ import numpy as np
 
 from mixpert_py.runtime.gpu import multiply as gpu
 from mixpert_py.runtime.gpu import panels, resident, result_memory, slices
-from mixpert_py.runtime.gpu.busy import Busy, noted
+from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
 from mixpert_py.runtime.gpu.partition import two

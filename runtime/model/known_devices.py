@@ -11,8 +11,7 @@ from pathlib import Path
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import own_files
 from mixpert_py.runtime.model import STANDS_IN
-from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.model_file import SHIPPED, dumps, load
+from mixpert_py.runtime.model.device_model import SHIPPED, DeviceModel, dumps, load
 
 
 def find(name: str) -> DeviceModel:

@@ -1,15 +1,22 @@
-"""The time of an instruction alone and in a chain, and the rate of a full chip."""
+"""The time of an instruction alone and in a chain, the rate of a full chip, and its clock."""
 
 from dataclasses import asdict, dataclass
 from statistics import median
+from time import perf_counter, sleep
 from typing import NamedTuple
 
 from mixpert_py.runtime.probes.gpu import REPEATS, Found, Gpu, aligned, quantity
-from mixpert_py.runtime.probes.specs import Spec, specs
+from mixpert_py.runtime.probes.specs import Spec, largest_int8, specs
 
 GROUP = 32  # instructions between two looks at a chain's loop, as in timing.cuh
 STEPS = 64  # of a chain on its own
 FULL_SECONDS = 4e-3  # of a full chip, so that what surrounds them does not show
+REST = 0.5  # seconds without work until the clock is taken for idle
+GLANCE = 200_000  # nanoseconds, too short for it to rise
+RISE = 100_000_000
+LOOK = 10_000_000
+LOADED = 1.0  # seconds of INT8 products
+PIECE = 20e-3  # of which one launch is so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +122,39 @@ def _text(rows: list[Timed]) -> str:
         for row in rows
     ]
     return aligned([("", "alone, cycles", "in a chain", "on a full SM", "full chip"), *cells])
+
+
+def clock(gpu: Gpu) -> Found:
+    """Cycles against the nanoseconds of the chip's own timer."""
+    watched(gpu, GLANCE)
+    sleep(REST)
+    idle = watched(gpu, GLANCE)
+    watched(gpu, RISE)
+    highest = watched(gpu, LOOK)
+    loaded = _loaded(gpu)
+    rows = [
+        ("idle", quantity(idle, "Hz")),
+        ("one thread", quantity(highest, "Hz")),
+        ("a second of INT8 products", quantity(loaded, "Hz")),
+    ]
+    return Found(
+        aligned(rows), {"chip": {"clock": highest, "clock_loaded": loaded}}, record={"idle": idle}
+    )
+
+
+def watched(gpu: Gpu, nanoseconds: int) -> float:
+    """Hertz, while one thread waits so long."""
+    out = gpu.words(2)
+    gpu.run(gpu.kernel("waiting.cu", "watch"), 1, 1, out.data.ptr, nanoseconds)
+    cycles, passed = map(float, out.get())
+    return cycles / passed * 1e9
+
+
+def _loaded(gpu: Gpu) -> float:
+    """Hertz, at the end of a second in which all tensor cores multiply integers."""
+    timer = Timer(gpu, largest_int8(gpu.device.capability))
+    steps = timer.steps_of(PIECE)
+    begin = perf_counter()
+    while perf_counter() - begin < LOADED:
+        last = timer.elapsed(*timer.full, steps)
+    return last.cycles / last.seconds

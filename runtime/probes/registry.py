@@ -7,12 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.device_model import DeviceModel
-from mixpert_py.runtime.model.model_file import FORMAT, dumps, loads
-from mixpert_py.runtime.probes.clock import clock
+from mixpert_py.runtime.model.device_model import FORMAT, DeviceModel, dumps, loads
 from mixpert_py.runtime.probes.fragments import fragments
 from mixpert_py.runtime.probes.gpu import Found, Gpu
-from mixpert_py.runtime.probes.instructions import instructions
+from mixpert_py.runtime.probes.instructions import clock, instructions
 from mixpert_py.runtime.probes.memory import memory
 from mixpert_py.runtime.probes.numerics import numerics
 from mixpert_py.runtime.probes.products import products

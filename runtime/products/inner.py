@@ -6,8 +6,13 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import innermost, passes
-from mixpert_py.runtime.products.rearranged import as_arrays, not_rearranged, rearranged
-from mixpert_py.runtime.products.replaced import INNER, is_replaced
+from mixpert_py.runtime.products.rearranged import (
+    INNER,
+    as_arrays,
+    is_replaced,
+    not_rearranged,
+    rearranged,
+)
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Native, Settings, matmul_shape
 from mixpert_py.runtime.signatures import NATIVE, device_of, kept_product

@@ -9,8 +9,12 @@ from numpy import ndarray
 
 from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.context import passes
-from mixpert_py.runtime.products.rearranged import dtype_reason, not_rearranged
-from mixpert_py.runtime.products.replaced import MULTI_DOT, is_replaced
+from mixpert_py.runtime.products.rearranged import (
+    MULTI_DOT,
+    dtype_reason,
+    is_replaced,
+    not_rearranged,
+)
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Array, Call, Native, Settings, dot_shape
 

@@ -1,7 +1,12 @@
-"""Calls of products that become matrix products by rearranging their operands, or stay native."""
+"""Calls of products that become matrix products by rearranging their operands, or stay native.
+
+One that a program has replaced by a function of its own is that function's call.
+"""
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,6 +15,7 @@ from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.dtypes import PRECISION, name_of
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DTYPES, Call, Native, matmul_shape
+from mixpert_py.runtime.signatures import device_of
 
 
 def as_arrays(*operands: object) -> tuple[AnyArray, ...] | None:
@@ -47,3 +53,37 @@ def rearranged(run: Callable[[], Any], a: AnyArray, b: AnyArray) -> Call:
 def not_rearranged(native: Native, a: object, b: object, reason: Reason) -> Call:
     """The call of a product that stays native: because of its operands' types, or `reason`."""
     return Call(native, a, b, (), None, lambda *_: reason)
+
+
+def _own(module: str, public: ModuleType, name: str) -> Callable[..., Any]:
+    """NumPy's function from the module that defines it, which programs do not write to; from the
+    public one where this version of NumPy defines it elsewhere.
+    """
+    try:
+        found: Callable[..., Any] = getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        found = getattr(public, name)
+    return found
+
+
+EINSUM = _own("numpy._core.einsumfunc", np, "einsum")
+TENSORDOT = _own("numpy._core.numeric", np, "tensordot")
+INNER = _own("numpy._core.multiarray", np, "inner")
+MULTI_DOT = _own("numpy.linalg._linalg", np.linalg, "multi_dot")
+OTHERS = frozenset({"cupy", "cupyx", "dask"})  # libraries, by the first part of a module's name
+
+
+def is_replaced(native: Native, *operands: object) -> bool:
+    """Whether a function that the program calls as einsum, tensordot, inner or multi_dot is none of
+    NumPy's, CuPy's or Dask's: then it is called, and no product is made in its place.
+
+    Where an operand is of a type that a GPU has, it is taken to be that library's. A primitive of
+    autograd stands for the function that it wraps.
+    """
+    for x in operands:
+        if type(x) in device_of:
+            return False
+    function = getattr(native, "fun", native) if type(native) is FunctionType else native
+    if function is EINSUM or function is TENSORDOT or function is INNER or function is MULTI_DOT:
+        return False
+    return str(getattr(function, "__module__", "")).partition(".")[0] not in OTHERS

@@ -10,12 +10,13 @@ from mixpert_py.runtime.api import MOVES, carry_out
 from mixpert_py.runtime.arrays import AnyArray
 from mixpert_py.runtime.context import passes
 from mixpert_py.runtime.products.rearranged import (
+    TENSORDOT,
     as_arrays,
     dtype_reason,
+    is_replaced,
     not_rearranged,
     rearranged,
 )
-from mixpert_py.runtime.products.replaced import TENSORDOT, is_replaced
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import DOT, Call, Native, Settings, dot_shape, is_dask
 from mixpert_py.runtime.signatures import is_small_on_device

@@ -96,8 +96,8 @@ def _largest(x: Array) -> float:
 
 def _reference(request: Request) -> Product | Reason:
     """np.matmul by the reference backend: one- and many-dimensional operands as matrices."""
+    from mixpert_py.runtime.certificates.certificate import stacked
     from mixpert_py.runtime.certificates.guarantee import componentwise
-    from mixpert_py.runtime.certificates.stacked_certificate import stacked
     from mixpert_py.runtime.reference import reference
 
     a, b, name = request.a, request.b, request.scheme

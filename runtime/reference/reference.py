@@ -5,15 +5,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mixpert_py.errors import DeviceError, ShapeError
-from mixpert_py.runtime.certificates.certificate import Certificate, certify, joined, raised
-from mixpert_py.runtime.certificates.stacked_certificate import nothing_lost
+from mixpert_py.runtime.certificates.certificate import (
+    Certificate,
+    certify,
+    joined,
+    nothing_lost,
+    raised,
+)
 from mixpert_py.runtime.certificates.tensor_cores import certify_on_cores, rounding
 from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 from mixpert_py.runtime.packed import Array, Packed
 from mixpert_py.runtime.reference import digits, float_slices, residues
-from mixpert_py.runtime.reference.engine import execute
-from mixpert_py.runtime.reference.instruction_chain import execute_like
+from mixpert_py.runtime.reference.engine import execute, execute_like
 from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule

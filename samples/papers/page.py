@@ -79,8 +79,7 @@ def _drawings(exhibit: Exhibit, rows: Sequence[Row]) -> Iterator[tuple[str, str]
     """Name and address of an image for each instruction whose fragments the rows describe."""
     if not isinstance(exhibit.picture, Fragments):
         return
-    from mixpert_py.runtime.probes.fragment_svg import drawing
-    from mixpert_py.runtime.probes.fragments import LANES, Fragment
+    from mixpert_py.runtime.probes.fragments import LANES, Fragment, drawing
 
     for name in dict.fromkeys(row["name"] for row in rows):
         parts = [

@@ -313,7 +313,7 @@ CERTIFICATES = (
     ),
     Mutant(
         "certificates: moduli of complex products leave out the rounding of sums",
-        "runtime/certificates/complex_certificate.py",
+        "runtime/certificates/certificate.py",
         "unit = (UNIT64 if wide else UNIT32) * (1 + 2.0**-10)",
         "unit = 0 * (UNIT64 if wide else UNIT32)",
         (f"{HERE}/certificates/test_certificate.py",),

@@ -20,7 +20,7 @@ from mixpert_py.errors import ProgramError
 from mixpert_py.execution.executor import ProgramRun
 from mixpert_py.execution.worker import Result, SiteResult
 from mixpert_py.graph import graph
-from mixpert_py.runtime.model import model_file
+from mixpert_py.runtime.model import device_model
 from mixpert_py.sources import project, source_files
 from mixpert_py.sources.notebook_cells import code_cells
 from mixpert_py.sources.notebook_file import rewrite_notebook
@@ -114,7 +114,7 @@ def _read_configuration(path: Path, also: bool) -> None:
 
 
 def _model(rng: Random) -> bytes:
-    shipped = sorted(model_file.SHIPPED.iterdir(), key=lambda file: file.name)
+    shipped = sorted(device_model.SHIPPED.iterdir(), key=lambda file: file.name)
     return toml(rng, tomllib.loads(rng.choice(shipped).read_text("utf-8")))
 
 
@@ -276,7 +276,7 @@ KINDS = {
     "plans": Kind("p.mixpert.toml", _plan, _read_plan),
     "stores": Kind("p.mixpert.trials.db", _stranger, _read_store),
     "profiles": Kind("p.json", lambda rng: json_text(rng, _profile()), _read_profile),
-    "models": Kind("p.toml", _model, lambda path, also: model_file.load(str(path))),
+    "models": Kind("p.toml", _model, lambda path, also: device_model.load(str(path))),
     "notebooks": Kind("p.ipynb", lambda rng: json_text(rng, NOTEBOOK), _read_notebook),
     "configuration": Kind(
         "pyproject.toml", lambda rng: toml(rng, CONFIGURATION), _read_configuration

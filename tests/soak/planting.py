@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from mixpert_py.runtime.code_cache import DIGEST
 from mixpert_py.runtime.kernels import compile as kernels
-from mixpert_py.runtime.model import known_devices, model_file
+from mixpert_py.runtime.model import device_model, known_devices
+from mixpert_py.runtime.own_files import DIGEST
 from mixpert_py.sources import in_memory
 
 SOURCE = b"def f(a, b):\n    return a @ b\n"
@@ -76,7 +76,7 @@ def _caches(home: Path) -> Mapping[str, Cache]:
     (code_file,) = (home / ".cache/mixpert/code").iterdir()
     (kernel_file,) = (home / ".cache/mixpert/kernels").iterdir()
     model = known_devices.find("t4")
-    planted = model_file.dumps(msgspec.structs.replace(model, cuda=EVIL.decode())).encode()
+    planted = device_model.dumps(msgspec.structs.replace(model, cuda=EVIL.decode())).encode()
     code = marshal.dumps((compile("", EVIL.decode(), "exec"), ()))
 
     def loaded_code() -> str:

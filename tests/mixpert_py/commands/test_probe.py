@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from mixpert_py.commands.probe import NAMES, probe
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.runtime.model.device_model import Instruction, Kernel
-from mixpert_py.runtime.model.model_file import load
+from mixpert_py.runtime.model.device_model import Instruction, Kernel, load
 from mixpert_py.runtime.probes import registry
 from mixpert_py.runtime.probes.gpu import Found, Gpu
 from tests.mixpert_py.command import Mixpert

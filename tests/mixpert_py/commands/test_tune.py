@@ -15,8 +15,8 @@ import pytest
 from mixpert_py import plan
 from mixpert_py.commands.tune import SEARCHES
 from mixpert_py.runtime.model import known_devices
-from mixpert_py.tuner.rate import highest_rate
 from mixpert_py.tuner.report.unit import share_text
+from mixpert_py.tuning.hold_out import highest_rate
 from tests.mixpert_py.command import IMPORTABLE, Mixpert
 from tests.mixpert_py.tuning.chain import CHAIN
 from tests.mixpert_py.tuning.chain import chain as chain

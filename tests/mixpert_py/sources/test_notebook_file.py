@@ -8,8 +8,8 @@ import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan, save
+from mixpert_py.sources.notebook_cells import plain
 from mixpert_py.sources.notebook_file import Changed, restore_notebook, rewrite_notebook
-from mixpert_py.sources.notebook_magics import plain
 from tests.mixpert_py.command import Mixpert
 
 CELLS = [

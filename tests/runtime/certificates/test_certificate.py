@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.certificates.certificate import Certificate
-from mixpert_py.runtime.certificates.complex_certificate import as_moduli
+from mixpert_py.runtime.certificates.certificate import Certificate, as_moduli
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.splitter import Digits
 from tests.runtime.emulations import EMULATIONS

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.gpu.busy import Busy
+from mixpert_py.runtime.gpu.event_clock import Busy
 
 
 def busy(*moments: float) -> Busy:

@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.model.device_model import Accumulations, DeviceModel, Instruction
-from mixpert_py.runtime.model.model_file import SHIPPED, dumps, load, loads
+from mixpert_py.runtime.model.device_model import (
+    SHIPPED,
+    Accumulations,
+    DeviceModel,
+    Instruction,
+    dumps,
+    load,
+    loads,
+)
 from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 
 T4 = (SHIPPED / "tesla-t4.toml").read_text(encoding="utf-8")

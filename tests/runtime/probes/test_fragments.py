@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.errors import DeviceError
-from mixpert_py.runtime.probes.fragment_svg import drawing
-from mixpert_py.runtime.probes.fragments import Fragment, deduced, table
+from mixpert_py.runtime.probes.fragments import Fragment, deduced, drawing, table
 from tests.runtime.probes.documented import SHAPES, places, products
 
 

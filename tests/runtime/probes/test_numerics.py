@@ -22,8 +22,13 @@ from mixpert_py.runtime.model.numerics import (
 )
 from mixpert_py.runtime.probes import numerics
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.numerics import INSTRUCTIONS, Instruction, examine, multiply_on_gpu
-from mixpert_py.runtime.probes.numerics_agreement import agree
+from mixpert_py.runtime.probes.numerics import (
+    INSTRUCTIONS,
+    Instruction,
+    agree,
+    examine,
+    multiply_on_gpu,
+)
 from mixpert_py.runtime.probes.numerics_families import FLOATS
 from mixpert_py.runtime.probes.numerics_features import Multiply, Shape, determine
 from tests.every_check import sweep

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mixpert_py.runtime.probes.clock import clock
 from mixpert_py.runtime.probes.fragments import mma, wmma
 from mixpert_py.runtime.probes.gpu import Gpu
-from mixpert_py.runtime.probes.instructions import Timed, timed
+from mixpert_py.runtime.probes.instructions import Timed, clock, timed
 from mixpert_py.runtime.probes.memory import memory
 from mixpert_py.runtime.probes.resources import resources
 from mixpert_py.runtime.probes.specs import specs

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products.named_axes import einops_einsum, subscripts
+from mixpert_py.runtime.products.einsum import einops_einsum, subscripts
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.without_gpu import SITE
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.products import replaced
+from mixpert_py.runtime.products import rearranged
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
-from mixpert_py.runtime.products.replaced import EINSUM, INNER, MULTI_DOT, TENSORDOT, is_replaced
+from mixpert_py.runtime.products.rearranged import EINSUM, INNER, MULTI_DOT, TENSORDOT, is_replaced
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from tests.runtime.without_gpu import SITE
@@ -55,4 +55,4 @@ def test_numpys_own_functions_are_known() -> None:
 
 
 def test_a_function_of_another_version_of_numpy_is_found() -> None:
-    assert replaced._own("numpy.no_such_module", np.linalg, "multi_dot") is np.linalg.multi_dot
+    assert rearranged._own("numpy.no_such_module", np.linalg, "multi_dot") is np.linalg.multi_dot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mixpert_py.tuner.rate import highest_rate
+from mixpert_py.tuning.hold_out import highest_rate
 
 
 @pytest.mark.parametrize(
