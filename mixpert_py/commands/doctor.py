@@ -22,8 +22,7 @@ def doctor(warm: bool, as_json: bool, plans: tuple[str, ...]) -> int:
         raise click.UsageError("a PLAN is for --warm")
     from mixpert_py import config
     from mixpert_py.commands import tables
-    from mixpert_py.doctor import examine
-    from mixpert_py.warm import compile_for
+    from mixpert_py.doctor import compile_for, examine
 
     findings = compile_for([config.load_plan(path) for path in plans]) if warm else examine()
     if as_json:

@@ -2,22 +2,28 @@
 
 from mixpert_py.errors import PlanError, unknown_scheme
 from mixpert_py.runtime.scheme import Alternative, Scheme
-from mixpert_py.runtime.schemes import (
-    alternatives,
-    crt,
-    fp16,
-    fp16x3,
-    int8,
-    mixpert,
-    residues,
-    wide_range,
+from mixpert_py.runtime.schemes import crt, fp16, fp16x3, int8, mixpert, residues, wide_range
+from mixpert_py.runtime.splitter import FP32_RATE, FP64_RATE, INT8_RATE
+
+CRT14 = residues.scheme(crt.FEWEST)
+FP16X3 = fp16x3.FP16X3
+
+# Entries that are no emulation: the original call, casts around it, and a choice per call.
+ALTERNATIVES = (
+    Alternative("native", "native", INT8_RATE / FP32_RATE),
+    Alternative("float64", "cast", INT8_RATE / FP64_RATE, dtype="float64"),
+    # No less accurate than the native product, on every input: see `fp16x3`, which it is.
+    Alternative("faithful", "choice", FP16X3.cost, FP16X3.error, products=FP16X3.products),
+    # No less accurate than the native float64 product, on every input: see `crt`.
+    Alternative("crt", "choice", CRT14.cost, CRT14.error, products=CRT14.products),
+    Alternative("float32", "cast", INT8_RATE / FP32_RATE, error=3.4e-7, dtype="float32"),
 )
 
 Entry = Scheme | Alternative
 Rung = tuple[str, ...]
 
 _ENTRIES: tuple[Entry, ...] = (
-    *alternatives.SCHEMES,
+    *ALTERNATIVES,
     *int8.SCHEMES,
     *residues.SCHEMES,
     *mixpert.SCHEMES,
@@ -75,7 +81,7 @@ def emulation_of(name: str, block: int | None = None) -> Scheme:
     entry = get(name)
     if isinstance(entry, Scheme):
         return entry.with_block(block)
-    return alternatives.CRT14 if name == "crt" else fp16x3.FP16X3
+    return CRT14 if name == "crt" else FP16X3
 
 
 # Multiplications from which on a GPU makes `faithful` of fp16x3, and watches whether operands stay

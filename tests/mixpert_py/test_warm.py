@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.doctor import SHAPES, compile_for, expectations
 from mixpert_py.errors import DeviceError
 from mixpert_py.plan import Plan, Site, save
 from mixpert_py.runtime.gpu import warm as gpu_warm
@@ -17,7 +18,6 @@ from mixpert_py.runtime.gpu.warm import Expected
 from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels.recording import LEFT, RESULT, RIGHT, Recording
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.warm import SHAPES, compile_for, expectations
 from tests.mixpert_py.command import Mixpert
 from tests.runtime.gpu.fake import CUDARuntimeError, FakeGpu
 from tests.soak.fresh_home import ROOT, command, environment
