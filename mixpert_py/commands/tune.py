@@ -32,6 +32,7 @@ from mixpert_py.errors import PlanError
 if TYPE_CHECKING:
     from mixpert_py.interrupts import Interrupt
     from mixpert_py.launch.launcher import Program
+    from mixpert_py.plan import Plan
     from mixpert_py.sources.project import TuningDefaults
     from mixpert_py.tuning.options import TuningOptions
     from mixpert_py.tuning.prepare import Prepared
@@ -382,21 +383,13 @@ def _tune(
     from mixpert_py import config, interrupts
     from mixpert_py.commands import tables
     from mixpert_py.tuning import record
-    from mixpert_py.tuning.prepare import prepare
     from mixpert_py.tuning.search import tune_program
 
     config.require_plan_place(path)
     existing = config.load_plan(path) if path.exists() else None
     with interrupts.deferred_signals() as interrupt:
         try:
-            result = searched(
-                options,
-                interrupt,
-                lambda on_run: prepare(
-                    program, settings, existing, on_run, trials=trials, report=say_each
-                ),
-                tune_program,
-            )
+            result = searched(program, settings, options, existing, trials, interrupt, tune_program)
         except KeyboardInterrupt:  # before there was any plan
             return interrupted_search(trials)
         if result is None:
@@ -418,17 +411,21 @@ def _tune(
 
 
 def searched(
+    program: "Program",
+    settings: "TuningOptions",
     options: Options,
+    existing: "Plan | None",
+    trials: "Trials",
     interrupt: "Interrupt",
-    prepare: Callable[[Callable[[str], None]], "Prepared | None"],
     search: Callable[["Prepared"], Found],
 ) -> Found | None:
     """The result of a search, whose runs a progress bar shows; None without a product to tune.
 
-    prepare: takes a function that is called before each run. Raises KeyboardInterrupt where Ctrl-C
-    came too early for a result; the bar, which would share the line of a message, is gone then.
+    Raises KeyboardInterrupt where Ctrl-C came too early for a result; the bar, which would share
+    the line of a message, is gone then.
     """
     from mixpert_py.commands import tables
+    from mixpert_py.tuning.prepare import prepare
 
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
@@ -437,7 +434,7 @@ def searched(
             interrupt.check()
             show(purpose)
 
-        prepared = prepare(on_run)
+        prepared = prepare(program, settings, existing, on_run, trials=trials, report=say_each)
         return None if prepared is None else search(prepared)
 
 

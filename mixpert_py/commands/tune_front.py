@@ -12,7 +12,6 @@ from mixpert_py.commands.tune import (
     interrupted_search,
     nothing_to_tune,
     say,
-    say_each,
     searched,
 )
 from mixpert_py.errors import writing
@@ -31,7 +30,6 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
     from mixpert_py import config, interrupts
     from mixpert_py.tuning import record
     from mixpert_py.tuning.front import tune_front as search
-    from mixpert_py.tuning.prepare import prepare
     from mixpert_py.tuning.trials import SUFFIX, Trials
 
     folder = None if options.output is None else Path(options.output)
@@ -45,14 +43,7 @@ def tune_front(program: "Program", settings: "TuningOptions", options: Options) 
     trials = Trials(store, options.resume, say)
     with interrupts.deferred_signals() as interrupt:
         try:
-            result = searched(
-                options,
-                interrupt,
-                lambda on_run: prepare(
-                    program, settings, existing, on_run, trials=trials, report=say_each
-                ),
-                search,
-            )
+            result = searched(program, settings, options, existing, trials, interrupt, search)
         except KeyboardInterrupt:  # before there was any step
             return interrupted_search(trials)
         if result is None:
