@@ -1,12 +1,6 @@
-"""Integer slices: digits in units shared by a block of an operand.
-
-Rows and tiles whose entries differ too much in size for one exponent leave the slices. They are
-multiplied in the result's own precision, and added in a fixed order: A's outliers times all of B,
-then what remains of A times B's outliers.
-"""
+"""Integer slices: digits in units shared by a block of an operand."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +12,8 @@ from mixpert_py.runtime.packed import (
     panels,
     times_power_of_two,
 )
-from mixpert_py.runtime.splitter import FIT, RATIO, UNSEEN, Digits, OutlierRule
+from mixpert_py.runtime.reference.outliers import crowded, lossy, uneven
+from mixpert_py.runtime.splitter import FIT, UNSEEN, Digits, OutlierRule
 
 SAMPLE = 16  # entries of a block that usually show that its two highest digits do not hold it
 
@@ -233,93 +228,3 @@ def _measured(squares: Array, exponents: Array, splitter: Digits) -> Measured:
     unit = highest - splitter.shift
     digit = highest - 7 - splitter.width * np.arange(splitter.count)[:, None]
     return Measured(np.ldexp(roots[0], unit), np.ldexp(roots[2:], digit), np.ldexp(roots[1], unit))
-
-
-@dataclass(frozen=True, slots=True)
-class Outliers:
-    """Rows of A, columns of B that left the slices wholly or in part; their share of all blocks."""
-
-    rows: int
-    columns: int
-    fraction: float
-
-    @classmethod
-    def count(cls, left: Array, right: Array) -> "Outliers":
-        blocks = int(left.sum()) + int(right.sum())
-        return cls(
-            int(left.any(axis=1).sum()),
-            int(right.any(axis=1).sum()),
-            blocks / max(left.size + right.size, 1),
-        )
-
-
-def lossy(norm: Array, loss: Array, exponents: Array, splitter: Digits) -> Array:
-    """Rows, or tiles of a group of rows, that lose more than `splitter.loss_limit` of their 2-norm.
-
-    norm, loss: sums of squares (rows, blocks) in units of 4^exponent. Returns (rows, blocks) bool.
-    """
-    limit = splitter.loss_limit**2
-    if splitter.group > 1:
-        starts = np.arange(0, len(norm), splitter.group)
-        norm, loss = (np.add.reduceat(part, starts, axis=0) for part in (norm, loss))
-        flags: Array = np.repeat(loss > limit * norm, splitter.group, axis=0)[: len(exponents)]
-        return flags
-    norm, loss = _per_row(norm, exponents), _per_row(loss, exponents)
-    return np.broadcast_to((loss > limit * norm)[:, None], exponents.shape)
-
-
-def crowded(norm: Array, lower: Array, exponents: Array, splitter: Digits, k: int) -> Array:
-    """Rows with a digit past the first whose mean square over K exceeds
-    lower_limit · (‖row‖ / largest)², the largest entry taken as all the digits hold.
-
-    norm: sums of squares (rows, blocks) in units of 4^(exponent − shift); lower: (digits, rows,
-    blocks) of digits 1, 2, … in units of 4^exponent. Returns (rows, blocks) bool.
-
-    In rows and columns that stay, ‖A_p‖ ≤ √(lower_limit · K) · 2^(−7 − 8 p) · ‖A‖: that bounds the
-    terms that a scheme drops. No digit's mean square exceeds 2^14, and where digits are random it
-    is a third of that: what leaves is ruled by a few entries, and the rest of it has large digits.
-    """
-    allowed = splitter.lower_limit * k * 4.0**-splitter.shift * _per_row(norm, exponents)
-    flags = np.any([_per_row(digit, exponents) > allowed for digit in lower], axis=0)
-    return np.broadcast_to(flags[:, None], exponents.shape)
-
-
-def _per_row(squares: Array, exponents: Array) -> Array:
-    """Sums over a row's blocks, in units of 4^exponent of the block that has the largest."""
-    weight = 2 * (exponents - exponents.max(axis=1, keepdims=True))
-    total: Array = np.ldexp(squares, weight).sum(axis=1)
-    return total
-
-
-def uneven(tiles: Array, k: int, group: int) -> Array:
-    """Rows, or tiles, whose largest entry exceeds 32 times their smallest: MixPert's literal rule.
-
-    tiles: (rows, blocks, block), zero past k. Returns (rows, blocks) bool.
-    """
-    rows, blocks, block = tiles.shape
-    size = np.abs(tiles).reshape(rows, blocks * block)
-    starts = np.arange(0, blocks * block, block) if group > 1 else np.array([0])
-    largest = np.maximum.reduceat(size[:, :k], starts, axis=1)
-    smallest = np.minimum.reduceat(size[:, :k], starts, axis=1)
-    if group > 1:
-        tops = np.arange(0, rows, group)
-        largest = np.repeat(np.maximum.reduceat(largest, tops, axis=0), group, axis=0)[:rows]
-        smallest = np.repeat(np.minimum.reduceat(smallest, tops, axis=0), group, axis=0)[:rows]
-    return np.broadcast_to(largest > RATIO * smallest, (rows, blocks))
-
-
-def outlier_part(x: Array, outlier: Array, block: int) -> tuple[Array, Array]:
-    """The rows of x that hold outliers, everything else in them zero; and their indices."""
-    rows = np.flatnonzero(outlier.any(axis=1))
-    return np.where(_spread(outlier[rows], block, x.shape[1]), x[rows], 0), rows
-
-
-def kept_part(x: Array, outlier: Array, block: int) -> Array:
-    """x with its outliers set to zero; x itself where it has none."""
-    if not outlier.any():
-        return x
-    return np.where(_spread(outlier, block, x.shape[1]), 0, x)
-
-
-def _spread(outlier: Array, block: int, k: int) -> Array:
-    return np.repeat(outlier, block, axis=1)[:, :k]

@@ -17,8 +17,8 @@ from mixpert_py.runtime.model.device_model import Accumulations
 from mixpert_py.runtime.model.numerics import Accumulation, IntegerAccumulation
 from mixpert_py.runtime.packed import Array, Packed
 from mixpert_py.runtime.reference import digits, float_slices, residues
-from mixpert_py.runtime.reference.digits import Outliers, kept_part, outlier_part
 from mixpert_py.runtime.reference.engine import execute, execute_like
+from mixpert_py.runtime.reference.outliers import Outliers, kept_part, outlier_part
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
 from mixpert_py.runtime.splitter import Digits, FloatSlices, OutlierRule
 

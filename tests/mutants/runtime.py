@@ -139,7 +139,7 @@ SPLITS = (
     ),
     Mutant(
         "reference: tiles lose more before they leave",
-        "runtime/reference/digits.py",
+        "runtime/reference/outliers.py",
         "flags: Array = np.repeat(loss > limit * norm, splitter.group, axis=0)",
         "flags: Array = np.repeat(loss > 2 * limit * norm, splitter.group, axis=0)",
         (f"{REFERENCE}/test_outliers.py",),
