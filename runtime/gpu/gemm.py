@@ -303,7 +303,7 @@ def scratch(
 ) -> int:
     """Bytes that `gemm` takes while it works, of a product of so many matrices (m, n)."""
     if scheme.moduli:
-        return residues.scratch(scheme.moduli, m, n)
+        return residues.scratch(scheme, m, n)
     return 4 * _cut(scheme, m, n, batch, depth, wide, device)[2]
 
 

@@ -1,7 +1,8 @@
 """Products of residues on Hopper, and the remainder theorem: two launches for each matrix.
 
 `kernels/residue_gemm.cu` makes the INT8 products modulo every p, `kernels/residue_result.cu` puts
-them together. What they compute, bit for bit, is in `schemes.residues`.
+them together. What they compute, bit for bit, is in `schemes.residues`. Products of digits
+(`schemes.integers`) are one launch of the former.
 """
 
 from functools import lru_cache
@@ -14,7 +15,7 @@ from mixpert_py.runtime.kernels.recording import Stream, allocate
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.remainders import theorem
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes.integers import BYTES, Integers
+from mixpert_py.runtime.schemes.integers import Integers, digits_of
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.gemm import KernelOperand
@@ -33,19 +34,20 @@ def gemm(
     left: "KernelOperand", right: "KernelOperand", scheme: Scheme, out: Any, stream: Stream
 ) -> Any:
     """out = A·B, by operands that are packed by a scheme of residues, enqueued on a stream of the
-    current device. Returns the memory of what products leave, which a graph must keep; of bytes,
-    whose product is the result, None.
+    current device. Returns the memory of what products leave, which a graph must keep; None where
+    they leave nothing.
 
     out: (m, n) or (batch, m, n), any strides but the last, which is one element. Does not wait for
     the device. Raises DeviceError where a kernel does not compile.
     """
-    moduli, is_whole = scheme.moduli, scheme.moduli == BYTES
     kernels = prepare(scheme, out.dtype.name, out.data.device_id)
     (m, n), size = out.shape[-2:], out.itemsize
     rows, columns = tiles(m, n)
-    memory = None if is_whole else allocate(scratch(moduli, m, n), stream)
+    left_behind = scratch(scheme, m, n)
+    memory = allocate(left_behind, stream) if left_behind else None
     leading, whole = out.strides[-2] // size, rows * columns
-    grid = min(kernels.multiprocessors, whole * len(moduli))
+    each = 1 if kernels.result is None else len(scheme.moduli)
+    grid = min(kernels.multiprocessors, whole * each)
     units = whole * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
     a, b = left.layout, right.layout
     for matrix in range(out.shape[0] if out.ndim == 3 else 1):
@@ -57,8 +59,8 @@ def gemm(
         scales = left.scales + matrix * a.scales_stride, right.scales + matrix * b.scales_stride
         # Whether two neighbours in a row of C can be written at once.
         paired = int((address | leading * size) % (2 * size) == 0)
-        residues = address if memory is None else memory.ptr
-        problem = *operands, residues, a.steps, rows, columns, GROUP, m, n, leading, paired
+        residues = 0 if memory is None else memory.ptr
+        problem = *operands, residues, address, a.steps, rows, columns, GROUP, m, n, leading, paired
         kernels.gemm.launch_words(grid, GEMM_THREADS, problem, SHARED, stream)
         if kernels.result is None:
             continue
@@ -72,9 +74,12 @@ def tiles(m: int, n: int) -> tuple[int, int]:
     return -(-m // TILE_M), -(-n // TILE_N)
 
 
-def scratch(moduli: tuple[int, ...], m: int, n: int) -> int:
-    """Bytes of what the products modulo these leave for the remainder theorem."""
-    count = 0 if moduli == BYTES else len(moduli)
+def scratch(scheme: Scheme, m: int, n: int) -> int:
+    """Bytes of what a scheme's products leave: residues, or the lowest bytes of all orders but the
+    last.
+    """
+    digits = digits_of(scheme)
+    count = len(scheme.moduli) if digits is None else digits[0].count + digits[1].count - 2
     rows, columns = tiles(m, n)
     return count * rows * columns * TILE_M * TILE_N
 
@@ -92,12 +97,11 @@ def prepare(scheme: Scheme, result: str, device: int) -> Kernels:
     """The kernels for results of a type, on a device, which is the current one; compiles them."""
     import cupy
 
-    moduli = scheme.moduli
-    is_whole = moduli == BYTES
-    definitions = of_bytes(scheme, result) if is_whole else of_gemm(moduli)
+    moduli, digits = scheme.moduli, digits_of(scheme)
+    definitions = of_gemm(moduli) if digits is None else of_digits(*digits, result)
     return Kernels(
         cuda_kernel(GEMM, "residue_gemm", definitions, SHARED),
-        None if is_whole else cuda_kernel(RESULT, "result", of_result(moduli, result)),
+        cuda_kernel(RESULT, "result", of_result(moduli, result)) if digits is None else None,
         int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
     )
 
@@ -107,17 +111,14 @@ def of_gemm(moduli: tuple[int, ...]) -> Definitions:
     return *of_moduli(moduli), *_of_tiles(), ("STAGES", STAGES)
 
 
-def of_bytes(scheme: Scheme, result: str) -> Definitions:
-    """What the GEMM is compiled with where its one product is the result."""
-    left, right = (
-        '"s8"' if isinstance(side, Integers) and side.signed else '"u8"'
-        for side in (scheme.left, scheme.right)
-    )
+def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
+    """What the GEMM is compiled with where it multiplies digits, and makes the result."""
     return (
-        *of_gemm(scheme.moduli),
-        ("ONE_PRODUCT", 1),
-        ("A_BYTES", left),
-        ("B_BYTES", right),
+        *of_gemm(left.moduli[:1]),
+        ("A_DIGITS", left.count),
+        ("B_DIGITS", right.count),
+        ("A_BYTES", '"s8"' if left.signed else '"u8"'),
+        ("B_BYTES", '"s8"' if right.signed else '"u8"'),
         ("SINGLE", int(result == "float32")),
     )
 

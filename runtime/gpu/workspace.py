@@ -19,7 +19,8 @@ operand is packed beforehand, and in CUDA graphs.
 
 Of residues, modulo N numbers, P is N · ⌈rows⌉tile · ⌈k⌉64 + 5 · rows, rows padded to those of whole
 tiles, and S is N · ⌈m⌉tile · ⌈n⌉tile; an operand whose k is not contiguous takes another 28 bytes
-for each row and chunk of k while it is packed.
+for each row and chunk of k while it is packed. Of digits (`schemes.integers`) N is how many an
+operand has in P, and one less than there are orders in S.
 """
 
 import math

@@ -12,7 +12,8 @@
 // so. Sums of SEGMENT steps are below 2^30; what was stored of a segment is added to the next one's.
 // Modulo 256 they may wrap.
 //
-// ONE_PRODUCT: there is one product, of bytes whose sums fit INT32. It is C, which a thread stores as it is.
+// A_DIGITS, B_DIGITS: A and B are integers of so many digits, whose product is C: see `digits.cuh`. A
+// tile's products are made one after the other, and its values stored at their end.
 
 #include "shared_constants.cuh"
 
@@ -26,11 +27,11 @@
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
 #endif
 
-#ifndef ONE_PRODUCT
-#define ONE_PRODUCT 0
+#ifndef A_DIGITS
+#define A_DIGITS 0
+#define B_DIGITS 0
 #define A_BYTES "s8"
 #define B_BYTES "s8"
-#define SINGLE 0  // whether C is float32
 #endif
 
 constexpr int CONSUMERS = 2;
@@ -38,18 +39,13 @@ constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
 
 #include "wgmma.cuh"
 #include "residue_tiles.cuh"
+#if A_DIGITS
+#include "digits.cuh"
+#endif
 
 constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE + B_STAGE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int SEGMENT = 65536 / STEP;  // 2^16 · 127² < 2^30
-
-#if SINGLE
-typedef float Value;
-typedef float2 Pair;
-#else
-typedef double Value;
-typedef double2 Pair;
-#endif
 
 // As `multiply`, of bytes with a sign (s8) or without (u8).
 __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b) {
@@ -62,14 +58,11 @@ __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b
 
 __constant__ unsigned short moduli[COUNT] = {MODULI};
 
-// a, b: (steps, COUNT, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`; or C,
-// (m, n) values, rows `leading` apart. paired: whether two neighbours in a row can be written at once.
+// a, b: (steps, slices, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
 struct Problem {
     const unsigned char *a, *b;
     unsigned char *out;
-    int steps, tile_rows, tile_columns, group, m, n;
-    long long leading;
-    bool paired;
+    int steps, tile_rows, tile_columns, group;
 };
 
 struct Ring {  // where the producer, or a consumer, stands in the STAGES buffers
@@ -90,23 +83,50 @@ __device__ __forceinline__ void make_ring(u32 full, u32 empty) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
+constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
+
+// A tile, or, of residues, a tile modulo one number.
+struct Task {
+    int modulus, place;  // place: of what it leaves
+    Tile tile;
+
+    __device__ __forceinline__ Task(const Problem &p, int index) {
+        const int of_one = p.tile_rows * p.tile_columns;
+        modulus = index / of_one;
+        tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
+        place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
+    }
+    static __device__ __forceinline__ int count(const Problem &p) {
+        return p.tile_rows * p.tile_columns * (A_DIGITS ? 1 : COUNT);
+    }
+};
+
 __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full, u32 empty) {
-    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
-    const u64 a_residues = (u64)p.tile_rows * A_STAGE, b_residues = (u64)p.tile_columns * B_STAGE;
+    const u64 a_slice = (u64)p.tile_rows * A_STAGE, b_slice = (u64)p.tile_columns * B_STAGE;
     Ring ring;
-    for (int index = blockIdx.x; index < count; index += gridDim.x) {
-        const int modulus = index / of_one;
-        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
-        const unsigned char *a = p.a + modulus * a_residues + tile.row * A_STAGE;
-        const unsigned char *b = p.b + modulus * b_residues + tile.column * B_STAGE;
+    auto product = [&](const Tile &tile, int left, int right) {
+        const unsigned char *a = p.a + left * a_slice + tile.row * A_STAGE;
+        const unsigned char *b = p.b + right * b_slice + tile.column * B_STAGE;
         for (int step = 0; step < p.steps; step++, ring.advance()) {
             const u32 barrier = full + 8 * ring.stage, to = buffers + ring.stage * STAGE;
             wait(empty + 8 * ring.stage, ring.parity ^ 1);
             expect(barrier, STAGE);
             copy(to, a, A_STAGE, barrier);
             copy(to + A_STAGE, b, B_STAGE, barrier);
-            a += COUNT * a_residues, b += COUNT * b_residues;
+            a += A_SLICES * a_slice, b += B_SLICES * b_slice;
         }
+    };
+    for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
+        const Task task(p, index);
+#if A_DIGITS
+#pragma unroll 1
+        for (int order = 0; order < ORDERS; order++)
+#pragma unroll 1
+            for (int left = least_digit(order); left <= most_digit(order); left++)
+                product(task.tile, left, order - left);
+#else
+        product(task.tile, task.modulus, task.modulus);
+#endif
     }
 }
 
@@ -154,99 +174,105 @@ __device__ __forceinline__ void store(unsigned char *out, const Reduction &reduc
     }
 }
 
-// 64 rows of C, from a row and a column on.
-__device__ __forceinline__ void store_values(const Problem &p, int row, int column,
-                                             const Sum (&sum)[REGISTERS]) {
-    const int thread = threadIdx.x & 127;
-    row += (thread >> 5) * 16 + (thread >> 2 & 7), column += (thread & 3) * 2;
+// Adds products of steps. Has waited for them, and released what they are of, when it ends.
+__device__ __forceinline__ void add(Sum (&sum)[DEPTH][REGISTERS], int steps, Ring &ring, u32 mine,
+                                    u32 buffers, u32 full, u32 empty) {
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        wait(full + 8 * ring.stage, ring.parity);
+        const u32 a = mine + ring.stage * STAGE;
+        const u32 b = buffers + ring.stage * STAGE + A_STAGE;
+        fence_registers();
 #pragma unroll
-    for (int low = 0; low < 2; low++) {
-        if (row + 8 * low >= p.m) continue;
-        Value *to = (Value *)p.out + (row + 8 * low) * p.leading + column;
+        for (int half = 0; half < 2; half++) {
 #pragma unroll
-        for (int i = 0; i < REGISTERS; i += 4) {
-            const int at = column + 2 * i;
-            const Value first = (Value)sum[i + 2 * low], second = (Value)sum[i + 2 * low + 1];
-            if (p.paired && at + 1 < p.n) {
-                Pair both;
-                both.x = first, both.y = second;
-                *(Pair *)(to + 2 * i) = both;
-            } else {
-                if (at < p.n) to[2 * i] = first;
-                if (at + 1 < p.n) to[2 * i + 1] = second;
-            }
+            for (int d = 0; d < DEPTH; d++)
+                multiply_bytes(sum[d], describe(a + d * 64 * STEP + half * 32),
+                               describe(b + half * 32));
+        }
+        commit();
+        wait_products<1>();  // all but those just issued: the stage before this is free
+        if (step) release(empty + 8 * ring.before());
+        ring.advance();
+    }
+    wait_products<0>();
+    release(empty + 8 * ring.before());
+}
+
+__device__ __forceinline__ void clear(Sum (&sum)[DEPTH][REGISTERS]) {
+#pragma unroll
+    for (int i = 0; i < DEPTH * REGISTERS; i++) sum[i / REGISTERS][i % REGISTERS] = 0;
+}
+
+#if A_DIGITS
+
+__device__ __forceinline__ void consume(const Problem &p, const Matrix &c, u32 buffers, u32 full,
+                                        u32 empty, int consumer) {
+    const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
+    const long long apart = (long long)p.tile_rows * p.tile_columns * TILE_M * TILE_N;
+    Ring ring;
+    for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
+        const Task task(p, index);
+        Sum sum[DEPTH][REGISTERS];
+        clear(sum);
+#pragma unroll 1
+        for (int order = 0;; order++) {
+            const int products = most_digit(order) - least_digit(order) + 1;
+            add(sum, products * p.steps, ring, mine, buffers, full, empty);
+            if (order == ORDERS - 1) break;
+#pragma unroll
+            for (int d = 0; d < DEPTH; d++)
+                carry(p.out + order * apart + unit_at(task.place, consumer * DEPTH + d, 0), sum[d]);
+        }
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) {
+            const int group = consumer * DEPTH + d;
+            store_values(c, task.tile.row * TILE_M + group * 64, task.tile.column * TILE_N, sum[d],
+                         p.out + unit_at(task.place, group, 0), apart);
         }
     }
 }
 
-__device__ __forceinline__ void consume(const Problem &p, u32 buffers, u32 full, u32 empty,
-                                        int consumer) {
-    const int of_one = p.tile_rows * p.tile_columns, count = of_one * COUNT;
+#else
+
+struct Matrix {};
+
+__device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 buffers, u32 full,
+                                        u32 empty, int consumer) {
     const u32 mine = buffers + consumer * DEPTH * 64 * STEP;
     Ring ring;
-    for (int index = blockIdx.x; index < count; index += gridDim.x) {
-        const int modulus = index / of_one;
-        const Tile tile = tile_at(index - modulus * of_one, p.tile_rows, p.tile_columns, p.group);
-        const int place = (modulus * p.tile_rows + tile.row) * p.tile_columns + tile.column;
+    for (int index = blockIdx.x; index < Task::count(p); index += gridDim.x) {
+        const Task task(p, index);
         int begin = 0;
         do {
-            const int end = ONE_PRODUCT ? p.steps : min(begin + SEGMENT, p.steps);
+            const int end = min(begin + SEGMENT, p.steps);
             Sum sum[DEPTH][REGISTERS];
-#pragma unroll
-            for (int i = 0; i < DEPTH * REGISTERS; i++) sum[i / REGISTERS][i % REGISTERS] = 0;
-#pragma unroll 1
-            for (int step = begin; step < end; step++) {
-                wait(full + 8 * ring.stage, ring.parity);
-                const u32 a = mine + ring.stage * STAGE;
-                const u32 b = buffers + ring.stage * STAGE + A_STAGE;
-                fence_registers();
-#pragma unroll
-                for (int half = 0; half < 2; half++) {
-#pragma unroll
-                    for (int d = 0; d < DEPTH; d++)
-                        multiply_bytes(sum[d], describe(a + d * 64 * STEP + half * 32),
-                                       describe(b + half * 32));
-                }
-                commit();
-                wait_products<1>();  // all but those just issued: the stage before this is free
-                if (step != begin) release(empty + 8 * ring.before());
-                ring.advance();
-            }
-            wait_products<0>();
-            release(empty + 8 * ring.before());
-            if constexpr (ONE_PRODUCT) {
-#pragma unroll
-                for (int d = 0; d < DEPTH; d++)
-                    store_values(p, tile.row * TILE_M + (consumer * DEPTH + d) * 64,
-                                 tile.column * TILE_N, sum[d]);
-                break;
-            }
-            const Reduction reduced(modulus);
+            clear(sum);
+            add(sum, end - begin, ring, mine, buffers, full, empty);
+            const Reduction reduced(task.modulus);
 #pragma unroll
             for (int d = 0; d < DEPTH; d++)
-                store(p.out + unit_at(place, consumer * DEPTH + d, 0), reduced, sum[d], begin == 0);
+                store(p.out + unit_at(task.place, consumer * DEPTH + d, 0), reduced, sum[d],
+                      begin == 0);
             begin = end;
         } while (begin < p.steps);
     }
 }
 
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, long long steps,
-             long long tile_rows, long long tile_columns, long long group_rows, long long m,
-             long long n, long long leading, long long paired) {
+residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out, void *values,
+             long long steps, long long tile_rows, long long tile_columns, long long group_rows,
+             long long m, long long n, long long leading, long long paired) {
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) u64 barriers[2 * STAGES];
-    const Problem p = {a,
-                       b,
-                       out,
-                       (int)steps,
-                       (int)tile_rows,
-                       (int)tile_columns,
-                       (int)group_rows,
-                       (int)m,
-                       (int)n,
-                       leading,
-                       paired != 0};
+    const Problem p = {a, b, out, (int)steps, (int)tile_rows, (int)tile_columns, (int)group_rows};
+#if A_DIGITS
+    const Matrix c = {(Value *)values, (int)m, (int)n, leading, paired != 0};
+#else
+    const Matrix c;
+#endif
     const u32 buffers = (u32)__cvta_generic_to_shared(memory);
     const u32 full = (u32)__cvta_generic_to_shared(barriers), empty = full + 8 * STAGES;
     if (threadIdx.x == 0) make_ring(full, empty);
@@ -258,6 +284,6 @@ residue_gemm(const unsigned char *a, const unsigned char *b, unsigned char *out,
         if (threadIdx.x == 0) produce(p, buffers, full, empty);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        consume(p, buffers, full, empty, group - 1);
+        consume(p, c, buffers, full, empty, group - 1);
     }
 }

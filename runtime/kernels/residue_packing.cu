@@ -28,6 +28,11 @@
 #ifndef CLIP
 #define CLIP 1024
 #endif
+// Of integers: what is added before higher digits of base 256 are taken, so that these are as they
+// are beside lower ones from −128 on (128), or from 0 on (0). Residues are taken where there is none.
+#ifndef DIGIT_OFFSET
+#define DIGIT_OFFSET -1
+#endif
 
 #include "residues.cuh"
 
@@ -83,10 +88,12 @@ __device__ __forceinline__ void cut(const double (&x)[ITEM], const Scale &scale,
 #pragma unroll
     for (int e = 0; e < ITEM; e++) scale(x[e], word[e]);
     each<COUNT>([&](auto index) {
-        constexpr int p = modulus(decltype(index)::value);
+        constexpr int l = decltype(index)::value, p = modulus(l);
         u32 byte[ITEM];
 #pragma unroll
-        for (int e = 0; e < ITEM; e++) byte[e] = residue<p>(word[e]);
+        for (int e = 0; e < ITEM; e++)
+            byte[e] = DIGIT_OFFSET < 0 || l == 0 ? residue<p>(word[e])
+                                                 : word[e][0] + (u32)DIGIT_OFFSET >> 8 * l;
         *(uint2 *)to = make_uint2(four_bytes(byte[0], byte[1], byte[2], byte[3]),
                                   four_bytes(byte[4], byte[5], byte[6], byte[7]));
         to += stride;

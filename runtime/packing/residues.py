@@ -43,7 +43,9 @@ def definitions(splitter: Residues, memory: str, *, recorded: bool = False) -> D
     """
     if isinstance(splitter, Integers):
         single = int(memory == "float32")
-        return *of_moduli(splitter.moduli), ("WORDS", 1), ("SINGLE", single)
+        found = *of_moduli(splitter.moduli), ("WORDS", 1), ("SINGLE", single)
+        offset = 128 if splitter.signed else 0
+        return (*found, ("DIGIT_OFFSET", offset)) if splitter.are_digits else found
     # |x'| ≤ 2^L, and a bit for what is carried into the highest word.
     words = max(1, -(-int(splitter.bits + 1 - HIGHEST_BITS) // WORD_BITS) + 1)
     single = int(memory == "float32")

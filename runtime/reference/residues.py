@@ -17,7 +17,7 @@ from mixpert_py.runtime.remainders import Theorem, theorem
 from mixpert_py.runtime.scheme import EXACT_CHUNK, Scheme
 from mixpert_py.runtime.schemes.crt import CLIP, NONE, UNFIT, Rows
 from mixpert_py.runtime.schemes.integers import SMALL as SMALL_INTEGERS
-from mixpert_py.runtime.schemes.integers import Bounds
+from mixpert_py.runtime.schemes.integers import Bounds, Integers
 from mixpert_py.runtime.schemes.residues import INT32, fewest_moduli
 from mixpert_py.runtime.splitter import Residues
 
@@ -39,7 +39,8 @@ def pack(a: Array, b: Array, scheme: Scheme) -> PackedPair:
     assert isinstance(scheme.left, Residues)
     k = a.shape[1]
     moduli = _moduli_of_integers(a, b)
-    if moduli is not None and len(moduli) <= scheme.left.count:
+    is_exact = isinstance(scheme.left, Integers)
+    if moduli is not None and (is_exact or len(moduli) <= scheme.left.count):
         chunk = min(k, EXACT_CHUNK) if moduli == INT32 else scheme.lengths(k)[0]
         return PackedPair(split(a, moduli, chunk), split(b.T, moduli, chunk), moduli)
     chunk, limit = scheme.lengths(k)[0], scheme.left.limit(k)

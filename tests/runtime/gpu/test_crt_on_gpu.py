@@ -120,11 +120,12 @@ def test_a_capture_is_native() -> None:
 
 
 INTEGERS = {
-    "0/1": ((0, 1), "crt of integers 1ss"),
-    "[0, 255]": ((0, 255), "crt of integers 1uu"),
-    "signed bytes": ((-128, 127), "crt of integers 1ss"),
-    "±30,000": ((-30_000, 30_000), "crt of integers 6ss"),
-    "±2^21": ((1 - 2**21, 2**21 - 1), "crt of integers 7ss"),
+    "0/1": ((0, 1), "crt of integers 1s1s"),
+    "[0, 255]": ((0, 255), "crt of integers 1u1u"),
+    "signed bytes": ((-128, 127), "crt of integers 1s1s"),
+    "±30,000": ((-30_000, 30_000), "crt of integers 2s2s"),
+    "16 bits": ((0, 65_535), "crt of integers 2u2u"),
+    "±2^21": ((1 - 2**21, 2**21 - 1), "crt of integers 7"),
 }
 
 

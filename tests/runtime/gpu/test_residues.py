@@ -26,7 +26,13 @@ from mixpert_py.runtime.reference.residues import scales
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import NONE, NOTHING, RECORD, UNFIT, Rows
-from mixpert_py.runtime.schemes.integers import BYTES, Bounds, Integers, is_exact, scheme_for
+from mixpert_py.runtime.schemes.integers import (
+    Bounds,
+    Integers,
+    digits_of,
+    is_exact,
+    scheme_for,
+)
 from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, some
@@ -71,9 +77,9 @@ def on_host(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "allocate", lambda size, stream: Memory(size))
 
     def prepare(scheme: Scheme, result: str, device: int) -> products.Kernels:
-        moduli = scheme.moduli
-        if moduli == BYTES:
-            definitions = products.of_bytes(scheme, result)
+        moduli, digits = scheme.moduli, digits_of(scheme)
+        if digits is not None:
+            definitions = products.of_digits(*digits, result)
             return products.Kernels(compiled(products.GEMM, "", definitions), None, 132)
         return products.Kernels(
             compiled(products.GEMM, "residue_gemm", products.of_gemm(moduli)),
@@ -95,19 +101,26 @@ class ExactProducts:
         self._moduli = [int(p) for p in self._of["MODULI"].split(", ")]
 
     def launch_words(self, grid: int, block: int, words: Any, shared: int, stream: object) -> None:
-        a, b, out, steps, rows, columns, _, m, n, leading, paired = words
+        a, b, out, c, steps, rows, columns, _, m, n, leading, paired = words
         count = len(self._moduli)
-        left = residues_of(a, steps, count, rows * TILE["left"])
-        right = residues_of(b, steps, count, columns * TILE["right"])
-        if "ONE_PRODUCT" in self._of:
+        counts = self._of.get("A_DIGITS", count), self._of.get("B_DIGITS", count)
+        left = residues_of(a, steps, counts[0], rows * TILE["left"])
+        right = residues_of(b, steps, counts[1], columns * TILE["right"])
+        if "A_DIGITS" in self._of:
             kind, size = (np.float32, 4) if self._of["SINGLE"] else (np.float64, 8)
-            assert paired == ((out | leading * size) % (2 * size) == 0)
+            assert paired == ((c | leading * size) % (2 * size) == 0)
             bytes_of = {'"s8"': np.int8, '"u8"': np.uint8}
-            x = left[0, :m].view(bytes_of[self._of["A_BYTES"]]).astype(np.int64)
-            y = right[0, :n].view(bytes_of[self._of["B_BYTES"]]).astype(np.int64)
-            whole = x @ y.T
-            assert abs(whole).max() < 1 << 31
-            target = seen(out, ((m - 1) * leading + n,), kind)
+            x = left[:, :m].view(bytes_of[self._of["A_BYTES"]]).astype(np.int64)
+            y = right[:, :n].view(bytes_of[self._of["B_BYTES"]]).astype(np.int64)
+            whole, carried = np.zeros((m, n), np.int64), np.zeros((m, n), np.int64)
+            for order in range(last := counts[0] + counts[1] - 1):
+                for i, j in product(*map(range, counts)):
+                    if i + j == order:
+                        carried += x[i] @ y[j].T
+                assert abs(carried).max() < 1 << 31
+                whole += (carried & 255 if order < last - 1 else carried) << 8 * order
+                carried >>= 8
+            target = seen(c, ((m - 1) * leading + n,), kind)
             for row, values in enumerate(whole):
                 target[row * leading : row * leading + n] = values
             return
@@ -217,6 +230,8 @@ INTEGERS = {
     "signed bytes": (-128, 127),
     "both kinds of bytes": (-1, 255),
     "±30,000": (-30_000, 30_000),
+    "all of two digits": (-32_896, 32_639),
+    "16 bits": (0, 65_535),
     "±2^21": (1 - 2**21, 2**21 - 1),
 }
 
@@ -229,8 +244,12 @@ INTEGERS = {
             ("both kinds of bytes", "±2^21"),
             ("0/1", "[0, 255]"),
             ("±30,000", "±30,000"),
+            ("all of two digits", "16 bits"),
+            ("[0, 255]", "all of two digits"),
+            ("16 bits", "signed bytes"),
+            ("both kinds of bytes", "both kinds of bytes"),
         ],
-        2,
+        4,
     ),
 )
 @pytest.mark.parametrize("dtype", TYPES)
@@ -281,12 +300,30 @@ def test_integers_that_a_scheme_does_not_hold() -> None:
         Bounds(-30_000, 30_000),
     )
     k = 8192
-    by_bytes, by_few = scheme_for(bytes_, bytes_, k), scheme_for(large, large, k)
+    larger, words = Bounds(-32_897, 0), Bounds(0, 65_535)
+    by_bytes, by_digits = scheme_for(bytes_, bytes_, k), scheme_for(large, large, k)
+    by_few = scheme_for(larger, large, k)
     assert by_bytes is not None
+    assert by_digits is not None
     assert by_few is not None
-    assert (by_bytes.products, by_few.products) == (1, 6)
+    assert (by_bytes.products, by_digits.products, by_few.products) == (1, 4, 6)
+    for left, right, products_ in (
+        (bytes_, large, 2),
+        (words, signed, 2),
+        (Bounds(-32_896, 32_639), large, 4),
+        (Bounds(0, 32_640), Bounds(0, 1), 2),
+        (Bounds(-1, 32_640), Bounds(0, 1), 4),
+    ):
+        found = scheme_for(left, right, k)
+        assert found is not None
+        assert found.products == products_
+        assert is_exact(found, left, right, k)
     assert is_exact(by_few, signed, bytes_, k)
+    assert is_exact(by_digits, signed, Bounds(-1, 255), k)
+    assert not is_exact(by_digits, larger, signed, k)
+    assert not is_exact(by_digits, signed, words, k)
     assert is_exact(by_bytes, bytes_, Bounds(0, 200), k)
+    assert is_exact(by_bytes, bytes_, small, k)
     assert not is_exact(by_bytes, signed, bytes_, k)
     assert not is_exact(by_bytes, bytes_, bytes_, 4 * k + 300)
     assert not is_exact(by_few, large, Bounds(-(2.0**20), 0), k)
@@ -329,6 +366,86 @@ def multiply(a: Any, b: Any, name: str, out: Any) -> None:
     scheme = emulation_of(name)
     left, right = pack(by_rows(a), by_columns(b), scheme)
     gemm(left, right, scheme, out)
+
+
+@pytest.mark.parametrize("left", [(-128, 127), (0, 255), (-32_896, 32_639), (0, 65_535)])
+@pytest.mark.parametrize("right", [(-128, 127), (-32_896, 32_639), (0, 65_535)])
+def test_sums_of_digits_fit_up_to_the_longest_product(left: Any, right: Any) -> None:
+    """By the worst entries, in exact integers; and K is not refused much too early."""
+    bounds = Bounds(*left), Bounds(*right)
+    k = max(
+        k
+        for k in range(1 << 10, 1 << 18, 1 << 8)
+        if (made := scheme_for(*bounds, k)) is not None and digits_of(made) is not None
+    )
+    made = scheme_for(*bounds, k)
+    assert made is not None
+    largest = 0
+    for a, b in product(left, right):  # whole rows of one entry
+        for x, y in product(digits(a, *left), digits(b, *right)):
+            sums = [0] * (len(x) + len(y) - 1)
+            for i, j in product(range(len(x)), range(len(y))):
+                sums[i + j] += k * x[i] * y[j]
+            for order, total in enumerate(sums):
+                sums[order] = total + (sums[order - 1] >> 8 if order else 0)
+            largest = max(largest, *map(abs, sums))
+    assert 1 << 29 < largest < 1 << 31
+
+
+def digits(number: int, least: int, most: int) -> list[list[int]]:
+    """Of an entry, and of those whose lower digit is as large as it may be."""
+    low = (-128, 127) if least < 0 else (0, 255)
+    if low[0] <= least and most <= low[1]:
+        return [[number]]
+    high = (number + (128 if least < 0 else 0)) >> 8
+    return [[lower, high] for lower in low]
+
+
+CARRIES = """
+static void made(long long *orders, double *c, int m, int n, int leading, int paired) {
+    std::vector<unsigned char> bytes(2 * TILE_M * TILE_N, 0xab);
+    const Matrix target = {c, m, n, leading, paired != 0};
+    for (int group = 0; group < TILE_M / 64; group++)
+        for (int thread = 0; thread < 128; thread++) {
+            threadIdx.x = thread;
+            int sum[REGISTERS] = {};
+            for (int order = 0; order < ORDERS; order++) {
+                for (int i = 0; i < REGISTERS; i++) {
+                    const int row = group * 64 + thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
+                    const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+                    sum[i] += orders[(order * TILE_M + row) * TILE_N + column];
+                }
+                if (order < ORDERS - 1)
+                    carry(&bytes[order * TILE_M * TILE_N + unit_at(0, group, 0)], sum);
+            }
+            store_values(target, group * 64, 0, sum, &bytes[unit_at(0, group, 0)], TILE_M * TILE_N);
+        }
+}
+extern "C" void run(long long *orders, double *c, int m, int n, int leading, int paired) {
+    made(orders, c, m, n, leading, paired);
+}
+"""
+
+
+@pytest.mark.parametrize(("left", "right"), [(2, 2), (1, 2), (1, 1)])
+def test_orders_are_carried_into_one_another(left: int, right: int, tmp_path: Path) -> None:
+    """By the code of the GEMM, on a tile, some of which lies outside of C."""
+    height, width, m, n = TILE["left"], TILE["right"], 201, 131
+    tile = f"#define TILE_M {height}\n#define TILE_N {width}\n"
+    tile += f"constexpr int REGISTERS = {width // 2};\n"
+    sides = f"#define A_DIGITS {left}\n#define B_DIGITS {right}\n"
+    text = tile + source_text("residue_tiles.cuh", ()) + sides + source_text("digits.cuh", ())
+    run = library(text + CARRIES, tmp_path / "c.so").run
+    rng = np.random.default_rng(0)
+    orders = rng.integers(-(2**31) + 2**24, 2**31 - 2**24, (left + right - 1, height, width))
+    exact = sum(total << 8 * order for order, total in enumerate(orders))
+    for paired in (0, 1):
+        c = np.full((m, n + 3), np.nan)
+        run(
+            ctypes.c_void_p(orders.ctypes.data), ctypes.c_void_p(c.ctypes.data), m, n, n + 3, paired
+        )
+        np.testing.assert_array_equal(c[:, :n], exact[:m, :n])
+        assert np.isnan(c[:, n:]).all()
 
 
 REDUCTION = """

@@ -121,12 +121,12 @@ def test_integers_are_made_of_the_fewest_products_the_next_time(gpu: FakeGpu) ->
     bytes_, large = integers(0, 255), integers(-30_000, 30_000)
     finds(14, 14, None)
     steps = [  # operands, launches, scheme that is begun with the next time
-        (bytes_, 1, "crt of integers 1uu"),
-        (bytes_, 1, "crt of integers 1uu"),
-        (large, 2, "crt of integers 5ss"),  # bytes are too few: made anew
-        (bytes_, 1, "crt of integers 1uu"),  # five moduli hold bytes
+        (bytes_, 1, "crt of integers 1u1u"),
+        (bytes_, 1, "crt of integers 1u1u"),
+        (large, 2, "crt of integers 2s2s"),  # bytes are too few: made anew
+        (bytes_, 1, "crt of integers 1u1u"),  # two digits hold bytes
         ((A, B, None), 2, None),  # no integers: made anew
-        (large, 2, "crt of integers 5ss"),  # FP64 would be needed, but for what they are
+        (large, 2, "crt of integers 2s2s"),  # FP64 would be needed, but for what they are
     ]
     # What is no integer is packed, and looked at, twice.
     FakeWatch.bounds = iter(
