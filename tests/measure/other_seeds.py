@@ -116,6 +116,7 @@ def _measured(case: Case, folder: Path, sources: Path | None) -> Result:
         return found
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     more = {"PYTHONPATH": os.pathsep.join(paths), public_programs.SECONDS_FILE: os.devnull}
+    more |= {"PYTHONHASHSEED": "0"}  # as the plan was tuned: the order of sets is drawn, too
     with patch.dict(os.environ, more), chdir(script.parent):  # for this program's runs alone
         shares = _shares(script, arguments, plan, float(case.error))
     return {**found, "fewer": fewer(tuned), "rate": tuned["hold_out_rate"], **shares}
