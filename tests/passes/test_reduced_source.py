@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 from mixpert_py.passes import cross_check
-from mixpert_py.passes.cross_check import reduced
 from mixpert_py.passes.pipeline import analyze, rewrite
+from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.source import decode
 
 SHORTENED = [
