@@ -5,11 +5,13 @@ rewritten code. What it does not rewrite keeps its own loader, so that it is imp
 reported as if the hook were not there.
 """
 
+import gc
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import (
     BuiltinImporter,
     ExtensionFileLoader,
@@ -150,7 +152,8 @@ class ImportHook:
         self._here.rewriting = True
         start = perf_counter()
         try:
-            reason = self._rewrite(spec)
+            with _no_collection():
+                reason = self._rewrite(spec)
         finally:
             self._here.rewriting = False
             self.seconds += perf_counter() - start
@@ -206,6 +209,21 @@ class _Loader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.code
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No search for unreachable cycles meanwhile: a fifth of the time of rewriting went into it.
+
+    Syntax trees are a hundred thousand objects, which are all in use until the module is rewritten.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _is_own(name: str) -> bool:

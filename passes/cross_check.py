@@ -42,11 +42,13 @@ class Claim:
 
     span: its offsets in the text. operator: whether it is written with `@` or `@=`, and not as a
     call. names: the qualified names that a called function may have, none of a method; None: any.
+    root: the name that a called function's name begins with, if it begins with one.
     """
 
     span: tuple[int, int]
     operator: bool
     names: frozenset[str] | None
+    root: str | None = None
 
 
 def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[str | None]:
@@ -54,7 +56,8 @@ def refusals(source: Source, tree: ast.Module, claims: Sequence[Claim]) -> list[
 
     RecursionError leaves this function: LibCST needs a few Python frames for each level of nesting.
     """
-    text = reduced(source, tree, [claim.span for claim in claims])
+    roots = {claim.root for claim in claims if claim.root is not None}
+    text = reduced(source, tree, [claim.span for claim in claims], roots)
     if len(text) > MAX_CHARACTERS:
         limit = f"the code around its products is larger than {MAX_CHARACTERS >> 20} MiB"
         return [limit] * len(claims)

@@ -6,7 +6,7 @@ LibCST takes ten times as long for a whole file as for its products and the stat
 import ast
 import bisect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mixpert_py.passes.source import NEWLINE, Source
@@ -30,17 +30,23 @@ class _Omission:
     names: tuple[str, ...]
 
 
-def reduced(source: Source, tree: ast.Module, products: Sequence[tuple[int, int]]) -> str:
+def reduced(
+    source: Source,
+    tree: ast.Module,
+    products: Sequence[tuple[int, int]],
+    roots: Collection[str] = (),
+) -> str:
     """The text with one assignment, of all the names bound there, for statements without a product.
 
-    products: their spans. What remains are the statements with a product, all around them, and
-    imports. A string holds the newlines of what is left out: lines and columns of what remains are
+    products: their spans. roots: the names that the called functions' names begin with. What
+    remains are the statements with a product, all around them but decorators, and imports of the
+    roots. A string holds the newlines of what is left out: lines and columns of what remains are
     those of the file. Every newline becomes `\\n`.
     """
-    starts = sorted(start for start, _ in products)
+    needed = _Needed(sorted(start for start, _ in products), frozenset(roots))
     pieces = []
     done = 0
-    for omission in _omissions(source, tree.body, starts):
+    for omission in _omissions(source, tree.body, needed):
         lines = len(NEWLINE.findall(source.text, omission.start, omission.end))
         # Of an empty line LibCST makes several nodes, of a string one.
         value = '"""' + "\n" * lines + '"""' if lines else "0"
@@ -51,17 +57,31 @@ def reduced(source: Source, tree: ast.Module, products: Sequence[tuple[int, int]
     return "".join(NEWLINE.sub("\n", piece) for piece in pieces)
 
 
-def _omissions(source: Source, block: Iterable[ast.AST], starts: list[int]) -> Iterator[_Omission]:
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """What must stay. starts: offsets of the products, in order. roots: as of `reduced`."""
+
+    starts: list[int]
+    roots: frozenset[str]
+
+    def lies_in(self, start: int, end: int) -> bool:
+        """Whether a product lies there."""
+        return bisect.bisect_left(self.starts, start) < bisect.bisect_left(self.starts, end)
+
+
+def _omissions(source: Source, block: Iterable[ast.AST], needed: _Needed) -> Iterator[_Omission]:
     """The omissions of a block of statements, in order."""
     run: list[_Omission] = []
     for part in block:
-        if isinstance(part, ast.stmt) and (omission := _omitted(source, part, starts)):
+        if isinstance(part, ast.stmt) and (omission := _omitted(source, part, needed)):
             run.append(omission)
             continue
+        if omission := _decorators(source, part, needed):
+            run.append(omission)
         yield from _joined(source, run)
         run = []
         for name in BLOCKS:
-            yield from _omissions(source, getattr(part, name, ()), starts)
+            yield from _omissions(source, getattr(part, name, ()), needed)
     yield from _joined(source, run)
 
 
@@ -75,32 +95,55 @@ def _joined(source: Source, run: list[_Omission]) -> Iterator[_Omission]:
         run.pop()
 
 
-def _omitted(source: Source, statement: ast.stmt, starts: list[int]) -> _Omission | None:
+def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission | None:
     """A statement that is left out; None if it must stay."""
     start, end = source.span(statement)
     if decorators := getattr(statement, "decorator_list", None):
-        line = source.line_starts[min(node.lineno for node in decorators) - 1]
-        indent = INDENT.match(source.text, line)
-        assert indent is not None
-        start = indent.end()
-    if bisect.bisect_left(starts, start) < bisect.bisect_left(starts, end):
+        start = _line_begin(source, decorators)
+    if needed.lies_in(start, end):
         return None
     if source.text.startswith("elif", start) or OUTWARD.search(source.text, start, end):
         return None
     names: list[str] = []
-    return _Omission(start, end, tuple(names)) if _bind(statement, names) else None
+    bound = _bind(statement, names, needed.roots)
+    return _Omission(start, end, tuple(names)) if bound else None
 
 
-def _bind(part: ast.AST, names: list[str]) -> bool:
+def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omission | None:
+    """The decorators of a function or a class with a product, if there is none in them."""
+    decorators = getattr(statement, "decorator_list", None)
+    if not decorators:
+        return None
+    start, end = _line_begin(source, decorators), source.span(decorators[-1])[1]
+    # Brackets around the last one end behind it.
+    after = LINE_END.match(source.text, end)
+    if after is None or needed.lies_in(start, end) or OUTWARD.search(source.text, start, end):
+        return None
+    return _Omission(start, end, ())
+
+
+def _line_begin(source: Source, nodes: Iterable[ast.expr]) -> int:
+    """The offset of the first sign in the line of the first node."""
+    line = source.line_starts[min(node.lineno for node in nodes) - 1]
+    indent = INDENT.match(source.text, line)
+    assert indent is not None
+    return indent.end()
+
+
+def _bind(part: ast.AST, names: list[str], roots: frozenset[str]) -> bool:
     """Add the names that a statement binds; False if an assignment cannot stand in its place."""
     if isinstance(part, PLAIN):
         return True
     if isinstance(part, DEFINITIONS):
         names.append(part.name)
         return True
+    if isinstance(part, ast.Import | ast.ImportFrom):
+        bound = [alias.asname or alias.name.partition(".")[0] for alias in part.names]
+        names += bound
+        return "*" not in bound and roots.isdisjoint(bound)
     if isinstance(part, ast.Assign):
         targets: list[ast.expr | None] = [*part.targets]
-    elif isinstance(part, ast.AugAssign | ast.For | ast.AsyncFor):
+    elif isinstance(part, ast.AugAssign | ast.AnnAssign | ast.For | ast.AsyncFor):
         targets = [part.target]
     elif isinstance(part, ast.With | ast.AsyncWith):
         targets = [item.optional_vars for item in part.items]
@@ -112,7 +155,7 @@ def _bind(part: ast.AST, names: list[str]) -> bool:
     else:
         return False
     names += [name for target in targets for name in _names(target)]
-    return all(_bind(inner, names) for name in BLOCKS for inner in getattr(part, name, ()))
+    return all(_bind(inner, names, roots) for name in BLOCKS for inner in getattr(part, name, ()))
 
 
 def _names(target: ast.expr | None) -> Iterator[str]:

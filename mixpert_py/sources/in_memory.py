@@ -80,6 +80,8 @@ def rewritten_tree(
 
     comments.require_known(source, module, fuse)
     tree = rewrite_tree(source, module, file, plan, scheme, fuse)
+    if plan is None and scheme is None:
+        return tree
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not _root(node).startswith(ALIAS):
             continue

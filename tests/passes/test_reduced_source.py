@@ -32,17 +32,22 @@ SHORTENED = [
     ("with", "with x as y, z: pass\na @ b", "y = 0\na @ b"),
     ("try", "try: x = 1\nexcept E as e: pass\nfinally: y = 1\na @ b",
      'x = e = y = """\n\n"""\na @ b'),
-    ("beside an import", "try: import x\nexcept E:\n  x = 1 + (\n  2)\na @ b",
-     'try: import x\nexcept E:\n  x = """\n"""\na @ b'),
+    ("annotated", "x: f(1) = 1\ny: int\na @ b", 'x = y = """\n"""\na @ b'),
+    ("decorated", "x\n@d(\n1)\n@e\ndef f(): a @ b", '"""\n\n\n"""\ndef f(): a @ b'),
+    ("imports", "import p.q, r as s\nfrom t import u\na @ b", 'p = s = u = """\n"""\na @ b'),
+    ("import of a root", "import r\nimport numpy as np\na @ b", "r = 0\nimport numpy as np\na @ b"),
+    ("beside an import", "try: import np\nexcept E:\n  x = 1 + (\n  2)\na @ b",
+     'try: import np\nexcept E:\n  x = """\n"""\na @ b'),
 ]  # fmt: skip
 KEPT = [
+    ("star", "from x import *\na @ b\n"),
+    ("bracket", "@(\nd)\ndef f(): a @ b\n"),
     ("decorator", "@d(a @ b)\ndef f(): 0\n"),
     ("default", "def f(x=a @ b): 0\n"),
     ("annotation", "def f(x: (a @ b)): 0\n"),
     ("global", "def f():\n    global np\n    import cupy as np\nnp.dot(a, b)\n"),
     ("lambda", "f = lambda: a @ b\n"),
     ("walrus", "f((np := g))\nnp.dot(a, b)\n"),
-    ("annotated", "x: f(1) = 1\na @ b\n"),
     ("deleted", "del np\nnp.dot(a, b)\n"),
     ("continued", "x = 1 \\\n\na @ b\n"),
     ("class", "class C(A, k=a @ b):\n    import numpy as np\n"),
@@ -57,7 +62,7 @@ def shown(text: str) -> str:
         if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
         or (isinstance(node, ast.Call) and ast.unparse(node.func) == "np.dot")
     )
-    return reduced(source, ast.parse(text), spans)
+    return reduced(source, ast.parse(text), spans, {"np"})
 
 
 @pytest.mark.parametrize(
