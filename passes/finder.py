@@ -191,7 +191,7 @@ class _Candidate:
 
 def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iterator[_Candidate]:
     """Every product in preorder, with the reason why no call can stand in its place, if any."""
-    compiled = _compiled_arguments(tree, scopes) if COMPILER.search(text) else {}
+    compiled = _compiled_arguments(scopes) if COMPILER.search(text) else {}
     whole = "compiled by Pythran" if PYTHRAN.search(text) else None
     stack: list[tuple[ast.AST, str | None, ast.expr | None]] = [(tree, whole, None)]
     fused: set[ast.AST] = set()
@@ -252,7 +252,7 @@ def _may_be_product(node: ast.BinOp | ast.Call | ast.AugAssign, aliases: frozens
     return word in WORDS or word in aliases
 
 
-def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
+def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     """Find the arguments of compilers, as in `fast = njit(slow)` and `njit(lambda a: a)`.
 
     Where the argument is a local variable, as in `[njit(f) for f in (one, two)]`, these are all
@@ -262,7 +262,7 @@ def _compiled_arguments(tree: ast.Module, scopes: Scopes) -> dict[ast.AST, str]:
     called: set[str] = set()
     definitions: dict[ast.AST, str] = {}
     varies = False
-    for node in ast.walk(tree):
+    for node in scopes.scope_of:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node] = node.name
         elif isinstance(node, ast.Call) and scopes.scope_of[node].names_compiler(node.func):
