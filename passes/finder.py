@@ -3,6 +3,7 @@
 import ast
 import bisect
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -46,6 +47,7 @@ SKIPPED = re.compile(
     r"|\"(?:[^\"\\\r\n]++|\\.)*+\"|'(?:[^'\\\r\n]++|\\.)*+')",
     re.DOTALL,
 )
+SITE = re.compile(r"\bsite\b")
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 BRACKETS_OR_AT = re.compile(r"[()\[\]{}@]")
 # The field of a node in which a word of the text filter is one of the program's names.
@@ -123,7 +125,7 @@ def _may_multiply_outside_strings(text: str) -> bool:
         pieces.append('""' if match[2] else "")
         done = match.end()
     code = "".join([*pieces, text[done:]])
-    if HINT.search(code):
+    if HINT.search(code if code.isascii() else unicodedata.normalize("NFKC", code)):
         return True
     depth = 0
     for sign in BRACKETS_OR_AT.finditer(code):
@@ -377,7 +379,7 @@ def _root(node: ast.AST) -> str | None:
 
 def _taken(text: str, tree: ast.Module) -> frozenset[str]:
     """The site ids of runtime calls that an earlier rewriting left in the file."""
-    if "site" not in text:
+    if not SITE.search(text):
         return frozenset()
     return frozenset(
         node.value.value

@@ -198,9 +198,13 @@ def refusing_depth(module: str) -> Iterator[None]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """The child nodes that `ast.iter_child_nodes` yields, in half of its time."""
+    """The child nodes that `ast.iter_child_nodes` yields but contexts, in a third of its time."""
     found: list[ast.AST] = []
+    if isinstance(node, ast.Name | ast.Constant):
+        return found
     for name in node._fields:
+        if name == "ctx":
+            continue
         below = getattr(node, name, None)
         if isinstance(below, list):
             found += [part for part in below if isinstance(part, ast.AST)]

@@ -149,7 +149,7 @@ def test_a_file_that_cannot_have_a_product_is_not_parsed() -> None:
 
 
 def test_many_tokens_are_listed_and_left() -> None:
-    source = b"a @ b\n" + b"import x\n" * 80_000
+    source = b"a @ b\n" + b"del x\n" * 80_000
     [site] = analyze(source, "m")
     assert site.reason == "the code around its products has more than 150,000 words"
     assert rewrite(source, "m") == source
@@ -160,3 +160,27 @@ def test_a_large_file_is_listed_and_left() -> None:
     [site] = analyze(source, "m")
     assert site.reason == "the code around its products is larger than 1 MiB"
     assert rewrite(source, "m") == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(b"f(a,\n  b\n  @ c)\n", id="line within brackets"),
+        pytest.param(b"x = a \\\n@ c\n", id="continued line"),
+        pytest.param(b"x = '\\'' ; y = a @ b ; z = ''\n", id="escaped quote"),
+        pytest.param(
+            b'x = r"\\" + "" ; y = a @ b\n'.replace(b'r"\\"', b'r"\\\\"'), id="raw string"
+        ),
+        pytest.param(b"x = '''it's \"\"\" ''' ; y = a @ b\n", id="quotes within quotes"),
+        pytest.param(b"# it's\ny = a @ b # don't\n", id="comments"),
+        pytest.param(b"x = f'{a @ b}'\n", id="f-string"),
+        pytest.param(b"x = Rb'' if''else a @ b\n", id="prefixes"),
+    ],
+)
+def test_a_product_beside_or_in_strings_is_found(source: bytes) -> None:
+    assert len(analyze(source, "m")) == 1
+
+
+def test_words_in_strings_and_comments_are_not_parsed() -> None:
+    source = b"'''\nx @ y, np.dot\n'''\n# a @ b\n@f(\n'dot')\ndef f(: pass\n"
+    assert analyze(source, "m") == ()
