@@ -48,6 +48,7 @@ SKIPPED = re.compile(
     re.DOTALL,
 )
 SITE = re.compile(r"\bsite\b")
+MAY_HOLD_PRODUCT = (ast.BinOp, ast.Call, ast.AugAssign, ast.JoinedStr)
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 BRACKETS_OR_AT = re.compile(r"[()\[\]{}@]")
 # The field of a node in which a word of the text filter is one of the program's names.
@@ -201,7 +202,7 @@ def _candidates(text: str, tree: ast.Module, scopes: Scopes, fuse: bool) -> Iter
     lines = sorted(
         node.lineno
         for node in scopes.scope_of
-        if isinstance(node, ast.BinOp | ast.Call | ast.AugAssign | ast.JoinedStr)
+        if isinstance(node, MAY_HOLD_PRODUCT)
         and (isinstance(node, ast.JoinedStr) or _may_be_product(node, aliases))
     )
     while stack:
