@@ -172,8 +172,6 @@ def _on_host(
     if request.scheme in CASTS or emulates(backend):
         request = request._replace(accumulation=accumulations(backend))
         return Selection(emulation.multiply, request)
-    if request.scheme == "crt":  # panels would each need a look
-        return Declined(Reason.NO_KERNEL)
     return Selection(_transfer_backend(), request)
 
 

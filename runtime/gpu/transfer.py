@@ -45,7 +45,7 @@ def multiply(request: Request) -> Product | Reason:
     a, b = request.a, request.b
     start, busy = perf_counter(), Busy(xp) if request.traced else None
     alike = a.dtype.kind == b.dtype.kind and a.ndim == b.ndim == 2
-    is_plain = request.guarantee is None and not request.certificate
+    is_plain = request.guarantee is None and not request.certificate and request.scheme != "crt"
     way = _by_panels if alike and is_plain and a.size and b.size else _whole
     product = _attempt(xp, way, request, busy)
     if product is Reason.MEMORY and resident.evict():
@@ -70,7 +70,7 @@ def _attempt(
 
 
 def _whole(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
-    """Operands of any shape, moved as they are."""
+    """Operands of any shape, moved as they are; those of `crt`, which looks at whole operands."""
     a, b, limit = request.a, request.b, request.workspace_limit
     if limit is not None:
         size = prod(result_shape(a, b)) * np.result_type(a, b).itemsize
@@ -82,12 +82,14 @@ def _whole(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
         right = same(b, a, left)
         if right is None:
             right = on_their_way.send(b, b.dtype).arrived()
+        there = request._replace(
+            a=left, b=right, out=None, addend=None, workspace_limit=limit, devices=None
+        )
         with on_their_way.stream, noted(busy):
-            product = gpu.multiply_divided(
-                request._replace(
-                    a=left, b=right, out=None, addend=None, workspace_limit=limit, devices=None
-                )
-            )
+            product = gpu.multiply_divided(there)
+            if product is Reason.SPREAD and request.scheme == "crt":
+                # The operands are there now, and the device's FP64 is as accurate as the host's.
+                product = gpu.multiply_divided(there._replace(scheme="float64"))
         if isinstance(product, Reason):
             return product
         on_their_way.stream.synchronize()

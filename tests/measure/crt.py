@@ -1,6 +1,6 @@
 """`crt` against cuBLAS FP64 on a Hopper GPU: seconds in a loop, device and wall, and errors.
 
-python -m tests.measure.crt [--most 16384]
+python -m tests.measure.crt [--most 16384] [--numpy]
 """
 
 from time import perf_counter
@@ -74,6 +74,27 @@ def speeds(xp: Any, n: int) -> None:
         del a, b
 
 
+def moved(n: int) -> None:
+    """Milliseconds of products of NumPy arrays, by the clock: NumPy's, and moved to the GPU."""
+    for kind in (*KINDS, "[0, 255]"):
+        draw = np.random.default_rng(0)
+        if kind in INTEGERS:
+            a, b = (draw.integers(0, 256, (n, n)).astype("d") for _ in range(2))
+        else:
+            a, b = (np.asarray(x, "d") for x in ALL[kind](draw, n, n, n))
+        taken: dict[Any, list[float]] = {np.matmul: [], ours: []}
+        for turn in range(6):
+            for product, times in taken.items():
+                start = perf_counter()
+                product(a, b)
+                if turn:
+                    times.append((perf_counter() - start) * 1e3)
+        native, mine = map(np.median, taken.values())
+        print(
+            f"{n:6d} {kind:14s} NumPy {native:8.1f} ms  crt {mine:8.1f} ms  {native / mine:5.1f} x"
+        )
+
+
 def errors(xp: Any, n: int, k: int) -> None:
     """Componentwise, over u (|A||B|)ij: the largest and the 2-norm's ratio, of some rows."""
     for name, family in ALL.items():
@@ -103,11 +124,16 @@ def errors(xp: Any, n: int, k: int) -> None:
 
 @click.command()
 @click.option("--most", default=16384, show_default=True, help="The largest size to time.")
-def command(most: int) -> None:
-    """Errors of `crt` on every family, and its speed, beside cuBLAS FP64's."""
+@click.option("--numpy", "on_host", is_flag=True, help="Of NumPy arrays, which are moved.")
+def command(most: int, on_host: bool) -> None:
+    """Errors of `crt` on every family, and its speed, beside cuBLAS FP64's or NumPy's."""
     import cupy
 
     print(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
+    if on_host:
+        for n in (1024, *(n for n in SIZES if n <= min(most, 8192))):
+            moved(n)
+        return
     errors(cupy, 480, 4096)
     for n in SIZES:
         if n <= most:

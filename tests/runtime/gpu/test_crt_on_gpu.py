@@ -72,6 +72,25 @@ def test_every_family(family: str, order: str) -> None:
         check(*ALL[family](np.random.default_rng(0), M, K, N), order)
 
 
+@pytest.mark.parametrize("family", ["normal", "log-normal 1"])
+def test_numpy_arrays_are_moved(family: str) -> None:
+    a, b = ALL[family](np.random.default_rng(0), M, K, N)
+    value, by_residues = made(a, b)
+    assert by_residues
+    assert isinstance(value, np.ndarray)
+    np.testing.assert_array_equal(value, made(*map(cupy.asarray, (a, b)))[0].get())
+
+
+def test_numpy_arrays_of_much_spread_are_multiplied_in_fp64_on_the_gpu() -> None:
+    draw = np.random.default_rng(0)
+    a, b = (
+        draw.random(shape) * np.exp(8 * draw.standard_normal(shape)) for shape in ((M, K), (K, N))
+    )
+    for _ in range(2):
+        value = matmul(a, b, scheme="crt", backend="cuda")
+        assert np.linalg.norm(value - a @ b) <= 1e-14 * np.linalg.norm(a) * np.linalg.norm(b)
+
+
 def test_a_signature_learns() -> None:
     rng = np.random.default_rng(1)
     normal, skewed = (ALL[name](rng, M, K, N) for name in ("normal", "log-normal 1"))

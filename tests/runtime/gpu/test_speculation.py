@@ -16,7 +16,7 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 from tests.runtime.gpu.fake import FakeGpu, ndarray
-from tests.runtime.gpu.requested import multiplied
+from tests.runtime.gpu.requested import multiplied, transferred
 
 A, B = (np.random.default_rng(seed).standard_normal((20, 20)) for seed in range(2))
 
@@ -159,3 +159,23 @@ def test_shapes_have_outlooks_of_their_own() -> None:
     assert multiplied(ndarray(A), ndarray(B), "crt") is Reason.SPREAD
     assert isinstance(multiplied(ndarray(A[:5]), ndarray(B), "crt"), Product)
     assert len(state_of(0).outlooks) == 2
+
+
+@pytest.mark.usefixtures("gpu")
+def test_numpy_arrays_are_moved_whole() -> None:
+    finds(14, 16)
+    for count in (14, 16):
+        product = transferred(A, B, "crt")
+        assert isinstance(product, Product)
+        assert product.scheme == "crt"
+        assert isinstance(product.value, np.ndarray)
+        np.testing.assert_array_equal(product.value, by(count))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there() -> None:
+    finds(None)
+    product = transferred(A, B, "crt")
+    assert isinstance(product, Product)
+    assert product.scheme == "float64"
+    np.testing.assert_allclose(product.value, A @ B, rtol=0, atol=1e-14)
