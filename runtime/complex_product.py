@@ -10,6 +10,7 @@ ones, they leave 1e-2 of the imaginary part of C wrong, these four 4e-7, the nat
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class Way(NamedTuple):
     or (2, *s), and where C goes: an array of shape s, any strides.
     """
 
-    xp: Any
+    xp: ModuleType
     split: Callable[[Any], Any]
     join: Callable[[Any, Any], None]
 

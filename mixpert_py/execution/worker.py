@@ -16,6 +16,7 @@ from functools import cache
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -320,7 +321,7 @@ def _make_once(scheme: str, m: int, k: int, n: int, dtype: str, *, moved: bool) 
     from mixpert_py.runtime.api import matmul
     from mixpert_py.runtime.dtypes import PRECISION
 
-    xp: Any = np if moved else cupy
+    xp: ModuleType = np if moved else cupy
     draw = xp.random.default_rng(0)
     with suppress(Exception):
         real = PRECISION.get(dtype, dtype)

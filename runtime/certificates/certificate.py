@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def stacked(
     )
 
 
-def as_moduli(xp: Any, parts: Certificate, a: Any, b: Any) -> Certificate:
+def as_moduli(xp: ModuleType, parts: Certificate, a: Any, b: Any) -> Certificate:
     """A bound on moduli: |C − Ĉ| ≤ the sum of what the parts' products are off, and of the rounding
     of the sums of these, u · |Ĉ|, where both operands are complex.
 
@@ -176,7 +177,7 @@ def _spread(norms: Array, stack: tuple[int, ...]) -> Array:
     return np.broadcast_to(norms, (*stack, norms.shape[-1]))
 
 
-def _norms(xp: Any, x: Any, axis: int) -> Array:
+def _norms(xp: ModuleType, x: Any, axis: int) -> Array:
     """2-norms of rows (axis -1) or columns (-2), (…, rows) float64 of NumPy; NaN where not finite.
 
     Scaled, as squares near the ends of float64's range are out of it.

@@ -28,6 +28,7 @@ magnitude over L, the sum is at most (|A||B|)ij times
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from mixpert_py.runtime.dtypes import name_of
@@ -89,7 +90,7 @@ class Bounds:
         return cls(loss, 2 * below + loss, slices)
 
 
-def componentwise(xp: Any, a: Any, b: Any, name: str) -> str | None:
+def componentwise(xp: ModuleType, a: Any, b: Any, name: str) -> str | None:
     """The scheme that keeps the guarantee: `name`, else one that takes its place; None: none does.
 
     On float32 operands of a long K `faithful` takes the place of any other, elsewhere the first of
@@ -126,7 +127,7 @@ def moduli_needed(k: int, left: Spread, right: Spread) -> int | None:
     return None
 
 
-def spread(xp: Any, x: Any, axis: int) -> Spread:
+def spread(xp: ModuleType, x: Any, axis: int) -> Spread:
     """x float32 or float64, rows along `axis`. Rows of zeros, and with NaN or Inf, do not count."""
     k = x.shape[axis]
     if x.size == 0:

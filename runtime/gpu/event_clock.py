@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
+from types import ModuleType
 from typing import Any, Protocol
 
 Call = Callable[[], Any]
@@ -99,7 +100,7 @@ def _lead(repeat: int, last: Sample) -> float:
 class Busy:
     """Spans of work on one stream."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         self._xp = xp
         self._spans: list[tuple[Any, Any]] = []
 

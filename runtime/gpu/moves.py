@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import get_ident
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,9 @@ class Moves:
     later, sums that have begun can still end.
     """
 
-    def __init__(self, xp: Any, streams: Sequence[Any], own: Stager, begun: ExitStack) -> None:
+    def __init__(
+        self, xp: ModuleType, streams: Sequence[Any], own: Stager, begun: ExitStack
+    ) -> None:
         self._xp, self._own, self._begun = xp, own, begun
         self._device, self._thread = xp.cuda.runtime.getDevice(), get_ident()
         self.stream, self._there, self._back = streams
@@ -119,7 +122,7 @@ class Fetched:
 
 
 @contextmanager
-def moves(xp: Any) -> Iterator[Moves]:
+def moves(xp: ModuleType) -> Iterator[Moves]:
     """Waits at the end for all that was begun, also where it is interrupted: what is freed after it
     is not in use any more. Raises CuPy's OutOfMemoryError where the device, or page-locked
     memory, is full; so do those that are waited for.
@@ -144,7 +147,7 @@ def same(x: Array, y: Array, there: Any) -> Any:
     return None
 
 
-def _stream(xp: Any, idle: list[Any]) -> Any:
+def _stream(xp: ModuleType, idle: list[Any]) -> Any:
     try:
         return idle.pop()
     except IndexError:

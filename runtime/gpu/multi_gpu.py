@@ -7,6 +7,7 @@ operands that were distributed before, and NCCL. Nothing here waits for a device
 
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -94,12 +95,12 @@ def _bytes_here(a: GpuArray, b: GpuArray, out: GpuArray | None) -> int:
     return int(copied + (0 if out is None else out.nbytes))
 
 
-def _dense(xp: Any, x: GpuArray) -> Any:
+def _dense(xp: ModuleType, x: GpuArray) -> Any:
     """x itself if it is one piece of memory, else a copy."""
     return x if x.flags.c_contiguous or x.flags.f_contiguous else xp.ascontiguousarray(x)
 
 
-def _copied(xp: Any, x: GpuArray, stream: Any) -> Any:
+def _copied(xp: ModuleType, x: GpuArray, stream: Any) -> Any:
     """An array of another device on the current one, rows and columns in the same order."""
     if not x.flags.c_contiguous:
         return _copied(xp, x.T, stream).T

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -217,7 +218,7 @@ def _complex(kernels: Kernels, request: Request) -> Product | Reason:
     return product.with_value(as_matmul(product.value, a, b) if out is None else out)
 
 
-def _as_fp64(xp: Any, request: Request) -> Product | Reason:
+def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
     """The product by as many moduli as its operands need, see `speculation`. `out` may be written
     to even where there is a reason.
     """
@@ -246,7 +247,7 @@ def _as_fp64(xp: Any, request: Request) -> Product | Reason:
     return product
 
 
-def _of_integers(xp: Any, request: Request, outlook: Outlook) -> Product | Reason | None:
+def _of_integers(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason | None:
     """The product of operands that may be integers, as the last ones were; None: they are not."""
     made, watch, k = outlook.integers, Watch(xp), request.a.shape[-1]
     assert made is not None
@@ -260,7 +261,7 @@ def _of_integers(xp: Any, request: Request, outlook: Outlook) -> Product | Reaso
     return multiply(request, watch=Watch(xp), part=found)
 
 
-def _by_moduli(xp: Any, request: Request, outlook: Outlook) -> Product | Reason:
+def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
     """The product of any operands, by as many moduli as they need."""
     count = outlook.next()
     if count is None:
@@ -281,7 +282,7 @@ def _by_moduli(xp: Any, request: Request, outlook: Outlook) -> Product | Reason:
     return multiply(request, part=emulation_of(f"crt{needed}"))
 
 
-def _in_float64(xp: Any, request: Request) -> Product:
+def _in_float64(xp: ModuleType, request: Request) -> Product:
     left, right = widened(request.a), widened(request.b)
     product = xp.matmul(left, right)
     result = product.astype(np.result_type(request.a.dtype, request.b.dtype), copy=False)
@@ -324,7 +325,7 @@ def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) ->
     return reason
 
 
-def _failures(xp: Any) -> tuple[type[Exception], ...]:
+def _failures(xp: ModuleType) -> tuple[type[Exception], ...]:
     """What is raised where a device cannot make a product."""
     cuda = xp.cuda
     memory, driver = cuda.memory.OutOfMemoryError, cuda.driver.CUDADriverError
@@ -341,7 +342,7 @@ def _reason_of(error: Exception, device: int, name: str) -> Reason:
     return Reason.KERNEL
 
 
-def _free(xp: Any) -> None:
+def _free(xp: ModuleType) -> None:
     """Give back what CuPy's pool keeps: whoever multiplies now may have another pool.
 
     Not to be called while an error is handled, which holds what the attempt has allocated.
@@ -365,7 +366,7 @@ def refusals() -> dict[tuple[int, str], str]:
     }
 
 
-def _captures(xp: Any) -> bool:
+def _captures(xp: ModuleType) -> bool:
     """Whether what is enqueued on the current stream goes into a CUDA graph."""
     return is_capturing(xp.cuda, xp.cuda.get_current_stream().ptr)
 

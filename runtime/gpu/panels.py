@@ -1,6 +1,7 @@
 """Panels of rows, in which products of NumPy arrays are moved and made: how high they are."""
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def strip_rows(a: Array, height: int) -> int:
     return max(RUN_BYTES // a.itemsize // height, 1) * height
 
 
-def height(xp: Any, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
+def height(xp: ModuleType, a: Array, b: Array, scheme: Scheme, limit: int | None) -> int:
     """Rows of a panel. Raises WorkspaceError where even the lowest takes more than the limit."""
     (m, k), n, dtype = a.shape, b.shape[1], np.result_type(a, b)
     moves = same(a, b, b) is None  # else it is B that does, and there are no panels of A

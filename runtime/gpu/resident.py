@@ -7,6 +7,7 @@ where it changes any of a few thousand elements.
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 from weakref import ref
 
@@ -30,7 +31,7 @@ class _Resident:
     sample: Array
 
 
-def find(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
+def find(xp: ModuleType, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
     """x on the current device, as that type; None where it is not there. which: products."""
     residents, key = _residents(xp), _key(which, x, dtype)
     found = residents.pop(key, None)
@@ -42,7 +43,7 @@ def find(xp: Any, which: str, x: Array, dtype: np.dtype[Any]) -> Any:
     return found.array
 
 
-def keep(xp: Any, which: str, x: Array, array: Any) -> None:
+def keep(xp: ModuleType, which: str, x: Array, array: Any) -> None:
     """Have `array`, which is x on the current device, stay there. Others go, if it is too much."""
     limit = SHARE * xp.cuda.runtime.memGetInfo()[1]
     if array.nbytes > limit:
@@ -67,7 +68,7 @@ def evict() -> bool:
     return found
 
 
-def _residents(xp: Any) -> dict[Any, _Resident]:
+def _residents(xp: ModuleType) -> dict[Any, _Resident]:
     """(for which products, where an operand lies, as what it was moved) → what is on the current
     device; the latest last. Whoever looks through takes a copy, in one step: an owner may be gone
     at any time.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from weakref import finalize
 
@@ -72,7 +73,7 @@ _idle: deque[Block] = deque()
 _locked: list[Block] = []
 
 
-def empty(xp: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def empty(xp: ModuleType, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """As np.empty. A large array has memory that was used before, where there is some; it does not
     own it, so it cannot be resized in place.
     """

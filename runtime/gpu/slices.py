@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class Kernels:
     `tiny.multiply_tiny`. guard: see `guard.outlier_guard`. prepare: see `prepared.prepare`.
     """
 
-    xp: Any
+    xp: ModuleType
     pack: Callable[..., tuple[Packed, Packed]]
     pack_one: Callable[..., Packed]
     gemm: Callable[..., Any]
@@ -379,7 +380,7 @@ def _has_plain_rows(out: GpuArray) -> bool:
 
 
 def _readable(
-    xp: Any, addend: Addend, a: GpuArray, b: GpuArray, scheme: Scheme, shape: tuple[int, ...]
+    xp: ModuleType, addend: Addend, a: GpuArray, b: GpuArray, scheme: Scheme, shape: tuple[int, ...]
 ) -> Addend | None:
     """The addend with c as a kernel reads it, (m, n) or (count, m, n); None where none can.
 
@@ -403,7 +404,7 @@ def _readable(
     return addend._replace(c=c.reshape(-1, *shape[-2:]) if c.ndim > 3 else c)
 
 
-def overlaps(xp: Any, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:
+def overlaps(xp: ModuleType, out: GpuArray, a: GpuArray, b: GpuArray) -> bool:
     """Whether what is written to `out` may change an operand."""
     return any(xp.may_share_memory(out, x) and shares_on_device(out, x) for x in (a, b))
 

@@ -14,7 +14,8 @@ that was native for its operands the next ones are so unseen, twice as many each
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 
@@ -37,7 +38,7 @@ MISTAKES: Final = 3  # products of what was no integers, after which a signature
 class Watch:
     """The records of both operands, on the device and on their way to the host."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         """On the current device and stream."""
         self._stream = xp.cuda.get_current_stream()
         self._memory = allocate(2 * RECORD, self._stream.ptr)

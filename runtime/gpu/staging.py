@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def write(target: Array | Sum, source: Array) -> None:
 class Stager:
     """A stream of the current device, and two slots."""
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: ModuleType) -> None:
         with lacking_memory(xp):
             self.stream = xp.cuda.Stream(non_blocking=True)
             memory = xp.cuda.alloc_pinned_memory(2 * SLOT_BYTES)
@@ -108,7 +109,7 @@ class Stager:
 
 
 @contextmanager
-def stager(xp: Any) -> Iterator[Stager]:
+def stager(xp: ModuleType) -> Iterator[Stager]:
     """One of the current device that nobody else has. Raises CuPy's OutOfMemoryError where the
     device, or page-locked memory, is full.
     """
@@ -127,7 +128,7 @@ def stager(xp: Any) -> Iterator[Stager]:
 
 
 @contextmanager
-def lacking_memory(xp: Any) -> Iterator[None]:
+def lacking_memory(xp: ModuleType) -> Iterator[None]:
     """CuPy's error for it, which it raises of its memory pool alone, in place of CUDA's."""
     try:
         yield

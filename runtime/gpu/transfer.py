@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from math import prod
 from time import perf_counter
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def multiply(request: Request) -> Product | Reason:
 
 
 def _attempt(
-    xp: Any,
+    xp: ModuleType,
     way: Callable[[Any, Request, Busy | None], Product | Reason],
     request: Request,
     busy: Busy | None,
@@ -69,7 +70,7 @@ def _attempt(
         return Reason.MEMORY
 
 
-def _whole(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
+def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """Operands of any shape, moved as they are; those of `crt`, which looks at whole operands."""
     a, b, limit = request.a, request.b, request.workspace_limit
     if limit is not None:
@@ -104,7 +105,7 @@ class _How:
     B may stay on the device; empty: for none.
     """
 
-    xp: Any
+    xp: ModuleType
     name: str
     scheme: Scheme
     busy: Busy | None
@@ -112,7 +113,7 @@ class _How:
     resident: str
 
 
-def _by_panels(xp: Any, request: Request, busy: Busy | None) -> Product | Reason:
+def _by_panels(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
     """A (m, k) times B (k, n), nothing empty, both real or both complex."""
     a, b, name, limit = request.a, request.b, request.scheme, request.workspace_limit
     scheme = emulation_of(name, request.block)
@@ -310,7 +311,7 @@ class _Line:
             self._coming.end()
 
 
-def _refused(xp: Any, reason: Reason) -> Reason:
+def _refused(xp: ModuleType, reason: Reason) -> Reason:
     """The reason, but for one that a smaller B may not have."""
     if reason is Reason.MEMORY:
         raise xp.cuda.memory.OutOfMemoryError(0, 0)

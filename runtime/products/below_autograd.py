@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from mixpert_py.runtime.api import carry_out, in_force, taken_below
+from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
@@ -62,7 +63,7 @@ class Hook:
     def _mm(self) -> Callable[..., Any]:
         kernel, take = self._kernels["mm"], self._take
 
-        def mm(keys: Any, a: Any, b: Any) -> Any:
+        def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
             if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
                 return kernel(keys, a, b)
             return take("mm", keys, None, a, b, {})
@@ -72,7 +73,7 @@ class Hook:
     def _bmm(self) -> Callable[..., Any]:
         kernel, take = self._kernels["bmm"], self._take
 
-        def bmm(keys: Any, a: Any, b: Any) -> Any:
+        def bmm(keys: Any, a: Tensor, b: Tensor) -> Any:
             if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
                 return kernel(keys, a, b)
             return take("bmm", keys, None, a, b, {})
@@ -82,14 +83,16 @@ class Hook:
     def _sum(self, name: str) -> Callable[..., Any]:
         kernel, take = self._kernels[name], self._take
 
-        def addmm(keys: Any, c: Any, a: Any, b: Any, **factors: Any) -> Any:
+        def addmm(keys: Any, c: Tensor, a: Tensor, b: Tensor, **factors: Any) -> Any:
             if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
                 return kernel(keys, c, a, b, **factors)
             return take(name, keys, c, a, b, factors)
 
         return addmm
 
-    def _take(self, name: str, keys: Any, c: Any, a: Any, b: Any, factors: dict[str, Any]) -> Any:
+    def _take(
+        self, name: str, keys: Any, c: Tensor | None, a: Tensor, b: Tensor, factors: dict[str, Any]
+    ) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         native = _Native(self._kernels, name, keys, c, a, b, factors)
         if a.dtype not in self._dtypes or a.dtype is not b.dtype:
@@ -113,7 +116,7 @@ class Hook:
             if has_gradient:
                 torch._C._set_grad_enabled(True)
 
-    def _product(self, caller: Caller, name: str, native: "_Native", a: Any, b: Any) -> Any:
+    def _product(self, caller: Caller, name: str, native: "_Native", a: Tensor, b: Tensor) -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[name]
         if self._on_host:
@@ -126,11 +129,11 @@ class Hook:
         call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
         return _carried_out(call, caller)
 
-    def _on_numpy(self, caller: Caller, native: "_Native", a: Any, b: Any) -> Any:
+    def _on_numpy(self, caller: Caller, native: "_Native", a: Tensor, b: Tensor) -> Any:
         """The same of tensors in the host's memory."""
         left, right = (x.detach().resolve_conj().resolve_neg().numpy() for x in (a, b))
 
-        def of_arrays(x: Any, y: Any) -> Any:
+        def of_arrays(x: Tensor, y: Tensor) -> Any:
             if x is left and y is right:
                 return native(a, b).numpy()
             return native(*map(self._torch.from_numpy, (x, y))).numpy()
@@ -149,7 +152,14 @@ class _Native:
     __slots__ = ("_arguments", "_factors", "_kernels", "_keys", "has_run", "name")
 
     def __init__(
-        self, kernels: dict[str, Any], name: str, keys: Any, c: Any, a: Any, b: Any, factors: Any
+        self,
+        kernels: dict[str, Any],
+        name: str,
+        keys: Any,
+        c: Tensor | None,
+        a: Tensor,
+        b: Tensor,
+        factors: Any,
     ) -> None:
         self._kernels, self.name, self._keys, self._factors = kernels, name, keys, factors
         self._arguments = (a, b) if c is None else (c, a, b)
@@ -160,7 +170,7 @@ class _Native:
         self.has_run = True
         return self._kernels[self.name](self._keys, *self._arguments, **self._factors)
 
-    def __call__(self, a: Any, b: Any) -> Any:
+    def __call__(self, a: Tensor, b: Tensor) -> Any:
         """The whole call where these are its operands; the product alone of casts of them."""
         if a is self._arguments[-2] and b is self._arguments[-1]:
             return self.original()
@@ -181,7 +191,7 @@ def _carried_out(call: Call, caller: Caller) -> Any:
     return outcome.value
 
 
-def _sum(product: Any, c: Any, beta: float = 1, alpha: float = 1) -> Any:
+def _sum(product: Tensor, c: Tensor, beta: float = 1, alpha: float = 1) -> Any:
     """beta · c + alpha · product, in the product's place; c is not read where beta is 0."""
     if alpha != 1:
         product.mul_(alpha)
