@@ -77,7 +77,8 @@ class Operator:
     column of B. int8_loss: bits by which int8x6 is expected to be less accurate than an FP32
     product. cancellation: ‖|A| |B|‖F / ‖A B‖F, 1 where nothing cancels. transfer: seconds in which
     the profiled calls moved arrays. fed_by: site → profiled calls with an operand that was that
-    site's result.
+    site's result. callers: line of the program → the number of calls that it came to, those with
+    most calls first; of a library's product alone.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Operator:
     cancellation: float = 1.0
     transfer: float = 0.0
     fed_by: Mapping[str, int] = field(default_factory=dict)
+    callers: Mapping[str, int] = field(default_factory=dict)
     elsewhere: bool = False
     path: str = ""
 

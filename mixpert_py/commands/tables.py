@@ -24,6 +24,7 @@ from mixpert_py.tuner.report.summary import (
     MEANING,
     Program,
     allowed,
+    callers_text,
     gained,
     rate_text,
     reached,
@@ -313,7 +314,7 @@ def print_profile(
         row = (
             _line(record, several),
             record["expression"],
-            *[_callers(record.get("callers") or {})] * called,
+            *[callers_text(record.get("callers") or {})] * called,
             str(record["calls"]),
             f"{m} × {k} × {n}{more}" if m or k or n else "–",
             ", ".join(record["schemes"]) + _outliers(record["outliers"]),
@@ -365,12 +366,6 @@ def _reasons(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{reason} ({count})" for reason, count in calls.items())
 
 
-def _callers(lines: Mapping[str, int]) -> str:
-    """The program's lines that came to a library's product, those with most calls first."""
-    several = len(lines) > 1
-    return ", ".join(f"{line} ({n})" if several else line for line, n in lines.items())
-
-
 def _outliers(share: float) -> str:
     """The largest share of blocks that left a product's slices, where there are any."""
     return f", {100 * share:.2g} % outliers" if share else ""
@@ -419,9 +414,11 @@ def print_report(record: "Record", program: "Program") -> None:
         print_front(record)
     if not found:
         return
+    called = any(row.entry.callers for row in found)
     columns = (
         Column("line", right=True),
         Column("product", wraps=True, least=EXPRESSION),
+        *[Column("called from", wraps=True)] * called,
         Column("% of\ntime", right=True, drop=3),
         Column("level"),
         Column("error", drop=1),
@@ -436,7 +433,9 @@ def print_report(record: "Record", program: "Program") -> None:
             level = f"{entry.before} → {level}"
         share = f"{entry.share or 0.0:.0%}".rstrip("%")
         error = error_text(entry.local_errors.get(row.level))
-        rows.append((entry.place, entry.expression, share, level, error, time, why(row, found)))
+        callers = [callers_text(entry.callers)] * called
+        product = (entry.place, entry.expression, *callers)
+        rows.append((*product, share, level, error, time, why(row, found)))
     console.print()
     console.print(fitted(columns, rows, console.width))
     console.print()

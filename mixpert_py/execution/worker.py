@@ -28,6 +28,7 @@ from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
+from mixpert_py.launch.running import Callers
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -130,6 +131,7 @@ class SiteResult(msgspec.Struct, frozen=True):
     cancellation: float = 1.0
     fed_by: dict[str, int] = {}
     outliers: float = 0.0
+    callers: dict[str, int] = {}
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -188,6 +190,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     captured = outputs.capture_stdout() if job.stdout else None
     hook = ImportHook(job.packages, folder=job.project or None)
     hook.install()
+    if job.levels and hook.packages:  # a profile, whose seconds are not the program's time
+        trace.caller = Callers(program, hook.folder, hook.packages)
     if job.stdin:
         _read_from(job.stdin)
     start = perf_counter() - imported
@@ -459,4 +463,5 @@ def site_result(record: SiteTrace) -> SiteResult:
         record.cancellation,
         dict(record.fed_by),
         record.outliers,
+        dict(record.callers.most_common()),
     )

@@ -256,6 +256,7 @@ def profiled_operator(
         cancellation=trace.cancellation,
         transfer=trace.transfer,
         fed_by=trace.fed_by,
+        callers=trace.callers,
         path=path,
     )
 

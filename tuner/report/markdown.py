@@ -11,6 +11,7 @@ from mixpert_py.tuner.report.summary import (
     Row,
     allowed,
     brief,
+    callers_text,
     chosen,
     error_name,
     gained,
@@ -62,7 +63,9 @@ def _lines(record: Record, program: Program) -> Iterator[str]:
 
 
 def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
+    called = any(row.entry.callers for row in found)
     names = ("no.", "line", "product", "of the time", "level", "its error", f"time, {unit.name}")
+    last = ("why no lower", *["called from"] * called)
     cells = []
     for row in found:
         entry = row.entry
@@ -80,9 +83,10 @@ def _operators(found: Sequence[Row], unit: Unit) -> Iterator[str]:
                 error_text(entry.local_errors.get(row.level)),
                 time,
                 _plain(why(row, found)),
+                *[_plain(callers_text(row.entry.callers))] * called,
             )
         )
-    yield from _table((*names, "why no lower"), cells, right=(0, 1, 3, 5, 6))
+    yield from _table((*names, *last), cells, right=(0, 1, 3, 5, 6))
 
 
 def _operands(found: Sequence[Row]) -> Iterator[str]:

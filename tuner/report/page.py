@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SHARED = (
     "allowed",
     "brief",
+    "callers_text",
     "counted",
     "error_name",
     "other_inputs",

@@ -23,7 +23,7 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     share: its part of the program's time at the start. shapes: (m, k, n). local_errors: level →
     error of this product alone. detail: the problem of a failed run, or the id of the successor
     that it was raised for. sampled, spread, int8_loss, cancellation, fed_by: see `Operator`; None
-    where no call was sampled. transfer: in seconds. path: as in `Operator`.
+    where no call was sampled. transfer: in seconds. callers, path: as in `Operator`.
     """
 
     id: str
@@ -47,6 +47,7 @@ class OperatorEntry(Entry, frozen=True, kw_only=True):
     cancellation: float | None = None
     transfer: float = 0.0
     fed_by: dict[str, int] | None = None
+    callers: dict[str, int] = {}
     path: str = ""
 
     @property
@@ -220,6 +221,7 @@ def _operator(verdict: Verdict, share: float) -> OperatorEntry:
         cancellation=operator.cancellation if operator.sampled else None,
         transfer=operator.transfer,
         fed_by=dict(operator.fed_by) if operator.sampled else None,
+        callers=dict(operator.callers),
     )
 
 

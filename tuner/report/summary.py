@@ -80,6 +80,12 @@ def rows(record: Record, program: Program) -> list[Row]:
     return found
 
 
+def callers_text(lines: Mapping[str, int]) -> str:
+    """The program's lines that came to a library's product, those with most calls first."""
+    several = len(lines) > 1
+    return ", ".join(f"{line} ({n})" if several else line for line, n in lines.items())
+
+
 def levels(record: Record) -> dict[str, int]:
     """Level → its colour: 0 for native, then 1 to COLORS from most to least accurate.
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
 from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
-from mixpert_py.tuner.report.summary import MEANING, brief
+from mixpert_py.tuner.report.summary import MEANING, brief, callers_text
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
 
@@ -86,11 +86,13 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
     verdicts = outcome.verdicts
     lines = {verdict.operator.id: verdict.operator.place for verdict in verdicts}
     several = any(verdict.operator.path for verdict in verdicts)
+    called = any(verdict.operator.callers for verdict in verdicts)
     starts = {verdict.before for verdict in verdicts}
     columns = (
         Column("site", drop=4),
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
+        *[Column("called from", wraps=True)] * called,
         Column("% of\ntime", right=True, drop=3),
         Column(f"level\n{starts.pop()} →" if len(starts) == 1 else "level"),
         Column("error", right=True, drop=1),
@@ -102,6 +104,7 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
             _function(verdict.operator.id),
             verdict.operator.place,
             verdict.operator.expression,
+            *[callers_text(verdict.operator.callers)] * called,
             "–" if verdict.operator.elsewhere else f"{outcome.share(verdict):.0%}".rstrip("%"),
             _level(verdict, full=bool(starts)),
             error_text(verdict.local_error),

@@ -189,13 +189,18 @@ x = np.ones((3, 3))
 y = square(x)
 y = square(x) + twice(x)
 """
+OWN = """\
+from shapes.deep import square
+
+
+def twice(x):
+    return square(square(x)) + x @ x
+"""
 
 
 def test_a_profile_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "s.py").write_text(TWICE)
-    (tmp_path / "own.py").write_text(
-        "from shapes.deep import square\n\n\ndef twice(x):\n    return square(square(x)) + x @ x\n"
-    )
+    (tmp_path / "own.py").write_text(OWN)
     records = profiled(tmp_path, mixpert, "--package", "shapes")
     callers = {str(record["path"]): record["callers"] for record in records}
     assert callers["shapes/deep.py"] == {"own.py:5": 2, "s.py:5": 1, "s.py:6": 1}
@@ -203,6 +208,36 @@ def test_a_profile_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: 
     table = mixpert("run", "--profile", "--package", "shapes", "s.py").err
     assert "called from" in table
     assert "own.py:5 (2)" in table
+
+
+def test_a_tuning_has_the_lines_that_called_a_product(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(TWICE)
+    (tmp_path / "own.py").write_text(OWN)
+    tuned = mixpert(*TUNED)
+    assert tuned.code == 0, tuned.err
+    shown = {"table": tuned.out, "summary": mixpert("report", "s.mixpert.toml").out}
+    shown["Markdown"] = mixpert("report", "--md", "s.mixpert.toml").out
+    assert mixpert("report", "--html", "page", "s.mixpert.toml").code == 0
+    shown["page"] = (tmp_path / "page" / "index.html").read_text()
+    for name, text in shown.items():
+        assert "called from" in text, name
+        assert "own.py:5 (2)" in text, name
+    entries = json.loads(mixpert("report", "--json", "s.mixpert.toml").out)["operators"]
+    callers = {entry["path"]: entry["callers"] for entry in entries}
+    assert callers == {
+        "shapes/deep.py": {"own.py:5": 2, "s.py:5": 1, "s.py:6": 1},
+        "own.py": {},
+    }
+    assert next(iter(callers["shapes/deep.py"])) == "own.py:5"
+
+
+def test_without_a_package_no_caller_is_shown(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "s.py").write_text(TWICE)
+    (tmp_path / "own.py").write_text(OWN)
+    tuned = mixpert(*TUNED[:-3], "s.py")
+    assert tuned.code == 0, tuned.err
+    assert "own.py:5" in tuned.out
+    assert "called from" not in tuned.out
 
 
 def test_an_estimate_has_it(mixpert: Mixpert) -> None:
