@@ -261,9 +261,9 @@ def reported_program(record: Record, plan: Plan | None, script: Path) -> Reporte
         graph = of_source(raw, name, module)
     except MixPertError as problem:
         return ReportedProgram(name, notes=(*notes, f"The source is not shown. {problem}"))
-    missing = sum(entry.id not in spans for entry in record.operators)
+    own = [it.id for it in record.operators if plan_file.module_of(it.id) == module]
+    missing, total = sum(site not in spans for site in own), len(own)
     if hashlib.sha256(raw).hexdigest() != origin.sha256 or missing:
-        total = len(record.operators)
         notes.append(
             f"{name} has changed since it was tuned: {total - missing} of its {total} products "
             "are still found, and are shown where they stand today."

@@ -76,6 +76,18 @@ def test_a_changed_program_shows_what_still_fits(tuned: Path, mixpert: Mixpert) 
     assert text.count('id="op-') == 2
 
 
+def test_products_of_other_files_are_not_looked_for_in_the_program(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "lib.py").write_text("def gram(x):\n    return x.T @ x\n")
+    (tmp_path / "m.py").write_text(f"from lib import gram\n{PROGRAM}d = gram(c)\n")
+    tuned = mixpert("tune", "m.py", "--error", "1e-3", "--backend", "reference")
+    assert tuned.code == 0, tuned.err
+    said = mixpert("report", "m.mixpert.toml", "--md").out
+    assert "`x.T @ x`" in said
+    assert "has changed" not in said
+
+
 @pytest.mark.parametrize("source", ["a @ (", None], ids=["broken", "gone"])
 def test_without_the_program_there_is_a_report(
     tuned: Path, mixpert: Mixpert, source: str | None
