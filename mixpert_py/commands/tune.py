@@ -145,7 +145,7 @@ class Options:
         return share
 
     def other_arguments(self) -> tuple[tuple[str, ...], ...]:
-        """The arguments of each hold-out; of one with {seed}, for each of the seeds.
+        """The arguments of each hold-out; of one with {seed}, for each of the seeds, each once.
 
         Raises UsageError where they cannot be split, or one of {seed} and --seeds is missing.
         """
@@ -164,7 +164,8 @@ class Options:
                 found += [tuple(w.replace(SEED, str(seed)) for w in words) for seed in seeds]
         if seeds and not any(SEED in text for text in self.hold_outs):
             raise click.UsageError(f"--seeds are for {SEED} in --hold-out, as in '--seed {SEED}'")
-        return tuple(found)
+        # One that is named twice tells no more of other inputs than one.
+        return tuple(dict.fromkeys(found))
 
 
 def _seeds(text: str) -> range:

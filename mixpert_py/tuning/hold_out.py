@@ -129,7 +129,11 @@ class _Input:
     def reference(self) -> Values:
         """The values that errors are measured against. Raises ProgramError if the program fails."""
         if self._names is None:
-            native = self._experiment.native(f"{self._label}, native run")
+            try:
+                native = self._experiment.native(f"{self._label}, native run")
+            except ProgramError as failure:
+                # Of many seeds, this tells which one the program does not take.
+                raise ProgramError(f"--hold-out {self.arguments}: {failure}") from failure
             values = reference_of(self._experiment, native, self._kind)
             self._folder.mkdir()
             try:

@@ -65,6 +65,7 @@ def test_a_plan_holds_on_every_hold_out(tmp_path: Path, mixpert: Mixpert) -> Non
     path.write_text(AMPLIFIED)
     options = ["--error", "1e-3", "--backend", "reference", "--compare", "c"]
     others = ["--hold-out", "0.{seed}", "--seeds", "97..99", "--hold-out", "0"]
+    others += ["--hold-out", "0.98"]  # again, which tells nothing new
     done = mixpert("tune", *options, *others, "--json", str(path), "0")
     assert done.code == 0, done.err
     found = json.loads(done.out)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mixpert_py.errors import ProgramError
 from mixpert_py.launch import launcher
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.tuning import hold_out
@@ -85,3 +86,15 @@ def test_only_the_time_limit_is_a_hang(
     (site, _) = (site.id for site in analyze(Path("s.py").read_bytes(), "s"))
     assert isnan(one.excess({site: "int8x1"}))
     assert one.hangs == hangs
+
+
+def test_a_program_that_fails_on_an_input_names_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.py").write_text("import sys\nsys.exit(sys.argv[1] == '4')\n")
+    options = TuningOptions(Limits(Limit(1.0)), backend="reference")
+    experiment = Experiment(launcher.script("s.py", ("4", "a b")), options)
+    one = hold_out._Input(experiment, "native", tmp_path / "values", "hold-out")
+    with pytest.raises(ProgramError, match=r"^--hold-out 4 'a b': s\.py: ended with exit code 1"):
+        one.reference()
