@@ -183,7 +183,7 @@ def expectations(plans: Iterable[Plan]) -> "dict[Expected, list[Shape]]":
 
 
 def _is_product(shape: list[int]) -> bool:
-    """Whether a plan's entry is m, k, n, and nothing is empty."""
+    """Return whether a plan's entry holds three sizes (m, k, n), none of which is 0."""
     return len(shape) == 3 and 0 not in shape
 
 

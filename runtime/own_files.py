@@ -1,8 +1,6 @@
 """Files that are believed only if nobody but this user could have written them.
 
 Such a file and its folder belong to the user, nobody else may write to them, and neither is a link.
-Code that is loaded is code that is run: so compiled code is kept in such files, one for what was
-compiled, replaced when that has changed.
 """
 
 import errno
@@ -10,15 +8,12 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
 
 FOLDER_MODE = 0o700
 WRITABLE_BY_OTHERS = 0o022
 # Opening a pipe waits for a writer, unless it is told not to.
 READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-DIGEST = sha256().digest_size
 
 
 def folder(*names: str) -> Path:
@@ -88,34 +83,3 @@ def _is_ours(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
     if not hasattr(os, "getuid"):  # owners and modes mean something on POSIX only
         return True
     return status.st_uid == os.getuid() and not status.st_mode & WRITABLE_BY_OTHERS
-
-
-class CodeCache:
-    """Payloads by place and state, in a folder of its own.
-
-    place: what was compiled, and how. state: what it was compiled from: as long as it is the same,
-    the payload is.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def load(self, place: bytes, state: bytes) -> bytes | None:
-        """The payload kept for a place in this state; None where there is none to be trusted."""
-        content = read(self._file(place)) or b""
-        head, payload = content[: 2 * DIGEST], content[2 * DIGEST :]
-        return payload if head == _head(place, state, payload) else None
-
-    def keep(self, place: bytes, state: bytes, payload: bytes) -> None:
-        """Keep a payload, if that can be done."""
-        with suppress(OSError):
-            write(self._file(place), _head(place, state, payload) + payload)
-
-    def _file(self, place: bytes) -> Path:
-        return self.folder / sha256(place).hexdigest()
-
-
-def _head(place: bytes, state: bytes, payload: bytes) -> bytes:
-    """What a file begins with: whose it is, and that it is whole."""
-    key = sha256(sha256(place).digest() + sha256(state).digest()).digest()
-    return key + sha256(payload).digest()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from mixpert_py import __version__, config
 from mixpert_py.errors import SourceError
 from mixpert_py.plan import Plan
-from mixpert_py.runtime.own_files import CodeCache
+from mixpert_py.runtime.code_cache import CodeCache
 
 ALIAS = "_mixpert"  # how the name of the added import begins
 

@@ -18,7 +18,7 @@ from mixpert_py.passes.bindings import Scopes
 from mixpert_py.passes.dataflow.steps import Step, adds_to, made_by, owner_of, read_steps
 from mixpert_py.passes.scope import FUNCTIONS, written_name
 
-# Functions whose result is as large as the argument; they have no effect besides.
+# Functions that measure an array, as a norm or a sum does. They change nothing.
 SIZES = frozenset(
     {"abs", "absolute", "amax", "float", "max", "mean", "norm", "ravel", "sqrt", "square", "sum"}
 )
@@ -165,7 +165,7 @@ class _Finder:
         return []
 
     def _is_operand(self, node: ast.expr, name: str) -> bool:
-        """Whether a node is another variable of the module."""
+        """Return whether an expression is the name of a module's variable other than `name`."""
         return (
             isinstance(node, ast.Name)
             and node.id != name
@@ -173,7 +173,7 @@ class _Finder:
         )
 
     def _is_plain(self, node: ast.expr) -> bool:
-        """Whether an expression can be evaluated once more: without an effect, and at once."""
+        """Return whether evaluating an expression a second time is cheap and changes nothing."""
         if isinstance(node, ast.Call) and _is_size(node.func, self._scopes) and not node.keywords:
             return all(map(self._is_plain, node.args))
         return _is_constant(node) or self._is_operand(node, "")

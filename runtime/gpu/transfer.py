@@ -71,7 +71,11 @@ def _attempt(
 
 
 def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Reason:
-    """Operands of any shape, moved as they are; those of `crt`, which looks at whole operands."""
+    """The product of operands of any shape, which are moved whole.
+
+    `crt` needs that: it decides by all entries of both. Where their exponents differ too much for
+    it, the product is made in the device's FP64, as the operands are there already.
+    """
     a, b, limit = request.a, request.b, request.workspace_limit
     if limit is not None:
         size = prod(result_shape(a, b)) * np.result_type(a, b).itemsize
@@ -89,7 +93,6 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         with on_their_way.stream, noted(busy):
             product = gpu.multiply_divided(there)
             if product is Reason.SPREAD and request.scheme == "crt":
-                # The operands are there now, and the device's FP64 is as accurate as the host's.
                 product = gpu.multiply_divided(there._replace(scheme="float64"))
         if isinstance(product, Reason):
             return product

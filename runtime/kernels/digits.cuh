@@ -2,17 +2,7 @@
 // `schemes/integers.py`. What it puts aside lies as residues do, in `residue_tiles.cuh`; it is this
 // thread that reads it again.
 
-#ifndef SINGLE
-#define SINGLE 0  // whether C is float32
-#endif
-
-#if SINGLE
-typedef float Value;
-typedef float2 Pair;
-#else
-typedef double Value;
-typedef double2 Pair;
-#endif
+#include "result_values.cuh"
 
 constexpr int ORDERS = A_DIGITS + B_DIGITS - 1;
 

@@ -15,20 +15,10 @@
 #define TILE_M 256
 #define TILE_N 192
 #endif
-#ifndef SINGLE
-#define SINGLE 0  // whether C is float32
-#endif
 
 #include "residues.cuh"
 #include "residue_tiles.cuh"
-
-#if SINGLE
-typedef float Value;
-typedef float2 Pair;
-#else
-typedef double Value;
-typedef double2 Pair;
-#endif
+#include "result_values.cuh"
 
 __device__ __forceinline__ void narrow(double x, double &value) { value = x; }
 __device__ __forceinline__ void narrow(double x, float &value) {  // to subnormal ones, too

@@ -168,5 +168,8 @@ def _added(
 
 
 def _held(x: Array, scheme: Scheme) -> Array:
-    """In the element's type, where NumPy has it: its subnormal numbers are told by that."""
+    """Return an operand in the element's own type where NumPy has that type.
+
+    The instruction recognizes subnormal numbers by the type of its operands.
+    """
     return x.astype(np.float16) if scheme.element.name == "float16" else x

@@ -3,6 +3,7 @@
 python -m tests.measure.crt [--most 16384] [--numpy]
 """
 
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from mixpert_py.bench.arrays import Numbers
 from mixpert_py.bench.families import EVERYDAY, FAMILIES
+from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device_state import state_of
@@ -44,14 +46,20 @@ def timed(xp: Any, product: Any, a: Any, b: Any, count: int) -> tuple[float, flo
     return xp.cuda.get_elapsed_time(begin, end) / count, wall
 
 
+def operands(xp: Any, kind: str, n: int) -> tuple[Any, Any]:
+    """Two float64 arrays (n, n) of one kind, of NumPy or of CuPy."""
+    if kind in INTEGERS:
+        low, high = INTEGERS[kind]
+        bits = xp.random.default_rng(0).integers(low, high, (2, n, n), endpoint=True)
+        a, b = bits.astype("d")
+    else:
+        a, b = (xp.asarray(x, "d") for x in ALL[kind](Numbers(xp, 0), n, n, n))
+    return a, b
+
+
 def speeds(xp: Any, n: int) -> None:
-    draw = xp.random.default_rng(0)
     for kind in (*KINDS, *INTEGERS):
-        if kind in INTEGERS:
-            low, high = INTEGERS[kind]
-            a, b = (draw.integers(low, high, (n, n), endpoint=True).astype("d") for _ in range(2))
-        else:
-            a, b = (xp.asarray(x, "d") for x in ALL[kind](Numbers(xp, 0), n, n, n))
+        a, b = operands(xp, kind, n)
         count = max(6, min(60, int(6e12 / n**3)))
         state_of(0).outlooks.clear()
         pairs = []
@@ -77,22 +85,11 @@ def speeds(xp: Any, n: int) -> None:
 def moved(n: int) -> None:
     """Milliseconds of products of NumPy arrays, by the clock: NumPy's, and moved to the GPU."""
     for kind in (*KINDS, "[0, 255]"):
-        draw = np.random.default_rng(0)
-        if kind in INTEGERS:
-            a, b = (draw.integers(0, 256, (n, n)).astype("d") for _ in range(2))
-        else:
-            a, b = (np.asarray(x, "d") for x in ALL[kind](draw, n, n, n))
-        taken: dict[Any, list[float]] = {np.matmul: [], ours: []}
-        for turn in range(6):
-            for product, times in taken.items():
-                start = perf_counter()
-                product(a, b)
-                if turn:
-                    times.append((perf_counter() - start) * 1e3)
-        native, mine = map(np.median, taken.values())
-        print(
-            f"{n:6d} {kind:14s} NumPy {native:8.1f} ms  crt {mine:8.1f} ms  {native / mine:5.1f} x"
-        )
+        a, b = operands(np, kind, n)
+        times = in_turn({"NumPy": partial(np.matmul, a, b), "crt": partial(ours, a, b)}, 5)
+        native, mine = (1e3 * summary(times[way])["median"] for way in ("NumPy", "crt"))
+        speedup = f"{native / mine:5.1f} x"
+        print(f"{n:6d} {kind:14s} NumPy {native:8.1f} ms  crt {mine:8.1f} ms  {speedup}")
 
 
 def errors(xp: Any, n: int, k: int) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -49,29 +50,55 @@ def measure(rounds: int = 15) -> dict[str, Any]:
     }
 
 
+def imports(module: str, rounds: int) -> dict[str, Any]:
+    """Seconds of processes that import a module, native and with its package rewritten."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        script = folder / "imports.py"
+        script.write_text(f"import {module}\n", "utf-8")
+        times = in_turn(_ways(script, "--package", module.partition(".")[0]), rounds)
+    native, *ours = times
+    ratios = {
+        way: summary([a / b for a, b in zip(times[way], times[native], strict=True)])
+        for way in ours
+    }
+    rows = {way: summary(row) for way, row in times.items()}
+    return {"unit": "s", "rows": rows, f"over {native}": ratios}
+
+
 def _processes(folder: Path) -> dict[str, Callable[[], None]]:
-    """Each kind of process; the first round fills the cache that the last kind reads."""
     script = folder / "products.py"
     script.write_text(SCRIPT, "utf-8")
-    empty = (folder / f"cache_{number}" for number in count())
-
-    def start(*arguments: str, cache: Path = folder / "cache") -> None:
-        subprocess.run(
-            [sys.executable, *arguments],
-            cwd=folder,
-            env=_environment(cache),
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-
-    run = "-m", "mixpert_py", "run", str(script)
+    cache = folder / "cache"
     return {
-        "import numpy": lambda: start("-c", "import numpy"),
-        "import numpy, mixpert_py": lambda: start("-c", "import numpy, mixpert_py"),
+        "import numpy": lambda: _start(cache, "-c", "import numpy"),
+        "import numpy, mixpert_py": lambda: _start(cache, "-c", "import numpy, mixpert_py"),
+        **_ways(script),
+    }
+
+
+def _ways(script: Path, *options: str) -> dict[str, Callable[[], None]]:
+    """The ways to run a script; the first round fills the cache that the last way reads."""
+    folder = script.parent
+    empty = (folder / f"cache_{number}" for number in count())
+    start = partial(_start, folder / "cache")
+    run = "-m", "mixpert_py", "run", *options, str(script)
+    return {
         "python": lambda: start(str(script)),
-        "mixpert run, first": lambda: start(*run, cache=next(empty)),
+        "mixpert run, first": lambda: _start(next(empty), *run),
         "mixpert run, from the cache": lambda: start(*run),
     }
+
+
+def _start(cache: Path, *arguments: str) -> None:
+    """Run Python with these arguments; raises CalledProcessError where it fails."""
+    subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cache.parent,
+        env=_environment(cache),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 def _environment(cache: Path) -> dict[str, str]:
@@ -86,9 +113,11 @@ def _environment(cache: Path) -> dict[str, str]:
 
 @click.command()
 @click.option("--rounds", default=15, show_default=True, type=click.IntRange(1))
-def command(rounds: int) -> None:
+@click.option("--imports", "module", metavar="MODULE", help="Of a package that is rewritten.")
+def command(rounds: int, module: str | None) -> None:
     """The time that an import adds to NumPy's, and `mixpert run` to `python`."""
-    found = {"machine": machine.machine(), **measure(rounds)}
+    found = measure(rounds) if module is None else imports(module, rounds)
+    found = {"machine": machine.machine(), **found}
     click.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 

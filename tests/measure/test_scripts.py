@@ -35,3 +35,13 @@ def test_start_up() -> None:
     wanted = {name: row["wanted"] for name, row in result["more"].items()}
     assert wanted == {"import": 0.06, "first run": 0.5, "run from the cache": 0.2}
     assert all(row["met"] == (row["median"] <= row["wanted"]) for row in result["more"].values())
+
+
+def test_imports_of_a_rewritten_package() -> None:
+    words = ["--imports", "networkx", "--rounds", "1"]
+    done = CliRunner().invoke(start_up.command, words)
+    assert done.exit_code == 0
+    result = json.loads(done.stdout)
+    native, first, again = (row["median"] for row in result["rows"].values())
+    ratios = [row["median"] for row in result["over python"].values()]
+    assert ratios == [first / native, again / native]

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any, NamedTuple
 
-from mixpert_py.runtime.own_files import DIGEST
+from mixpert_py.runtime.code_cache import DIGEST
 from tests.soak import fresh_home
 from tests.soak.verdict import Verdict
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from mixpert_py.runtime.code_cache import DIGEST
 from mixpert_py.runtime.kernels import compile as kernels
 from mixpert_py.runtime.model import device_model, known_devices
-from mixpert_py.runtime.own_files import DIGEST
 from mixpert_py.sources import in_memory
 
 SOURCE = b"def f(a, b):\n    return a @ b\n"

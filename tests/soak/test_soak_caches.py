@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mixpert_py.runtime.own_files import CodeCache
+from mixpert_py.runtime.code_cache import CodeCache
 from tests.soak import cold, planted
 from tests.soak.cold import Answer
 

@@ -86,9 +86,12 @@ def test_numpy_arrays_of_much_spread_are_multiplied_in_fp64_on_the_gpu() -> None
     a, b = (
         draw.random(shape) * np.exp(8 * draw.standard_normal(shape)) for shape in ((M, K), (K, N))
     )
+    trace = Trace()
     for _ in range(2):
-        value = matmul(a, b, scheme="crt", backend="cuda")
+        with use(replace(current(), trace=trace)):
+            value = matmul(a, b, scheme="crt", backend="cuda", site="s")
         assert np.linalg.norm(value - a @ b) <= 1e-14 * np.linalg.norm(a) * np.linalg.norm(b)
+    assert trace.sites["s"].schemes == {"float64": 2}
 
 
 def test_a_signature_learns() -> None:

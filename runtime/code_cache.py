@@ -1,0 +1,43 @@
+"""Compiled code kept on disk: one file for what was compiled, replaced when that has changed.
+
+Code that is loaded is code that is run, so a file is taken only if this user wrote it, and whole.
+"""
+
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from mixpert_py.runtime import own_files
+
+DIGEST = sha256().digest_size
+
+
+class CodeCache:
+    """Payloads by place and state, in a folder of its own.
+
+    place: what was compiled, and how. state: what it was compiled from: as long as it is the same,
+    the payload is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, place: bytes, state: bytes) -> bytes | None:
+        """The payload kept for a place in this state; None where there is none to be trusted."""
+        content = own_files.read(self._file(place)) or b""
+        head, payload = content[: 2 * DIGEST], content[2 * DIGEST :]
+        return payload if head == _head(place, state, payload) else None
+
+    def keep(self, place: bytes, state: bytes, payload: bytes) -> None:
+        """Keep a payload, if that can be done."""
+        with suppress(OSError):
+            own_files.write(self._file(place), _head(place, state, payload) + payload)
+
+    def _file(self, place: bytes) -> Path:
+        return self.folder / sha256(place).hexdigest()
+
+
+def _head(place: bytes, state: bytes, payload: bytes) -> bytes:
+    """What a file begins with: whose it is, and that it is whole."""
+    key = sha256(sha256(place).digest() + sha256(state).digest()).digest()
+    return key + sha256(payload).digest()
