@@ -79,8 +79,12 @@ def _keep_owner(temporary: str, old: os.stat_result) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `replace` writes to it: what is in /dev or /proc, and what is no regular file."""
-    if path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",)):
+    """Whether `replace` writes to it: what is in /dev or /proc, and what is no regular file.
+
+    /dev/shm holds ordinary files, in memory.
+    """
+    places = path.parts[1:3]
+    if path.is_absolute() and places[:1] in (("dev",), ("proc",)) and places != ("dev", "shm"):
         return True
     return path.exists() and not path.is_file()
 

@@ -37,6 +37,20 @@ def test_content_and_mode(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["f"]
 
 
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
+def test_a_file_in_shared_memory_is_a_file() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder, "f")
+        for content in (b"one", b"two"):
+            files.replace(path, content)
+            assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_stream_is_written_to_where_it_is_a_file(place: str) -> None:
+    assert files.is_stream(Path(place))
+
+
 def test_a_failure_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
