@@ -21,7 +21,7 @@ from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
-from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
+from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product, signature_of
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
@@ -94,13 +94,28 @@ class Hook:
         self, name: str, keys: Any, c: Tensor | None, a: Tensor, b: Tensor, factors: dict[str, Any]
     ) -> Any:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
+        if a.dtype in self._dtypes and a.dtype is b.dtype:
+            caller = self._sites.caller(name, current(), a, b)
+            if caller is not None:
+                operands = name, a.shape, b.shape, a.dtype, a.get_device()
+                if operands not in caller.native:
+                    return self._make(caller, operands, keys, c, a, b, factors)
+        kernel = self._kernels[name]
+        return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
+
+    def _make(
+        self,
+        caller: Caller,
+        operands: tuple[Any, ...],
+        keys: Any,
+        c: Tensor | None,
+        a: Tensor,
+        b: Tensor,
+        factors: dict[str, Any],
+    ) -> Any:
+        """The same for a caller whose products are not known to be native."""
+        torch, name = self._torch, operands[0]
         native = _Native(self._kernels, name, keys, c, a, b, factors)
-        if a.dtype not in self._dtypes or a.dtype is not b.dtype:
-            return native.original()
-        caller = self._sites.caller(name, current(), a, b)
-        if caller is None:
-            return native.original()
-        torch = self._torch
         has_gradient = torch.is_grad_enabled()
         if caller.is_rewritten and not (has_gradient and (a.requires_grad or b.requires_grad)):
             return native.original()  # the call in the source has decided so
@@ -108,7 +123,7 @@ class Hook:
         if has_gradient:
             torch._C._set_grad_enabled(False)
         try:
-            value = self._product(caller, name, native, a, b)
+            value = self._product(caller, operands, native, a, b)
             if value is None:
                 return native.original()
             return value if c is None or native.has_run else _sum(value, c, **factors)
@@ -116,17 +131,28 @@ class Hook:
             if has_gradient:
                 torch._C._set_grad_enabled(True)
 
-    def _product(self, caller: Caller, name: str, native: "_Native", a: Tensor, b: Tensor) -> Any:
+    def _product(
+        self,
+        caller: Caller,
+        operands: tuple[Any, ...],
+        native: "_Native",
+        a: Tensor,
+        b: Tensor,
+    ) -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
-        context, settings, shape_of = caller.context, caller.settings, OPERATORS[name]
+        context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
         if self._on_host:
             return self._on_numpy(caller, native, a, b)
+        call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
         is_traced = context.trace is not None and not caller.is_rewritten
         if not is_traced and settings.scheme is None and settings.block is None:
             value = kept_product(context, settings.site, shape_of, True, a, b)
+            if value is NATIVE:
+                if context.known.get(signature_of(call, settings, True)) is NATIVE:
+                    caller.native.add(operands)
+                return None
             if value is not None:
-                return None if value is NATIVE else value
-        call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
+                return value
         return _carried_out(call, caller)
 
     def _on_numpy(self, caller: Caller, native: "_Native", a: Tensor, b: Tensor) -> Any:

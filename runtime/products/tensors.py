@@ -66,6 +66,6 @@ def torch_call(
     `products.below_autograd` finds them in the frame of this function. Arguments as in `matmul`.
     """
     context = innermost.get().context
-    chosen = (scheme, context.scheme, context.plan, context.trace)
-    stay_covered(takes_small=any(one is not None for one in chosen))
+    is_chosen = scheme is not None or context.scheme is not None or context.plan is not None
+    stay_covered(takes_small=is_chosen or context.trace is not None)
     return native(*operands, **named)

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, NamedTuple
@@ -42,17 +42,21 @@ class Place(NamedTuple):
     expression: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Caller:
     """What a product is made for: under which context and settings.
 
     is_rewritten: whether a call of the runtime, in rewritten code, makes it: that has decided
     unless the product was to be PyTorch's because of a gradient. `torch_call` leaves that to us.
+    native: the operands' shapes and types whose products are always native for this caller.
+    backward: the caller of the products that the backward pass makes for this one, once known.
     """
 
     context: Context
     settings: Settings
     is_rewritten: bool = False
+    native: set[Any] = field(default_factory=set)
+    backward: "Caller | None" = None
 
     def choice(self, settings: Settings) -> Choice:
         """The scheme that the call has, or that is in force for its site."""
@@ -61,14 +65,18 @@ class Caller:
         return self.context.choice(settings.site)
 
 
-class _Position(NamedTuple):
+@dataclass(slots=True)
+class _Position:
     """One call in the code of a program, and of PyTorch below it. The codes are kept because the
     key has their addresses only: to hash a code object takes as long as a small product.
+
+    caller: that of the last product, whose context was most likely the next one's.
     """
 
     code: CodeType
     inner: CodeType | None
     site: str
+    caller: Caller
 
 
 # Call site → where it stands; of those that were met in this process.
@@ -86,7 +94,8 @@ class Sites:
         }
         self._kinds: dict[str, int] = {}
         self._positions: dict[tuple[Any, ...], _Position] = {}
-        self._forward: dict[tuple[int, frozenset[int]], Caller] = {}
+        self._rewritten: dict[tuple[Any, ...], Caller] = {}
+        self._forward: dict[tuple[int, int], Caller] = {}
         self._node = torch._C._current_autograd_node
         self._next_number = torch._C._autograd._get_sequence_nr
         self._records = torch.is_grad_enabled
@@ -96,25 +105,22 @@ class Sites:
 
         context: of the calling thread, which is none's in a backward pass.
         """
-        node = self._node()
         user, inner, ours, settings = self._frames(sys._getframe(2).f_back)
-        shape = frozenset((*a.shape, b.shape[-1]))
-        if user is None and node is not None:
-            return self._of_forward(node, shape, context)
+        if user is None and (node := self._node()) is not None:
+            return self._of_forward(node, _multiplications(a, b), context)
         if ours is not None and ours.f_code is torch_call.__code__:
-            caller = _called(context, ours.f_locals)
+            caller = self._of_torch_call(context, ours.f_locals)
         elif context.modules is None:
             return None
         elif ours is None:
-            site = self._site(name, user, inner)
-            caller = self._caller(context, site, site)
+            caller = self._of_module(name, context, user, inner)
         else:
-            site = ours.f_locals.get("site")
-            caller = Caller(context, settings or Settings(site=site), is_rewritten=True)
+            settings = settings or Settings(site=ours.f_locals.get("site"))
+            caller = self._of_rewritten(context, settings)
         if self._records() and (a.requires_grad or b.requires_grad):
             if len(self._forward) >= MOST:
                 self._forward.clear()
-            self._forward[self._next_number() - 1, shape] = caller
+            self._forward[self._next_number() - 1, _multiplications(a, b)] = caller
         return caller
 
     def _frames(
@@ -147,11 +153,56 @@ class Sites:
         kind = self._kinds[file] = next(kinds, USER)
         return kind
 
-    def _of_forward(self, node: Any, shape: frozenset[int], context: Context) -> Caller | None:
+    def _of_module(
+        self, name: str, context: Context, user: FrameType | None, inner: FrameType | None
+    ) -> Caller:
+        """The caller for a product that PyTorch makes itself, at a position in the program."""
+        if user is None:  # there is no Python code of one
+            return self._caller(context, None, None)
+        code = user.f_code
+        at = None if inner is None else inner.f_code
+        key = name, id(code), user.f_lasti, id(at), 0 if inner is None else inner.f_lasti
+        found = self._positions.get(key)
+        if found is None:
+            site = _new_site(name, user, inner)
+            caller = self._caller(context, site, site)
+            self._positions[key] = _Position(code, at, site, caller)
+            return caller
+        if found.caller.context is not context:
+            found.caller = self._caller(context, found.site, found.site)
+        return found.caller
+
+    def _of_rewritten(self, context: Context, settings: Settings) -> Caller:
+        """The caller for a call of the runtime that left its product to PyTorch."""
+        caller = self._rewritten.get(settings)
+        if caller is None or caller.context is not context:
+            caller = Caller(context, settings, is_rewritten=True)
+            self._keep(settings, caller)
+        return caller
+
+    def _of_torch_call(self, context: Context, given: Mapping[str, Any]) -> Caller:
+        """The caller for a `torch_call` with these local variables."""
+        key = given["site"], given["scheme"], given["block"], given["backend"]
+        caller = self._rewritten.get(key)
+        if caller is None or caller.context is not context:
+            site, scheme, block, backend = key
+            if scheme is None and context.modules is not None:
+                scheme, block = context.modules.given(site)
+            caller = Caller(context, Settings(scheme, block, backend, site))
+            self._keep(key, caller)
+        return caller
+
+    def _keep(self, key: tuple[Any, ...], caller: Caller) -> None:
+        """Let later products of a rewritten call find its caller."""
+        if len(self._rewritten) >= MOST:
+            self._rewritten.clear()
+        self._rewritten[key] = caller
+
+    def _of_forward(self, node: Any, count: int, context: Context) -> Caller | None:
         """The caller for a node of the backward pass: that of the forward product, whose site and
         context it has.
         """
-        found = self._forward.get((node._sequence_nr(), shape))
+        found = self._forward.get((node._sequence_nr(), count))
         if found is None:
             if context.modules is None:
                 return None
@@ -159,10 +210,12 @@ class Sites:
         site = found.settings.site
         if site is None:
             return found
-        back = backward_of(site)
-        if site in places:
-            places.setdefault(back, places[site])
-        return self._caller(found.context, back, site, found.settings)
+        if found.backward is None:
+            back = backward_of(site)
+            if site in places:
+                places.setdefault(back, places[site])
+            found.backward = self._caller(found.context, back, site, found.settings)
+        return found.backward
 
     def _caller(
         self,
@@ -182,26 +235,11 @@ class Sites:
         backend = None if settings is None else settings.backend
         return Caller(context, Settings(scheme, block, backend, site))
 
-    def _site(self, name: str, user: FrameType | None, inner: FrameType | None) -> str | None:
-        """The id of a position in the program; None where there is no Python code of one."""
-        if user is None:
-            return None
-        code = user.f_code
-        at = None if inner is None else inner.f_code
-        key = name, id(code), user.f_lasti, id(at), 0 if inner is None else inner.f_lasti
-        found = self._positions.get(key)
-        if found is None:
-            site = _new_site(name, user, inner)
-            found = self._positions[key] = _Position(code, at, site)
-        return found.site
 
-
-def _called(context: Context, given: Mapping[str, Any]) -> Caller:
-    """The caller for a `torch_call` with these local variables."""
-    site, scheme, block = given["site"], given["scheme"], given["block"]
-    if scheme is None and context.modules is not None:
-        scheme, block = context.modules.given(site)
-    return Caller(context, Settings(scheme, block, given["backend"], site))
+def _multiplications(a: Any, b: Any) -> int:
+    """How many a product takes: as many as each of those of its backward pass."""
+    count: int = a.numel() * b.shape[-1]
+    return count
 
 
 def backward_of(site: str) -> str:
