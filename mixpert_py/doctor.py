@@ -72,8 +72,8 @@ EDGES = range(128, 8192, 128)  # sizes at which `faithful` is compared with nati
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
     from mixpert_py.runtime.gpu.break_even import figures
     from mixpert_py.runtime.gpu.device import Absent
-    from mixpert_py.runtime.kernels import HOPPER
 
+    wide = "native; float32 where a plan says so and the product is large enough"
     if isinstance(gpu, Absent):
         single = "native"
         emulated = "the reference backend in NumPy, with --backend reference"
@@ -87,8 +87,6 @@ def _what_runs(gpu: "Device | Absent") -> list[Finding]:
             else "native, which is faster than faithful on this GPU"
         )
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
-    wide = "native; float32 where a plan says so and the product is large enough"
-    if not isinstance(gpu, Absent) and gpu.capability == HOPPER:
         wide += "; crt, as accurate as FP64, on the GPU where it is asked for"
     return [
         Finding("float64 products", wide),

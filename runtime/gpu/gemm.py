@@ -105,9 +105,9 @@ def gemm(
     if scheme.moduli:
         assert (alpha, c, gate) == (1.0, None, UNGATED)
         if prepare:
-            residues.prepare(scheme, out.dtype.name, memory.device_id)
+            residues.prepare(scheme, out.dtype.name, memory.device_id, family)
             return None
-        return residues.gemm(left, right, scheme, out, stream)
+        return residues.gemm(left, right, scheme, out, stream, family)
     how = _prepared(
         scheme,
         left.layout,

@@ -1,8 +1,8 @@
-"""Products of residues on Hopper, and the remainder theorem: two launches for each matrix.
+"""Products of residues, and the remainder theorem: two launches for each matrix.
 
-`kernels/residue_gemm.cu` makes the INT8 products modulo every p, `kernels/residue_result.cu` puts
-them together. What they compute, bit for bit, is in `schemes.residues`. Products of digits
-(`schemes.integers`) are one launch of the former.
+`kernels/residue_gemm.cu`, on Hopper, and `kernels/residue_gemm_sm80.cu`, elsewhere, make the INT8
+products modulo every p; `kernels/residue_result.cu` puts them together. What they compute, bit for
+bit, is in `schemes.residues`. Products of digits (`schemes.integers`) are one launch of a GEMM.
 """
 
 from functools import lru_cache
@@ -12,6 +12,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
+from mixpert_py.runtime.model.tile import PORTABLE, Family
 from mixpert_py.runtime.packing.residues import TILE, Definitions, of_moduli
 from mixpert_py.runtime.remainders import theorem
 from mixpert_py.runtime.scheme import Scheme
@@ -20,34 +21,77 @@ from mixpert_py.runtime.schemes.integers import Integers, digits_of
 if TYPE_CHECKING:
     from mixpert_py.runtime.gpu.gemm import KernelOperand
 
-GEMM: Final = "residue_gemm.cu"
 RESULT: Final = "residue_result.cu"
 TILE_M, TILE_N = TILE["left"], TILE["right"]
-STAGES: Final = 8  # steps of both operands that a block holds
-SHARED: Final = STAGES * (TILE_M + TILE_N) * STEP
 GROUP = 8  # rows of tiles that blocks take together
-GEMM_THREADS, RESULT_THREADS = 384, 128
+RESULT_THREADS = 128
 UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel makes
+RESERVED: Final = 1024  # bytes of shared memory that a block takes besides its own
+
+
+class Gemm(NamedTuple):
+    """One of the GEMMs, and how it is launched.
+
+    m, n: what a block makes at a time, a part of a tile. warp_n: columns of a warp's, 0 where that
+    is not asked. resident: blocks of a multiprocessor. stages: steps of both operands that a block
+    holds, at most.
+    """
+
+    file: str
+    threads: int
+    m: int
+    n: int
+    warp_n: int
+    resident: int
+    stages: int
+
+    def held(self, shared: int) -> int:
+        """The stages of a block on a device where one may have so many bytes of shared memory."""
+        each = (shared + RESERVED) // self.resident - RESERVED
+        return min(self.stages, each // (STEP * (self.m + self.n)))
+
+    def bytes(self, shared: int) -> int:
+        """Bytes of these."""
+        return self.held(shared) * STEP * (self.m + self.n)
+
+    def definitions(self, shared: int) -> Definitions:
+        """What all its kernels are compiled with, on such a device."""
+        stages = *_of_tiles(), ("STAGES", self.held(shared))
+        if not self.warp_n:
+            return stages
+        parts = ("BLOCK_M", self.m), ("BLOCK_N", self.n), ("WARP_N", self.warp_n)
+        return *stages, *parts, ("RESIDENT", self.resident)
+
+
+WGMMA: Final = Gemm("residue_gemm.cu", 384, TILE_M, TILE_N, 0, 1, 8)
+MMA: Final = Gemm("residue_gemm_sm80.cu", 256, TILE_M, TILE_N, 96, 1, 4)
 
 
 def gemm(
-    left: "KernelOperand", right: "KernelOperand", scheme: Scheme, out: Any, stream: Stream
+    left: "KernelOperand",
+    right: "KernelOperand",
+    scheme: Scheme,
+    out: Any,
+    stream: Stream,
+    family: Family | None = None,
 ) -> Any:
     """out = A·B, by operands that are packed by a scheme of residues, enqueued on a stream of the
     current device. Returns the memory of what products leave, which a graph must keep; None where
     they leave nothing.
 
-    out: (m, n) or (batch, m, n), any strides but the last, which is one element. Does not wait for
-    the device. Raises DeviceError where a kernel does not compile.
+    out: (m, n) or (batch, m, n), any strides but the last, which is one element. family: as of
+    `prepare`. Does not wait for the device. Raises DeviceError where a kernel does not compile.
     """
-    kernels = prepare(scheme, out.dtype.name, out.data.device_id)
+    kernels = prepare(scheme, out.dtype.name, out.data.device_id, family)
     (m, n), size = out.shape[-2:], out.itemsize
     rows, columns = tiles(m, n)
     left_behind = scratch(scheme, m, n)
     memory = allocate(left_behind, stream) if left_behind else None
     leading, whole = out.strides[-2] // size, rows * columns
     each = 1 if kernels.result is None else len(scheme.moduli)
-    grid = min(kernels.multiprocessors, whole * each)
+    how = kernels.how
+    grid = min(kernels.blocks, -(-m // how.m) * -(-n // how.n) * each)
+    group = GROUP * TILE_M // how.m
     units = whole * (TILE_M // UNIT_ROWS) * (TILE_N // UNIT_COLUMNS)
     a, b = left.layout, right.layout
     for matrix in range(out.shape[0] if out.ndim == 3 else 1):
@@ -60,8 +104,8 @@ def gemm(
         # Whether two neighbours in a row of C can be written at once.
         paired = int((address | leading * size) % (2 * size) == 0)
         residues = 0 if memory is None else memory.ptr
-        problem = *operands, residues, address, a.steps, rows, columns, GROUP, m, n, leading, paired
-        kernels.gemm.launch_words(grid, GEMM_THREADS, problem, SHARED, stream)
+        problem = *operands, residues, address, a.steps, rows, columns, group, m, n, leading, paired
+        kernels.gemm.launch_words(grid, how.threads, problem, kernels.shared, stream)
         if kernels.result is None:
             continue
         words = residues, *scales, address, m, n, leading, rows, columns, paired
@@ -85,36 +129,44 @@ def scratch(scheme: Scheme, m: int, n: int) -> int:
 
 
 class Kernels(NamedTuple):
-    """A scheme's kernels, and a device's multiprocessors. result: None where the GEMM makes it."""
+    """A scheme's kernels on a device. result: None where the GEMM makes it. how: the GEMM, of which
+    the device runs so many blocks at a time, with so many bytes of shared memory each.
+    """
 
     gemm: Kernel
     result: Kernel | None
-    multiprocessors: int
+    how: Gemm
+    blocks: int
+    shared: int
 
 
 @lru_cache(maxsize=256)
-def prepare(scheme: Scheme, result: str, device: int) -> Kernels:
-    """The kernels for results of a type, on a device, which is the current one; compiles them."""
+def prepare(scheme: Scheme, result: str, device: int, family: Family | None = None) -> Kernels:
+    """The kernels for results of a type, on a device, which is the current one; compiles them.
+
+    family: the kernels to use, None for the device's best.
+    """
     import cupy
 
-    moduli, digits = scheme.moduli, digits_of(scheme)
-    definitions = of_gemm(moduli) if digits is None else of_digits(*digits, result)
+    its = cupy.cuda.Device(device)
+    how = WGMMA if its.compute_capability == "90" and family is not PORTABLE else MMA
+    shared = int(its.attributes["MaxSharedMemoryPerBlockOptin"])
+    moduli, digits, held = scheme.moduli, digits_of(scheme), how.bytes(shared)
+    definitions = of_moduli(moduli) if digits is None else of_digits(*digits, result)
+    definitions = *definitions, *how.definitions(shared)
     return Kernels(
-        cuda_kernel(GEMM, "residue_gemm", definitions, SHARED),
+        cuda_kernel(how.file, "residue_gemm", definitions, held),
         cuda_kernel(RESULT, "result", of_result(moduli, result)) if digits is None else None,
-        int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
+        how,
+        int(its.attributes["MultiProcessorCount"]) * how.resident,
+        held,
     )
 
 
-def of_gemm(moduli: tuple[int, ...]) -> Definitions:
-    """What the GEMM is compiled with."""
-    return *of_moduli(moduli), *_of_tiles(), ("STAGES", STAGES)
-
-
 def of_digits(left: Integers, right: Integers, result: str) -> Definitions:
-    """What the GEMM is compiled with where it multiplies digits, and makes the result."""
+    """What a GEMM that multiplies digits, and makes the result, is compiled with beside its own."""
     return (
-        *of_gemm(left.moduli[:1]),
+        *of_moduli(left.moduli[:1]),
         ("A_DIGITS", left.count),
         ("B_DIGITS", right.count),
         ("A_BYTES", '"s8"' if left.signed else '"u8"'),

@@ -12,4 +12,6 @@ MOST_MODULI: Final = 16  # of kernels of residues: an entry's integer fits three
 
 def has_kernels(scheme: Scheme, capability: int) -> bool:
     """Whether there are kernels for a scheme's products on devices of a compute capability."""
-    return not scheme.moduli or (capability == HOPPER and len(scheme.moduli) <= MOST_MODULI)
+    if not scheme.moduli:
+        return True
+    return capability >= LEAST_CAPABILITY and len(scheme.moduli) <= MOST_MODULI

@@ -10,9 +10,10 @@ constexpr int ORDERS = A_DIGITS + B_DIGITS - 1;
 __device__ __forceinline__ int least_digit(int order) { return max(order - B_DIGITS + 1, 0); }
 __device__ __forceinline__ int most_digit(int order) { return min(order, A_DIGITS - 1); }
 
-// Puts the lowest bytes of an order's sums aside; the rest begins the next order's.
-__device__ __forceinline__ void carry(unsigned char *bytes, int (&sum)[REGISTERS]) {
-    bytes += (threadIdx.x & 127) * UNIT;
+// Puts the lowest bytes of an order's sums aside; the rest begins the next order's. thread: which of
+// the 128 that make 64 rows.
+__device__ __forceinline__ void carry(unsigned char *bytes, int (&sum)[REGISTERS], int thread) {
+    bytes += thread * UNIT;
 #pragma unroll
     for (int i = 0; i < REGISTERS; i += UNIT, bytes += 128 * UNIT) {
         unsigned word[UNIT / 4];
@@ -38,9 +39,8 @@ struct Matrix {  // (m, n) values from c on, rows `leading` apart; paired: two c
 // 64 rows of C, from a row and a column on, of the last order's sums. bytes: those of the first
 // order; those of each following one are `apart` bytes further.
 __device__ __forceinline__ void store_values(const Matrix &c, int row, int column,
-                                             const int (&sum)[REGISTERS], const unsigned char *bytes,
-                                             long long apart) {
-    const int thread = threadIdx.x & 127;
+                                             const int (&sum)[REGISTERS], int thread,
+                                             const unsigned char *bytes, long long apart) {
     row += (thread >> 5) * 16 + (thread >> 2 & 7), column += (thread & 3) * 2;
     bytes += thread * UNIT;
     Value *to = c.c + row * c.leading + column;

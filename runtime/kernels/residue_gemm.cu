@@ -39,13 +39,13 @@ constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
 
 #include "wgmma.cuh"
 #include "residue_tiles.cuh"
+#include "residue_sums.cuh"
 #if A_DIGITS
 #include "digits.cuh"
 #endif
 
 constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE + B_STAGE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-constexpr int SEGMENT = 65536 / STEP;  // 2^16 · 127² < 2^30
 
 // As `multiply`, of bytes with a sign (s8) or without (u8).
 __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b) {
@@ -55,8 +55,6 @@ __device__ __forceinline__ void multiply_bytes(Sum (&d)[REGISTERS], u64 a, u64 b
                  : BINDINGS(d)
                  : "l"(a), "l"(b));
 }
-
-__constant__ unsigned short moduli[COUNT] = {MODULI};
 
 // a, b: (steps, slices, rows, 64) bytes, rows those of whole tiles. out: see `residue_tiles.cuh`.
 struct Problem {
@@ -130,50 +128,6 @@ __device__ __forceinline__ void produce(const Problem &p, u32 buffers, u32 full,
     }
 }
 
-// What is subtracted from a sum, and what is left: sum + ⌊p / 2⌋ modulo p, if |sum| < 2^30 or p = 256.
-struct Reduction {
-    u32 modulus, factor, offset;
-
-    __device__ __forceinline__ Reduction(int index) {
-        modulus = moduli[index];
-        // ⌈2^39 / p⌉: for sums below 2^31 the quotient by it is exact.
-        factor = (u32)(((1ull << 39) + modulus - 1) / modulus);
-        offset = ((1u << 30) / modulus + 1) * modulus;  // a multiple above 2^30
-        offset += modulus / 2;
-    }
-    __device__ __forceinline__ u32 operator()(int sum) const {
-        const u32 shifted = (u32)sum + offset;
-        return shifted - (__umulhi(shifted, factor) >> 7) * modulus;
-    }
-};
-
-// first: whether these are the tile's first sums; else those before are added.
-__device__ __forceinline__ void store(unsigned char *out, const Reduction &reduced,
-                                      const Sum (&sum)[REGISTERS], bool first) {
-    unsigned char *to = out + (threadIdx.x & 127) * UNIT;
-    const u32 half = reduced.modulus / 2;
-#pragma unroll
-    for (int i = 0; i < REGISTERS; i += UNIT, to += 128 * UNIT) {
-        u32 word[UNIT / 4], before[UNIT / 4] = {};
-        if (!first) {
-            const uint4 bytes = *(const uint4 *)to;
-            before[0] = bytes.x, before[1] = bytes.y, before[2] = bytes.z, before[3] = bytes.w;
-        }
-#pragma unroll
-        for (int j = 0; j < UNIT / 4; j++) {
-            u32 byte[4];
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int add = first ? 0 : (int)(before[j] >> 8 * e & 255) - (int)half;
-                byte[e] = reduced(sum[i + 4 * j + e] + add);
-            }
-            word[j] = __byte_perm(__byte_perm(byte[0], byte[1], 0x0040),
-                                  __byte_perm(byte[2], byte[3], 0x0040), 0x5410);
-        }
-        *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
-    }
-}
-
 // Adds products of steps. Has waited for them, and released what they are of, when it ends.
 __device__ __forceinline__ void add(Sum (&sum)[DEPTH][REGISTERS], int steps, Ring &ring, u32 mine,
                                     u32 buffers, u32 full, u32 empty) {
@@ -222,13 +176,14 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &c, u32 b
             if (order == ORDERS - 1) break;
 #pragma unroll
             for (int d = 0; d < DEPTH; d++)
-                carry(p.out + order * apart + unit_at(task.place, consumer * DEPTH + d, 0), sum[d]);
+                carry(p.out + order * apart + unit_at(task.place, consumer * DEPTH + d, 0), sum[d],
+                      threadIdx.x & 127);
         }
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             const int group = consumer * DEPTH + d;
             store_values(c, task.tile.row * TILE_M + group * 64, task.tile.column * TILE_N, sum[d],
-                         p.out + unit_at(task.place, group, 0), apart);
+                         threadIdx.x & 127, p.out + unit_at(task.place, group, 0), apart);
         }
     }
 }
@@ -253,7 +208,7 @@ __device__ __forceinline__ void consume(const Problem &p, const Matrix &, u32 bu
 #pragma unroll
             for (int d = 0; d < DEPTH; d++)
                 store(p.out + unit_at(task.place, consumer * DEPTH + d, 0), reduced, sum[d],
-                      begin == 0);
+                      threadIdx.x & 127, begin == 0);
             begin = end;
         } while (begin < p.steps);
     }

@@ -53,11 +53,6 @@ __device__ __forceinline__ double wide(float x) {  // subnormal ones, too
     return found;
 }
 
-__device__ __forceinline__ void follow() {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-}
-
 constexpr int TOP = SINGLE ? 127 : 1023;  // the largest exponent
 
 // LARGE: elements of C may overflow.

@@ -51,8 +51,7 @@ result(const uint4 *residues, const int *a_scales, const int *b_scales, Value *c
     const int tile_row = place / (int)tile_columns, tile_column = place - tile_row * (int)tile_columns;
     const int row = tile_row * TILE_M + group * 64 + (thread >> 5) * 16 + (thread >> 2 & 7);
     const int column = tile_column * TILE_N + unit * 32 + (thread & 3) * 2;
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
+    follow();
     if (tile_row * TILE_M + group * 64 >= m || tile_column * TILE_N + unit * 32 >= n) return;
     const long long stride = tile_rows * tile_columns * (TILE_M * TILE_N / UNIT);
     residues += unit_at(place, group, unit) / UNIT + thread;

@@ -16,6 +16,14 @@ template <int END, int I = 0, typename F> __device__ __forceinline__ void each(F
     }
 }
 
+// Waits for the launch before this one, where that may still run, and lets the next one begin.
+__device__ __forceinline__ void follow() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 __host__ __device__ constexpr int modulus(int index) {
     constexpr int all[] = {MODULI};
     return all[index];

@@ -203,8 +203,9 @@ def packed_bytes(
     total = 0
     if isinstance(scheme.left, Residues):
         both: tuple[residues.Side, ...] = ("left", "right") if which == "both" else (which,)
+        longest = residues.longest_row(device)
         for form, side in zip(forms, both, strict=True):
-            total += pooled(residues.sizes(form, scheme.left, side).bytes)
+            total += pooled(residues.sizes(form, scheme.left, side, longest).bytes)
         return total
     for kernel, part in _choices(PackingTask(scheme, which, forms, result, rule, measure, device)):
         if kernel == "panels":

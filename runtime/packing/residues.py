@@ -1,5 +1,5 @@
-"""Operands as residues, for Hopper: `kernels/residue_packing.cu`, which packs what
-`schemes.residues` says, bit for bit.
+"""Operands as residues: `kernels/residue_packing.cu`, which packs what `schemes.residues` says, bit
+for bit.
 
 An operand takes one launch where K is contiguous and a row fits in shared memory, or where it is
 taken for integers as they are; else three. A stack takes as many for each matrix.
@@ -13,6 +13,7 @@ from mixpert_py.runtime.kernels.abi import STEP
 from mixpert_py.runtime.kernels.compile import cuda_kernel
 from mixpert_py.runtime.kernels.kernel import Kernel
 from mixpert_py.runtime.kernels.recording import Stream, allocate
+from mixpert_py.runtime.packing.blocks import shared_memory
 from mixpert_py.runtime.packing.operand import VECTOR, DevicePacked, Form, Layout, Operand, up
 from mixpert_py.runtime.schemes.crt import CLIP
 from mixpert_py.runtime.schemes.integers import Integers
@@ -26,9 +27,12 @@ TILE: Final = {"left": 256, "right": 192}  # rows, or columns, of a tile of C: p
 PANEL, PANEL_THREADS = 32, 256  # rows that a block packs where K is not contiguous
 CHUNK_STEPS = 8, 4  # of K, at most and at least, that such a block goes along
 BLOCKS = 2048  # such blocks that fill a device
-LONGEST: Final = 192 * 1024  # bytes of a row that a block holds in shared memory, as float64
+LONGEST: Final = 192 * 1024  # bytes of a row, as float64, that a block holds in shared memory at most
+BESIDE = 2048  # bytes of shared memory, or less, that such a block takes besides
 ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
 ROW_ITEMS = 4  # of a thread, or more
+MOST_ROW_THREADS = 512
+ROW_BYTES: Final = MOST_ROW_THREADS * ROW_ITEM * 8  # that threads hold an item each in
 WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highest one, with a sign
 
 
@@ -147,7 +151,8 @@ def prepare(
     form: Form, splitter: Residues, side: Side, device: int, recorded: bool = False
 ) -> Packing:
     """How operands of a form are packed on a device, which is the current one; compiles kernels."""
-    its = sizes(form, splitter, side)
+    longest = longest_row(device)
+    its = sizes(form, splitter, side, longest)
     compiled = definitions(splitter, form.memory, recorded=recorded)
     names: tuple[str, ...]
     if isinstance(splitter, Integers):
@@ -156,21 +161,27 @@ def prepare(
         names = ("rows",)
     else:
         names = "maxima", "sums", "columns"
-    shared = LONGEST if its.chunks == 0 else 0
+    shared = longest if its.chunks == 0 else 0
     return its._replace(kernels=tuple(cuda_kernel(FILE, n, compiled, shared) for n in names))
 
 
+@lru_cache(maxsize=64)
+def longest_row(device: int) -> int:
+    """Bytes of a row, as float64, up to which a block of a device holds it in shared memory."""
+    return min(LONGEST, (shared_memory(device) - BESIDE) // ROW_BYTES * ROW_BYTES)
+
+
 @lru_cache(maxsize=4096)
-def sizes(form: Form, splitter: Residues, side: Side) -> Packing:
-    """As `prepare`, without kernels."""
+def sizes(form: Form, splitter: Residues, side: Side, longest: int) -> Packing:
+    """As `prepare`, without kernels. longest: see `longest_row`."""
     place = layout(splitter, form.batch, form.rows, form.k, side)
     steps, limit = place.steps, word(splitter.limit(form.k))
     apart = (form.row_stride | form.batch_stride) * form.itemsize
     vectors = form.aligned and form.k_stride == 1 and apart % VECTOR == 0
     whole = isinstance(splitter, Integers)
-    if not whole and form.k_stride == 1 and steps * STEP * 8 <= LONGEST:
+    if not whole and form.k_stride == 1 and steps * STEP * 8 <= longest:
         items = steps * STEP // ROW_ITEM
-        threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), 512)
+        threads = min(max(64, 32 * -(-items // (32 * ROW_ITEMS))), MOST_ROW_THREADS)
         shared = -(-items // threads) * threads * ROW_ITEM * 8
         row_launch = threads, shared, form.rows, vectors
         return Packing(place, (), *row_launch, 0, 0, 0, 0, place.bytes, limit)

@@ -183,7 +183,7 @@ def test_an_array_of_another_device_is_native() -> None:
 
 
 @pytest.mark.parametrize("backend", [None, "cuda"])
-@pytest.mark.parametrize(("scheme", "capability"), [("crt14", (8, 0)), ("crt17", (9, 0))])
+@pytest.mark.parametrize(("scheme", "capability"), [("crt17", (8, 0)), ("crt18", (9, 0))])
 def test_a_scheme_without_kernels_is_native_with_a_reason(
     scheme: str, capability: tuple[int, int], backend: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

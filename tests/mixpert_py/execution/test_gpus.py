@@ -66,13 +66,13 @@ def test_the_ladder(asked: TuningOptions, on_gpu: bool, name: str) -> None:
 
 
 def test_float64_has_residues_where_there_are_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for capability, name in ((80, "int8"), (90, "crt"), (100, "int8")):
+    for capability, name in ((75, "int8"), (80, "crt"), (90, "crt"), (120, "crt")):
         here = Device(0, "a GPU", capability)
         monkeypatch.setattr(gpus, "usable", lambda backend, here=here: here)
         assert rungs_for(options(), True, wide=True) == ladder(name)
     monkeypatch.setattr(gpus, "usable", lambda backend: Device(0, "a GPU", 90))
     assert rungs_for(options(), True) == ladder("int8")
-    for device, found in (("h200", "crt"), ("a100", "int8")):
+    for device, found in (("h200", "crt"), ("a100", "crt")):
         named = replace(options("reference"), device=device)
         assert rungs_for(named, False, wide=True) == ladder(found)
     assert rungs_for(options(), False, wide=True) == ladder("cpu")

@@ -5,9 +5,11 @@ exact integers, against the reference backend.
 import ctypes
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,13 @@ from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.gemm import gemm
 from mixpert_py.runtime.kernels.abi import LARGE, NONFINITE, STEP
 from mixpert_py.runtime.kernels.compile import source_text
+from mixpert_py.runtime.model.tile import HOPPER, PORTABLE
 from mixpert_py.runtime.packing import by_columns, by_rows, pack
 from mixpert_py.runtime.packing import residues as packed_residues
-from mixpert_py.runtime.packing.residues import TILE
+from mixpert_py.runtime.packing.residues import TILE, of_moduli
 from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
-from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import NONE, NOTHING, RECORD, UNFIT, Rows
 from mixpert_py.runtime.schemes.integers import (
@@ -60,7 +62,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     made: dict[Any, dict[str, HostKernel]] = {}
 
     def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
-        if file == products.GEMM:
+        if file == products.WGMMA.file:
             return ExactProducts(definitions)
         key = file, definitions
         if key not in made:
@@ -75,22 +77,23 @@ def on_host(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for module in (packed_residues, products):
         monkeypatch.setattr(module, "cuda_kernel", compiled)
         monkeypatch.setattr(module, "allocate", lambda size, stream: Memory(size))
-
-    def prepare(scheme: Scheme, result: str, device: int) -> products.Kernels:
-        moduli, digits = scheme.moduli, digits_of(scheme)
-        if digits is not None:
-            definitions = products.of_digits(*digits, result)
-            return products.Kernels(compiled(products.GEMM, "", definitions), None, 132)
-        return products.Kernels(
-            compiled(products.GEMM, "residue_gemm", products.of_gemm(moduli)),
-            compiled(products.RESULT, "result", products.of_result(moduli, result)),
-            132,
-        )
-
-    monkeypatch.setattr(products, "prepare", prepare)
-    packed_residues.prepare.cache_clear()
+    monkeypatch.setattr(packed_residues, "shared_memory", lambda device: 227 * 1024)
+    monkeypatch.setitem(sys.modules, "cupy", on_a("90"))
+    for cache in (packed_residues.prepare, packed_residues.longest_row, products.prepare):
+        cache.cache_clear()
     yield
-    packed_residues.prepare.cache_clear()
+    for cache in (packed_residues.prepare, packed_residues.longest_row, products.prepare):
+        cache.cache_clear()
+
+
+def on_a(capability: str, shared: int = 227 * 1024, multiprocessors: int = 132) -> Any:
+    """As much of CuPy as says what a device is."""
+    attributes = {
+        "MaxSharedMemoryPerBlockOptin": shared,
+        "MultiProcessorCount": multiprocessors,
+    }
+    its = SimpleNamespace(compute_capability=capability, attributes=attributes)
+    return SimpleNamespace(cuda=SimpleNamespace(Device=lambda number: its))
 
 
 class ExactProducts:
@@ -362,6 +365,83 @@ def test_stacks_and_tiles_that_are_not_whole() -> None:
         np.testing.assert_array_equal(value, wanted)
 
 
+# Compute capability, bytes of shared memory that a block may have, multiprocessors: of blocks that
+# make several parts each, from a ring of four stages, and of such as make one, from three.
+PORTABLE_CHIPS = {"A100": ("80", 163 * 1024, 3), "Ada": ("89", 99 * 1024, 128)}
+
+
+@pytest.mark.parametrize("chip", PORTABLE_CHIPS)
+def test_the_portable_kernel_has_the_bits_of_the_reference(
+    chip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS[chip]))
+    rng = np.random.default_rng(0)
+    for m, k, n in some([(70, 77, 45), (300, 200, 230), (1, 1, 1)], 2):
+        x, y = rng.standard_normal((m, k)), rng.standard_normal((n, k))
+        out = np.full((m, n + 3), np.nan)[:, :n].view(HostArray)
+        multiply(x.view(HostArray), y.view(HostArray).T, "crt7", out)
+        wanted = reference.multiply(x, y.T, emulation_of("crt7")).value
+        np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"), [("±30,000", "all of two digits"), ("16 bits", "signed bytes")]
+)
+def test_the_portable_kernel_carries_digits(
+    kind: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", on_a(*PORTABLE_CHIPS["Ada"]))
+    rng = np.random.default_rng(1)
+    a = rng.integers(*INTEGERS[kind], (270, 150), endpoint=True)
+    b = rng.integers(*INTEGERS[other], (150, 100), endpoint=True)
+    a[0, :2], b[:2, 0] = INTEGERS[kind], INTEGERS[other]
+    scheme = scheme_for(Bounds(*INTEGERS[kind]), Bounds(*INTEGERS[other]), 150)
+    assert scheme is not None
+    assert digits_of(scheme) is not None
+    records = np.full((2, RECORD // 8), NOTHING)
+    x, y = (v.astype(np.float64).view(HostArray) for v in (a, b))
+    addresses = tuple(record.ctypes.data for record in records)
+    left, right = pack(by_rows(x), by_columns(y), scheme, records=addresses)
+    out = np.full((270, 101), np.nan)[:, :100].view(HostArray)
+    gemm(left, right, scheme, out)
+    np.testing.assert_array_equal(out, a @ b)
+
+
+@pytest.mark.parametrize("family", [None, PORTABLE, HOPPER])
+@pytest.mark.parametrize(
+    ("capability", "shared", "row"),
+    [("80", 163, 160), ("86", 99, 96), ("90", 227, 192), ("100", 227, 192), ("120", 99, 96)],
+)
+def test_what_a_device_has_room_for(
+    capability: str, shared: int, row: int, family: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stages of the GEMM, and rows that packing holds in shared memory."""
+    asked: dict[str, tuple[Any, int]] = {}
+
+    def cuda_kernel(file: str, name: str, definitions: Any, shared: int = 0) -> Any:
+        asked[file] = dict(definitions), shared
+
+    for module in (products, packed_residues):
+        monkeypatch.setattr(module, "cuda_kernel", cuda_kernel)
+        monkeypatch.setattr(packed_residues, "shared_memory", lambda device: shared << 10)
+    monkeypatch.setitem(sys.modules, "cupy", on_a(capability, shared << 10, 132))
+    made = products.prepare(emulation_of("crt14"), "float64", 0, family)
+    portable = family is PORTABLE or capability != "90"
+    assert made.how is (products.MMA if portable else products.WGMMA)
+    definitions, held = asked[made.how.file]
+    assert made.shared == held == definitions["STAGES"] * (256 + 192) * 64
+    assert 2 <= definitions["STAGES"] <= made.how.stages
+    assert made.how.resident * (held + 1024) <= (shared + 1) << 10
+    assert made.blocks == 132 * made.how.resident
+    assert packed_residues.longest_row(0) == row << 10
+    splitter = emulation_of("crt14").left
+    assert isinstance(splitter, Residues)
+    for k in (row * 128, row * 128 + 1):
+        x = np.zeros((1, k)).view(HostArray)
+        how = packed_residues.prepare(by_rows(x).form, splitter, "left", 0)
+        assert how.shared <= asked[packed_residues.FILE][1] == (row << 10 if k == row * 128 else 0)
+
+
 def multiply(a: Any, b: Any, name: str, out: Any) -> None:
     scheme = emulation_of(name)
     left, right = pack(by_rows(a), by_columns(b), scheme)
@@ -416,9 +496,10 @@ static void made(long long *orders, double *c, int m, int n, int leading, int pa
                     sum[i] += orders[(order * TILE_M + row) * TILE_N + column];
                 }
                 if (order < ORDERS - 1)
-                    carry(&bytes[order * TILE_M * TILE_N + unit_at(0, group, 0)], sum);
+                    carry(&bytes[order * TILE_M * TILE_N + unit_at(0, group, 0)], sum, thread);
             }
-            store_values(target, group * 64, 0, sum, &bytes[unit_at(0, group, 0)], TILE_M * TILE_N);
+            store_values(target, group * 64, 0, sum, thread, &bytes[unit_at(0, group, 0)],
+                         TILE_M * TILE_N);
         }
 }
 extern "C" void run(long long *orders, double *c, int m, int n, int leading, int paired) {
@@ -467,7 +548,7 @@ extern "C" long wrong(int index) {
 
 def test_sums_are_reduced_where_quotients_change(tmp_path: Path) -> None:
     """In the GEMM, at every multiple of a modulus that an INT32 sum of a segment comes past."""
-    source = source_text(products.GEMM, products.of_gemm(MODULI))
+    source = source_text(products.WGMMA.file, of_moduli(MODULI))
     struct = re.search(r"struct Reduction \{.*?\n\};", source, re.DOTALL)
     assert struct is not None
     text = f"typedef unsigned u32;\nstatic const unsigned short moduli[] = {{{listed(MODULI)}}};\n"

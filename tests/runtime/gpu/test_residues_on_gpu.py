@@ -1,6 +1,6 @@
-"""Residue schemes on Hopper: the bits of the reference backend, by the path that users take."""
+"""Residue schemes on a GPU: the bits of the reference backend, by the path that users take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 import mixpert_py
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, current, precision, use
+from mixpert_py.runtime.gpu import residues as products
 from mixpert_py.runtime.gpu.device import Device, find
-from mixpert_py.runtime.kernels import HOPPER
+from mixpert_py.runtime.kernels import HOPPER, compile
 from mixpert_py.runtime.reference import reference, residues
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.tracing.trace import Trace
@@ -25,11 +26,27 @@ SCHEMES = ["crt14", "crt9", "crt16", "crt7", "crt12"]
 ALL = {**FAMILIES, **EVERYDAY}
 
 
-@pytest.fixture(autouse=True)
-def hopper() -> None:
-    here = find()
-    if not isinstance(here, Device) or here.capability != HOPPER:
-        pytest.skip("kernels for compute capability 9.0")
+@pytest.fixture(params=["its own", "portable"])
+def gemm_kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Both kernels on Hopper, which is asked for nothing else while the test runs."""
+    here, files = find(), []
+    assert isinstance(here, Device)
+    if request.param == "portable":
+        if here.capability != HOPPER:
+            pytest.skip("its own kernel is the portable one")
+        monkeypatch.setattr(products, "WGMMA", products.MMA)
+
+    def cuda_kernel(file: str, *given: Any) -> Any:
+        files.append(file)
+        return compile.cuda_kernel(file, *given)
+
+    monkeypatch.setattr(products, "cuda_kernel", cuda_kernel)
+    products.prepare.cache_clear()
+    yield
+    products.prepare.cache_clear()
+    hopper = here.capability == HOPPER and request.param != "portable"
+    wanted = "residue_gemm.cu" if hopper else "residue_gemm_sm80.cu"
+    assert set(files) <= {wanted, products.RESULT}  # none, of families of integers
 
 
 def in_c(x: Any) -> Any:
@@ -81,6 +98,7 @@ def assert_same_bits(a: Any, b: Any, scheme: str, value: Any) -> None:
     np.testing.assert_array_equal(np.isnan(value[~finite]), np.isnan(native[~finite]))
 
 
+@pytest.mark.usefixtures("gemm_kernel")
 @pytest.mark.parametrize("family", ALL)
 def test_bits_are_those_of_the_reference(family: str) -> None:
     rng = np.random.default_rng(1)
@@ -102,6 +120,7 @@ def fits_one(a: Any, b: Any) -> bool:
     return max(abs(a).max(initial=0), abs(b).max(initial=0)) < 2**15
 
 
+@pytest.mark.usefixtures("gemm_kernel")
 @pytest.mark.parametrize("scheme", [f"crt{count}" for count in some(range(7, 17), 2)])
 def test_every_number_of_moduli(scheme: str) -> None:
     rng = np.random.default_rng(2)
@@ -109,6 +128,7 @@ def test_every_number_of_moduli(scheme: str) -> None:
     assert_same_bits(a, b, scheme, made(cupy.asarray(a), cupy.asarray(b), scheme))
 
 
+@pytest.mark.usefixtures("gemm_kernel")
 def test_mixed_types_and_a_long_k() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((70, 26000)), rng.standard_normal((26000, 40)).astype(np.float32)
@@ -120,6 +140,7 @@ def test_mixed_types_and_a_long_k() -> None:
             assert_same_bits(a, b, scheme, made(cupy.asarray(a), turned(b), scheme))
 
 
+@pytest.mark.usefixtures("gemm_kernel")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_what_is_not_finite_goes_where_it_does_natively(dtype: str) -> None:
     rng = np.random.default_rng(4)
@@ -146,6 +167,7 @@ def test_what_overflows_is_what_it_is_natively() -> None:
         np.testing.assert_allclose(value, a @ b, 1e-15)
 
 
+@pytest.mark.usefixtures("gemm_kernel")
 def test_stacks_outputs_vectors_and_complex_numbers() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.standard_normal((2, 3, 40, 70)), rng.standard_normal((3, 70, 30))

@@ -45,15 +45,20 @@ static double2 make_double2(double x, double y) { return {x, y}; }
 struct Dimension {
     unsigned x;
 };
-static Dimension threadIdx, blockIdx, blockDim;
+static Dimension threadIdx, blockIdx, blockDim, gridDim;
 static std::vector<unsigned char> dynamic_shared;
 
 enum State { RUNS, WAITS_FOR_WARP, WAITS_FOR_BLOCK, HAS_ENDED };
 constexpr size_t STACK = 256 * 1024;  // bytes
+struct Copy {
+    unsigned to;
+    const void *from;
+};
 struct Thread {
     std::unique_ptr<char[]> stack{new char[STACK]};
     ucontext_t context;
     State state;
+    std::vector<std::vector<Copy>> groups;  // of copies under way; the last is still open
 };
 static std::vector<Thread> all_threads;
 static ucontext_t turns;
@@ -73,6 +78,7 @@ static void one_thread() {
 struct Warp {
     double numbers[32];
     unsigned words[32];
+    unsigned a[32][4], b[32][2];
 };
 static std::vector<Warp> warps;
 
@@ -117,6 +123,57 @@ static double __shfl_xor_sync(unsigned, double number, int apart) {
     double found = warp.numbers[threadIdx.x % 32 ^ apart];
     wait_for_warp();
     return found;
+}
+
+// Copies of 16 bytes into dynamic shared memory, which arrive as late as they may.
+static void copy_async(unsigned to, const void *from) {
+    all_threads[threadIdx.x].groups.back().push_back({to, from});
+}
+static void commit_copies() { all_threads[threadIdx.x].groups.emplace_back(); }
+static void wait_for_copies(unsigned pending) {
+    auto &groups = all_threads[threadIdx.x].groups;
+    while (groups.size() > pending + 1) {
+        for (const Copy &copy : groups.front())
+            memcpy(&dynamic_shared.at(copy.to), copy.from, 16);
+        groups.erase(groups.begin());
+    }
+}
+
+// ldmatrix.m8n8.x4: lane l has the address of row l % 8 of matrix l / 8.
+static void load_four(unsigned (&to)[4], unsigned from) {
+    Warp &warp = warps[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    warp.words[lane] = from;
+    wait_for_warp();
+    for (int i = 0; i < 4; i++)
+        memcpy(&to[i], &dynamic_shared.at(warp.words[8 * i + lane / 4] + lane % 4 * 4), 4);
+    wait_for_warp();
+}
+
+static int byte_at(unsigned word, int place, const char *type) {
+    const unsigned byte = word >> 8 * place & 255;
+    return type[0] == 's' ? (int8_t)byte : (int)byte;
+}
+// mma.m16n8k32 of bytes: row r of A lies in lanes 4 r % 32 to 4 r % 32 + 3, words r / 8 and, of the
+// other half of K, r / 8 + 2; column c of B in lanes 4 c to 4 c + 3.
+static void multiply_in_warp(int *sum, const unsigned (&a)[4], const unsigned *b, const char *of_a,
+                             const char *of_b) {
+    Warp &warp = warps[threadIdx.x / 32];
+    const int lane = threadIdx.x % 32;
+    memcpy(warp.a[lane], a, sizeof a);
+    memcpy(warp.b[lane], b, 2 * sizeof *b);
+    wait_for_warp();
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        unsigned total = sum[i];  // it wraps
+        for (int k = 0; k < 32; k++) {
+            const unsigned x = warp.a[row % 8 * 4 + k % 16 / 4][row / 8 + k / 16 * 2];
+            const unsigned y = warp.b[column * 4 + k % 16 / 4][k / 16];
+            total += (unsigned)(byte_at(x, k % 4, of_a) * byte_at(y, k % 4, of_b));
+        }
+        sum[i] = (int)total;
+    }
+    wait_for_warp();
 }
 
 template <typename To, typename From> static To bits(From from) {
@@ -176,6 +233,7 @@ static void launch(int grid, int threads, int shared, Kernel kernel, Arguments..
     if (all_threads.size() < (size_t)threads) all_threads.resize(threads);
     warps.resize((threads + 31) / 32);
     blockDim.x = threads;
+    gridDim.x = grid;
     work = [=] { kernel(arguments...); };
     for (int block = 0; block < grid; block++) {
         blockIdx.x = block;
@@ -185,6 +243,7 @@ static void launch(int grid, int threads, int shared, Kernel kernel, Arguments..
             thread.context.uc_stack = {thread.stack.get(), 0, STACK};
             makecontext(&thread.context, one_thread, 0);
             thread.state = RUNS;
+            thread.groups.assign(1, {});
         }
         bool backwards = block % 2, any = true;
         for (; any; backwards = !backwards) {

@@ -22,6 +22,16 @@ REPLACED = (
         r"extern __shared__ __align__\(16\) double2 held\[\];",
         "double2 *held = (double2 *)dynamic_shared.data();",
     ),
+    (r"extern __shared__ __align__\(1024\) unsigned char memory\[\];", ""),
+    (r"\(u32\)__cvta_generic_to_shared\(memory\)", "0"),  # of dynamic shared memory
+    (r'asm volatile\("cp\.async\.cg[^;]*;"[^;]*;', "copy_async(to, from);"),
+    (r'asm volatile\("cp\.async\.commit_group;"[^;]*;', "commit_copies();"),
+    (r'asm volatile\("cp\.async\.wait_group[^;]*;"[^;]*;', "wait_for_copies(PENDING);"),
+    (r'asm volatile\("ldmatrix[^;]*;"[^;]*;', "load_four(to, from);"),
+    (
+        r'asm volatile\("mma\.sync\.aligned\.m16n8k32[^;]*;"[^;]*;',
+        "multiply_in_warp(sum, a, b, A_BYTES, B_BYTES);",
+    ),
 )
 EXACT = "-ffp-contract=off", "-frounding-math", "-mfma"
 OPTIONS = "-std=c++20", *EXACT, "-shared", "-fPIC", "-w"
