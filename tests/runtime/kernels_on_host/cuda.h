@@ -1,6 +1,6 @@
-// Enough of CUDA C++ to run kernels on the host. Blocks run one after the other, and the threads of
-// a block take turns: each runs until it waits for its warp or its block, first to last, then last
-// to first, so that what relies on an order fails. Shared memory is static.
+// Enough of CUDA C++ to run kernels on the host. Blocks run one after the other, and the warps of a
+// block: each until it waits for the block, first to last, then last to first. So do the threads of a
+// warp until they wait for it: what relies on an order fails. Shared memory is static.
 
 #include <ucontext.h>
 
@@ -227,6 +227,18 @@ static int dp4a(unsigned bytes, unsigned weights, int sum) {  // dp4a.u32.s32
     return sum;
 }
 
+// Until each of its threads waits for the block, or has ended.
+static void run_warp(int first, int last, int round) {
+    do {
+        for (int turn = 0; turn < last - first; turn++) {
+            threadIdx.x = round % 2 ? last - 1 - turn : first + turn;
+            Thread &thread = all_threads[threadIdx.x];
+            if (thread.state == RUNS) swapcontext(&turns, &thread.context);
+        }
+        round++;
+    } while (released(first, last, WAITS_FOR_WARP));
+}
+
 template <typename Kernel, typename... Arguments>
 static void launch(int grid, int threads, int shared, Kernel kernel, Arguments... arguments) {
     dynamic_shared.assign(shared + 1, 0xff);
@@ -245,16 +257,12 @@ static void launch(int grid, int threads, int shared, Kernel kernel, Arguments..
             thread.state = RUNS;
             thread.groups.assign(1, {});
         }
-        bool backwards = block % 2, any = true;
-        for (; any; backwards = !backwards) {
-            for (int turn = 0; turn < threads; turn++) {
-                threadIdx.x = backwards ? threads - 1 - turn : turn;
-                Thread &thread = all_threads[threadIdx.x];
-                if (thread.state == RUNS) swapcontext(&turns, &thread.context);
+        bool any = true;
+        for (int round = block; any; any = released(0, threads, WAITS_FOR_BLOCK), round++) {
+            for (int i = 0; i < threads; i += 32) {
+                const int first = round % 2 ? (threads - 1 - i) / 32 * 32 : i;
+                run_warp(first, min(first + 32, threads), round);
             }
-            any = released(0, threads, WAITS_FOR_BLOCK);
-            for (int i = 0; i < threads; i += 32)
-                any |= released(i, min(i + 32, threads), WAITS_FOR_WARP);
         }
         for (int i = 0; i < threads; i++)
             if (all_threads[i].state != HAS_ENDED) {
