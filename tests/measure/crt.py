@@ -1,4 +1,4 @@
-"""`crt` against cuBLAS FP64 on a Hopper GPU: seconds in a loop, device and wall, and errors.
+"""`crt` against cuBLAS FP64 on a GPU: seconds in a loop, device and wall, and errors.
 
 python -m tests.measure.crt [--most 16384] [--numpy]
 """

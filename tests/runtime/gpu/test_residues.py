@@ -39,6 +39,7 @@ from mixpert_py.runtime.schemes.residues import MODULI
 from mixpert_py.runtime.splitter import Residues
 from tests.every_check import EVERY_CHECK, some
 from tests.runtime.families import EVERYDAY, FAMILIES
+from tests.runtime.kernels_on_host import host
 from tests.runtime.kernels_on_host.host import (
     HostArray,
     HostKernel,
@@ -382,6 +383,22 @@ def test_the_portable_kernel_has_the_bits_of_the_reference(
         multiply(x.view(HostArray), y.view(HostArray).T, "crt7", out)
         wanted = reference.multiply(x, y.T, emulation_of("crt7")).value
         np.testing.assert_array_equal(out, wanted)
+
+
+def test_sums_of_a_long_k_are_reduced_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the portable kernel, where "long" begins at 128 in place of 65,536."""
+
+    def source(file: str, definitions: Any) -> str:
+        return source_text(file, definitions).replace("65536 / STEP", "128 / STEP")
+
+    monkeypatch.setattr(host, "source_text", source)
+    monkeypatch.setitem(sys.modules, "cupy", on_a("89", 99 * 1024, 5))
+    monkeypatch.setattr(products, "MMA", products.MMA._replace(stages=2))
+    rng = np.random.default_rng(2)
+    x, y = rng.random((40, 300)), rng.random((300, 30))
+    out = np.empty((40, 30)).view(HostArray)
+    multiply(x.view(HostArray), y.view(HostArray), "crt7", out)
+    np.testing.assert_array_equal(out, reference.multiply(x, y, emulation_of("crt7")).value)
 
 
 @pytest.mark.parametrize(
