@@ -160,6 +160,14 @@ struct Copies {
         begin(p);
     }
 
+    // Bytes of a slice of one step.
+    static __device__ __forceinline__ u64 a_slice(const Problem &p) {
+        return (u64)p.tile_rows * (TILE_M * STEP);
+    }
+    static __device__ __forceinline__ u64 b_slice(const Problem &p) {
+        return (u64)p.tile_columns * (TILE_N * STEP);
+    }
+
     __device__ __forceinline__ void begin(const Problem &p) {
         const Task task(p, index);
 #if A_DIGITS
@@ -167,10 +175,8 @@ struct Copies {
 #else
         const int of_a = task.modulus, of_b = task.modulus;
 #endif
-        const u64 a_slice = (u64)p.tile_rows * (TILE_M * STEP);
-        const u64 b_slice = (u64)p.tile_columns * (TILE_N * STEP);
-        a = p.a + of_a * a_slice + (u64)task.part.row * A_STAGE + threadIdx.x * 16;
-        b = p.b + of_b * b_slice + (u64)task.part.column * B_STAGE + threadIdx.x * 16;
+        a = p.a + of_a * a_slice(p) + (u64)task.part.row * A_STAGE + threadIdx.x * 16;
+        b = p.b + of_b * b_slice(p) + (u64)task.part.column * B_STAGE + threadIdx.x * 16;
         steps = p.steps;
     }
 
@@ -214,8 +220,8 @@ struct Copies {
         if (--steps == 0) {
             next(p);
         } else {
-            a += A_SLICES * p.tile_rows * (TILE_M * STEP);
-            b += B_SLICES * p.tile_columns * (TILE_N * STEP);
+            a += A_SLICES * a_slice(p);
+            b += B_SLICES * b_slice(p);
         }
     }
 
