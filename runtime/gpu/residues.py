@@ -64,7 +64,7 @@ class Gemm(NamedTuple):
 
 
 WGMMA: Final = Gemm("residue_gemm.cu", 384, TILE_M, TILE_N, 0, 1, 8)
-MMA: Final = Gemm("residue_gemm_sm80.cu", 256, TILE_M, TILE_N, 96, 1, 4)
+MMA: Final = Gemm("residue_gemm_sm80.cu", 256, TILE_M, TILE_N, 96, 1, 3)
 
 
 def gemm(

@@ -1,6 +1,6 @@
 """`crt` against cuBLAS FP64 on a GPU: seconds in a loop, device and wall, and errors.
 
-python -m tests.measure.crt [--most 16384] [--numpy]
+python -m tests.measure.crt [--most 16384] [--numpy | --portable]
 """
 
 from functools import partial
@@ -16,6 +16,10 @@ from mixpert_py.bench.timing import in_turn, summary
 from mixpert_py.cli import main
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.gpu.gemm import gemm
+from mixpert_py.runtime.model.tile import PORTABLE, Family
+from mixpert_py.runtime.packing import by_columns, by_rows, pack
+from mixpert_py.runtime.schemes import emulation_of
 
 SIZES = (2048, 3072, 4096, 6144, 8192, 16384)
 KINDS = ("normal", "log-normal 1", "spread 4")
@@ -92,6 +96,26 @@ def moved(n: int) -> None:
         print(f"{n:6d} {kind:14s} NumPy {native:8.1f} ms  crt {mine:8.1f} ms  {speedup}")
 
 
+def kernels(xp: Any, n: int) -> None:
+    """Milliseconds of `crt14` on the device, by its own kernels and by the portable ones."""
+    a, b = operands(xp, "normal", n)
+    scheme, out = emulation_of("crt14"), xp.empty((n, n))
+
+    def made(family: Family | None, a: Any, b: Any) -> Any:
+        left, right = pack(by_rows(a), by_columns(b), scheme)
+        return left, right, gemm(left, right, scheme, out, family=family)
+
+    ways = {"cuBLAS": xp.matmul, "crt14": partial(made, None), "portable": partial(made, PORTABLE)}
+    count = max(6, min(60, int(6e12 / n**3)))
+    rounds = [[timed(xp, way, a, b, count)[0] for way in ways.values()] for _ in range(7)]
+    native, own, portable = np.median(rounds, axis=0)
+    print(
+        f"{n:6d} cuBLAS {native:8.3f} ms  crt14 {own:8.3f} ms {native / own:5.2f} x"
+        f"  portable {portable:8.3f} ms {native / portable:5.2f} x",
+        flush=True,
+    )
+
+
 def errors(xp: Any, n: int, k: int) -> None:
     """Componentwise, over u (|A||B|)ij: the largest and the 2-norm's ratio, of some rows."""
     for name, family in ALL.items():
@@ -122,7 +146,8 @@ def errors(xp: Any, n: int, k: int) -> None:
 @click.command()
 @click.option("--most", default=16384, show_default=True, help="The largest size to time.")
 @click.option("--numpy", "on_host", is_flag=True, help="Of NumPy arrays, which are moved.")
-def command(most: int, on_host: bool) -> None:
+@click.option("--portable", is_flag=True, help="`crt14` by the kernels of GPUs before Hopper.")
+def command(most: int, on_host: bool, portable: bool) -> None:
     """Errors of `crt` on every family, and its speed, beside cuBLAS FP64's or NumPy's."""
     import cupy
 
@@ -130,6 +155,10 @@ def command(most: int, on_host: bool) -> None:
     if on_host:
         for n in (1024, *(n for n in SIZES if n <= min(most, 8192))):
             moved(n)
+        return
+    if portable:
+        for n in (n for n in SIZES if n <= most):
+            kernels(cupy, n)
         return
     errors(cupy, 480, 4096)
     for n in SIZES:
