@@ -1,7 +1,10 @@
 """When PyTorch's own products are covered: `modules_covered` holds the hook in place meanwhile.
 
 What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
-somebody wants its products covered.
+somebody wants its products covered. Each product then takes some microseconds more, small ones too.
+So it is put in place as late as can be, where only large products are to be covered and PyTorch is
+not imported yet: with the first parameter of a module, or the first large product of rewritten code
+that PyTorch makes itself.
 """
 
 import sys
@@ -23,13 +26,15 @@ TORCH = "torch"
 class _State:
     """Who wants products covered, and the hook that does it; one for the process.
 
-    users: of each, whether it takes small products, too.
+    users: of each, whether it takes small products, too. watch: what tells of the first parameter
+    of a module, while the hook waits for that.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.users: list[bool] = []
         self.hook: Hook | None = None
+        self.watch: Any = None
         self.key = "CUDA"
         self.has_warned = False
 
@@ -38,12 +43,14 @@ class _State:
             self.users.append(takes_small)
             if self.hook is None:
                 self.put_in_place()
-            if self.hook is not None:
+            else:
                 self.hook.takes_small = any(self.users)
 
     def end(self, takes_small: bool) -> None:
         with self.lock:
             self.users.remove(takes_small)
+            if not self.users:
+                self.watch_no_more()
             if self.hook is None:
                 return
             self.hook.takes_small = any(self.users)
@@ -73,7 +80,32 @@ class _State:
             return
         from mixpert_py.runtime.products.below_autograd import Hook
 
+        self.watch_no_more()
         self.hook = Hook(torch, self.key)
+        self.hook.takes_small = any(self.users)
+
+    def begin_late(self, module: ModuleType) -> None:
+        """PyTorch has just been imported: put the hook in place when it is needed."""
+        with self.lock:
+            if not self.users or self.hook is not None:
+                return
+            name = "register_module_parameter_registration_hook"
+            register = getattr(module, name, None)
+            if register is None or any(self.users):
+                self.put_in_place()
+            else:
+                self.watch = register(self.see_parameter)
+
+    def see_parameter(self, *_: Any) -> None:
+        """A module has a parameter, so it may make products."""
+        with self.lock:
+            if self.users and self.hook is None:
+                self.put_in_place()
+
+    def watch_no_more(self) -> None:
+        if self.watch is not None:
+            self.watch.remove()
+            self.watch = None
 
 
 class _Finder:
@@ -118,11 +150,7 @@ class _Loader(Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        with _state.lock:
-            if _state.users and _state.hook is None:
-                _state.put_in_place()
-                if _state.hook is not None:
-                    _state.hook.takes_small = any(_state.users)
+        _state.begin_late(module.nn.modules.module)
 
 
 _state = _State()

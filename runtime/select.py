@@ -15,6 +15,7 @@ from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
 from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
 from mixpert_py.runtime.gpu import break_even, device, foreign
 from mixpert_py.runtime.kernels import has_kernels
+from mixpert_py.runtime.modules import stay_covered
 from mixpert_py.runtime.reasons import Reason, Shape
 from mixpert_py.runtime.reference import emulation
 from mixpert_py.runtime.request import (
@@ -143,6 +144,8 @@ def resolve_scheme(
                 if isinstance(placement, Reason)
                 else _on_device(call, request, placement, backend, is_chosen)
             )
+            if found is Reason.GRADIENT and context.modules is not None:
+                stay_covered(takes_small=False)  # below autograd it takes the scheme
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))

@@ -9,7 +9,7 @@ from typing import Any
 
 from mixpert_py.runtime.api import carry_out
 from mixpert_py.runtime.context import innermost, passes
-from mixpert_py.runtime.modules import stay_covered
+from mixpert_py.runtime.modules import is_in_place, stay_covered
 from mixpert_py.runtime.request import (
     Call,
     Native,
@@ -18,7 +18,7 @@ from mixpert_py.runtime.request import (
     matmul_shape,
     mm_shape,
 )
-from mixpert_py.runtime.signatures import NATIVE, kept_product
+from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product
 
 SHAPES = {"mm": mm_shape, "bmm": bmm_shape}
 
@@ -67,5 +67,15 @@ def torch_call(
     """
     context = innermost.get().context
     is_chosen = scheme is not None or context.scheme is not None or context.plan is not None
-    stay_covered(takes_small=is_chosen or context.trace is not None)
+    takes_small = is_chosen or context.trace is not None
+    if takes_small or not is_in_place():
+        given = *operands, *named.values(), getattr(native, "__self__", None)
+        if takes_small or any(map(_may_gain, given)):
+            stay_covered(takes_small=takes_small)
     return native(*operands, **named)
+
+
+def _may_gain(operand: Any) -> bool:
+    """Whether a product of this operand may take a scheme unasked; of several, nobody looks."""
+    size = getattr(operand, "nbytes", 0)
+    return isinstance(operand, (list, tuple)) or (isinstance(size, int) and size > SMALL)

@@ -1,8 +1,10 @@
 """PyTorch's own products, on tensors of the host's memory by the reference backend."""
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,10 +213,13 @@ def test_the_backward_pass_of_a_rewritten_call_has_its_scheme() -> None:
     }
 
 
-def test_rewritten_calls_keep_the_hook_in_place() -> None:
+def test_large_rewritten_calls_keep_the_hook_in_place() -> None:
     a = torch.randn(8, 8)
+    torch_call(a, a, native=torch.mm, site=SITE)
+    assert not is_in_place()
+    large = torch.zeros(8, (1 << 15) + 1)
     try:
-        torch_call(a, a, native=torch.mm, site=SITE)
+        torch_call(large, native=a.mm, site=SITE)
         assert is_in_place()
         torch_call(a, a, native=torch.mm, site=SITE)
     finally:
@@ -224,4 +229,31 @@ def test_rewritten_calls_keep_the_hook_in_place() -> None:
 
 def test_a_call_of_something_else_is_made_as_it_is() -> None:
     assert torch_call(2, native=lambda x, y: (x, y), y=3, site=SITE) == (2, 3)
-    modules._state.end(False)
+    assert not is_in_place()
+
+
+PROGRAM = """
+import torch
+from torch.nn import functional as F
+from mixpert_py.runtime.modules import is_in_place
+few, many = torch.zeros(8, 8), torch.zeros(1024, 512)
+F.linear(few, few)
+torch.zeros(8, 8).mm(few)
+print(is_in_place())
+{later}
+print(is_in_place())
+"""
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["torch.nn.Linear(2, 2)", "F.linear(many, many)", "torch.einsum('ij,kj', many, many)"],
+)
+def test_a_program_is_covered_from_its_first_module_or_large_product_on(
+    later: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "p.py"
+    script.write_text(PROGRAM.format(later=later), "utf-8")
+    command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
