@@ -6,13 +6,19 @@ and wait for what comes of it.
 
 BLAS has one thread, here and in the processes that tests start: it takes two test processes' BLAS
 several times as long to hand small products to threads on the same processors.
+
+Temporary files are in memory where there is room: to make and remove as many as the tests do takes
+a disk's file system a third of what all their processes take.
 """
 
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +32,29 @@ for _threads in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 # Tests start hundreds of interpreters, each of which would compile our modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30  # bytes; a container's is often 64 MiB
+
+
+def _folder_in_memory() -> str | None:
+    """A new one, for this process and those that it starts, unless TMPDIR says where."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return None
+    if shutil.disk_usage(MEMORY).free < ROOM:
+        return None
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="tests-", dir=MEMORY)
+    return tempfile.tempdir
+
+
+IN_MEMORY = _folder_in_memory()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """What a test that failed has left is kept."""
+    if IN_MEMORY is not None and exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(IN_MEMORY, ignore_errors=True)
 
 
 def pytest_configure() -> None:
