@@ -8,7 +8,7 @@ BLAS has one thread, here and in the processes that tests start: it takes two te
 several times as long to hand small products to threads on the same processors.
 
 Temporary files are in memory where there is room: to make and remove as many as the tests do takes
-a disk's file system a third of what all their processes take.
+a disk's file system a quarter of the time that all their processes take.
 """
 
 import gc
