@@ -57,6 +57,13 @@ def pytest_sessionfinish(exitstatus: int) -> None:
         shutil.rmtree(IN_MEMORY, ignore_errors=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many `-n auto` stands for."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return 1 + (len(usable(0)) if usable else os.cpu_count() or 1)
+
+
 def pytest_configure() -> None:
     for number in ("SIGINT", "SIGTERM", "SIGHUP"):
         one = getattr(signal, number, None)  # Windows has no SIGHUP

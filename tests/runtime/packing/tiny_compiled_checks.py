@@ -18,11 +18,11 @@ SINGLY = Memory("stack", False)
 REGISTERS = 65536  # of a multiprocessor
 
 VARIANTS = [
-    (5, 5, 5, ALONG, ACROSS, True),
     (16, 16, 4, SINGLY, SINGLY, False),
 ]
 if EVERY_CHECK:
     VARIANTS += [
+        (5, 5, 5, ALONG, ACROSS, True),
         (16, 16, 16, ALONG, ALONG, True),
         (13, 30, 30, ACROSS, ALONG, False),
         (16, 16, 16, ACROSS, ACROSS, True),
