@@ -28,7 +28,7 @@
 #define BLOCK_N 192
 #define WARP_N 96
 #define RESIDENT 1
-#define STAGES 4
+#define STAGES 3
 #define COUNT 14
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
 #endif
