@@ -44,8 +44,7 @@ class PackedArray:
         return len(self.shape)
 
 
-# Schemes whose operands are kept as they are: casts, and `crt`, which looks at both when it packs.
-UNPACKED = ("native", "float32", "float64", "crt")
+UNPACKED = ("native", "float32", "float64")  # schemes whose operands are kept as they are
 
 
 def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray:
@@ -53,10 +52,12 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
 
     b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
     elsewhere are kept as they are. scheme: None for the one in force, else `faithful`. It needs
-    0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, and for
-    complex ones as much as the array again. Large `faithful` products take 1.5 times both operands'
-    memory besides, while they are made. Raises PlanError for an unknown scheme or
-    side, ShapeError for fewer than two dimensions, TypeError for other types.
+    0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, a byte a
+    number for each modulus of residues, and for complex ones as much as the array again. For `crt`,
+    of 14 moduli, it waits for the device, and keeps an array that 14 never suit as it is. Large
+    `faithful` products take 1.5 times both operands' memory besides, while they are made. Raises
+    PlanError for an unknown scheme or side, ShapeError for fewer than two dimensions, TypeError for
+    other types.
     """
     if side not in ("left", "right"):
         raise PlanError(f"unknown side {side!r}; known: left, right")
@@ -76,7 +77,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
 
     chosen = emulation_of(name)
     with borrowed.scope() if borrowed.scope is not None else nullcontext():
-        packed = pack_operand(borrowed.a, chosen, side)
+        packed = pack_operand(borrowed.a, chosen, side, recorded=name == "crt")
     return PackedArray(b, name, side, None if isinstance(packed, Reason) else packed)
 
 

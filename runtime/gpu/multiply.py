@@ -19,7 +19,7 @@ from mixpert_py.runtime.gpu.guard import safe
 from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
-from mixpert_py.runtime.gpu.speculation import Outlook, Watch
+from mixpert_py.runtime.gpu.speculation import Guarded, Known, Outlook, Record, Watch
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
@@ -27,6 +27,7 @@ from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Product, Request, no_outliers, result_shape
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import FEWEST, NONE, moduli_for
 from mixpert_py.runtime.splitter import OutlierRule
 
 T = TypeVar("T")
@@ -39,12 +40,14 @@ SHORT = (Reason.MEMORY, Reason.WORKSPACE)
 class PackedOperand(NamedTuple):
     """An operand packed on its own, and the emulation that it is packed for.
 
-    parts: the real and the imaginary part of a complex operand, which are what is packed.
+    parts: the real and the imaginary part of a complex operand, which are what is packed. record:
+    of `crt`, what packing found.
     """
 
     scheme: Scheme
     packed: DevicePacked
     parts: Any = None
+    record: Record | None = None
 
 
 def multiply_divided(request: Request) -> Product | Reason:
@@ -103,7 +106,7 @@ def _in_halves(request: Request, halves: list[Half], out: GpuArray) -> Product |
 def multiply(
     request: Request,
     stream: Stream | None = None,
-    watch: Watch | None = None,
+    watch: Watch | Guarded | None = None,
     part: Scheme | None = None,
 ) -> Product | Reason:
     """A·B of CuPy arrays on the current device, or why the device cannot make it.
@@ -117,6 +120,8 @@ def multiply(
     """
     kernels = slices.cuda_kernels()
     xp, a, b, out = kernels.xp, request.a, request.b, request.out
+    if request.scheme == "crt":  # which keeps the guarantee, as what is made in its place does
+        request = request._replace(guarantee=None)
     left, right = request.left, request.right
     is_measured = request.guarantee is not None or request.certificate
     is_plain = left is None and right is None and not is_measured
@@ -133,7 +138,7 @@ def multiply(
         request = request._replace(left=None, right=None)
     if is_complex(a, b):
         return _attempt(a, scheme.name, _complex, kernels, request)
-    if request.scheme == "crt" and request.guarantee is None and part is None:
+    if request.scheme == "crt" and part is None:
         return _as_fp64(xp, request)
     rows = a[np.newaxis, :] if a.ndim == 1 else a
     columns = b[:, np.newaxis] if b.ndim == 1 else b
@@ -223,20 +228,23 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
     to even where there is a reason.
     """
     a, b, out = request.a, request.b, request.out
-    if _captures(xp) or request.left is not None or request.right is not None:
-        return Reason.NO_KERNEL  # the host cannot look at what packing records
+    left, right = _known(request)
+    if left and right and moduli_for(left.rows, right.rows) != FEWEST:
+        request = _not_packed(request)
     outlooks = state_of(a.data.device_id).outlooks
     if len(outlooks) >= MOST_OUTLOOKS:
         outlooks.clear()
     key = a.shape, b.shape, a.dtype.char, b.dtype.char
     outlook: Outlook = outlooks.setdefault(key, Outlook())
+    if _captures(xp):
+        return _in_graph(xp, request, outlook)
     # Operands are still needed after a product that does not do.
     apart = out is not None and slices.overlaps(xp, out, a, b)
     if apart:
         request = request._replace(out=None)
     product = None
     if outlook.integers is not None:
-        product = _of_integers(xp, request, outlook)
+        product = _of_integers(xp, _not_packed(request), outlook)
     if product is None:
         product = _by_moduli(xp, request, outlook)
     if isinstance(product, Reason):
@@ -245,6 +253,27 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         out[...] = product.value
         product = product.with_value(out)
     return product
+
+
+def _known(request: Request) -> Known:
+    """What was found of operands that are packed beforehand."""
+    left, right = request.left, request.right
+    return left and left.record, right and right.record
+
+
+def _not_packed(request: Request) -> Request:
+    """The request as of arrays alone: operands are packed beforehand for FEWEST moduli."""
+    return request._replace(left=None, right=None)
+
+
+def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
+    """The product in a CUDA graph, by as many moduli as the last one has needed."""
+    if outlook.failures or outlook.integers is not None:
+        return Reason.SPREAD
+    if outlook.count != FEWEST:
+        request = _not_packed(request)
+    watch = Guarded(xp, _known(request), outlook.count)
+    return multiply(request, watch=watch, part=emulation_of(f"crt{outlook.count}"))
 
 
 def _of_integers(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason | None:
@@ -266,7 +295,10 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
     count = outlook.next()
     if count is None:
         return Reason.SPREAD
-    watch = Watch(xp)
+    bare = _not_packed(request)
+    if count != FEWEST:
+        request = bare
+    watch = Watch(xp, _known(request))
     product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
     if isinstance(product, Reason):
         return product
@@ -276,10 +308,10 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
     if needed is not None and needed <= count:
         return product
     if integers is not None:
-        return multiply(request, watch=Watch(xp), part=integers)
+        return multiply(bare, watch=Watch(xp), part=integers)
     if needed is None:
         return Reason.SPREAD
-    return multiply(request, part=emulation_of(f"crt{needed}"))
+    return multiply(bare, part=emulation_of(f"crt{needed}"))
 
 
 def _in_float64(xp: ModuleType, request: Request) -> Product:
@@ -294,21 +326,35 @@ def _in_float64(xp: ModuleType, request: Request) -> Product:
     return Product(result, request.scheme)
 
 
-def pack_operand(x: GpuArray, scheme: Scheme, side: str) -> PackedOperand | Reason:
-    """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not."""
-    if not makes(scheme, x.data.device_id):
-        return Reason.NO_KERNEL
+def pack_operand(
+    x: GpuArray, scheme: Scheme, side: str, *, recorded: bool = False
+) -> PackedOperand | Reason:
+    """One operand (…, m, k) or (…, k, n), packed for a scheme on the current stream; or why not.
+
+    recorded: for `crt`, whether it is one of which so many moduli may do; waits until it is packed.
+    """
     kernels = slices.cuda_kernels()
+    if not makes(scheme, x.data.device_id) or (recorded and _captures(kernels.xp)):
+        return Reason.NO_KERNEL
     stream = kernels.xp.cuda.get_current_stream().ptr
 
-    def packed() -> PackedOperand:
+    def packed() -> PackedOperand | Reason:
         split = parts(kernels.complex, x) if is_complex(x) else None
         held = x if split is None else split
         operand = (by_rows if side == "left" else by_columns)(matrices(held))
-        made = kernels.pack_one(operand, scheme, side, held.dtype.name, stream=stream)
-        return PackedOperand(scheme, made, split)
+        how = operand, scheme, side, held.dtype.name
+        if not recorded:
+            return PackedOperand(scheme, kernels.pack_one(*how, stream=stream), split)
+        watch = Watch(kernels.xp)
+        made = kernels.pack_one(*how, stream=stream, record=watch.records[0])
+        watch.packed(made)
+        record = watch.left()
+        if moduli_for(record.rows, NONE) != FEWEST:  # of no other operand, either
+            return Reason.SPREAD
+        return PackedOperand(scheme, made, split, record)
 
-    return _attempt(x, scheme.name, packed)
+    found: PackedOperand | Reason = _attempt(x, scheme.name, packed)
+    return found
 
 
 def _attempt(x: GpuArray, name: str, work: Callable[..., T], *arguments: Any) -> T | Reason:

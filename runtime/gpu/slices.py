@@ -23,7 +23,7 @@ from mixpert_py.runtime.gpu.device_state import state_of
 from mixpert_py.runtime.gpu.gemm import leaves_c_alone
 from mixpert_py.runtime.gpu.guard import Guard, wider_of
 from mixpert_py.runtime.gpu.partition import ONE, parts_of
-from mixpert_py.runtime.gpu.speculation import Watch
+from mixpert_py.runtime.gpu.speculation import Guarded, Watch
 from mixpert_py.runtime.gpu.stacks import Batch, batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.overlap import shares_on_device
@@ -117,7 +117,7 @@ def multiply(
     measure: bool = False,
     limit: int | None = None,
     stream: Stream | None = None,
-    watch: Watch | None = None,
+    watch: Watch | Guarded | None = None,
 ) -> SliceProduct:
     """C = A·B as the scheme computes it, on the current device and a stream, None for the current.
 
@@ -231,7 +231,7 @@ class _How(NamedTuple):
     stream: Stream
     used: list[Any] | None
     addend: Addend
-    watch: Watch | None
+    watch: Watch | Guarded | None
 
 
 class Piece(NamedTuple):
@@ -280,7 +280,8 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
     a, b, c, batch, left, right = piece
     kernels, scheme, wider, rule, measure, stream, used, addend, watch = how
     given = {"rule": rule, "measure": measure, "stream": stream}
-    memory = guard = None
+    memory = guard = now = None  # now: an operand that is packed here
+    records = (0, 0) if watch is None else watch.records
     x, y = by_rows(a), by_columns(b)
     if left is None and right is None:
         # Not in a graph, whose packing may begin with a memset that no gate holds back.
@@ -292,17 +293,19 @@ def _pack_multiply_repair(how: _How, piece: Piece) -> Enqueued:
                     used.append(made)
                 kernels.repair(*made, c, stream=stream)
                 return *made, False, None
-        recorded = {} if watch is None else {"records": watch.records}
-        left, right = kernels.pack(x, y, scheme, room_for=room_for, **recorded, **given)
-        if watch is not None:
-            watch.packed()
+        left, right = kernels.pack(x, y, scheme, room_for=room_for, records=records, **given)
+        now = left
         memory = left.owner if room_for is not None else None
     elif left is None:
-        left = kernels.pack_one(x, scheme, "left", name_of(c.dtype), **given)
-    if right is None:
-        right = kernels.pack_one(y, scheme, "right", name_of(c.dtype), **given)
+        one = x, scheme, "left", name_of(c.dtype)
+        left = now = kernels.pack_one(*one, record=records[0], **given)
+    elif right is None:
+        one = y, scheme, "right", name_of(c.dtype)
+        right = now = kernels.pack_one(*one, record=records[1], **given)
     if used is not None:  # at once: a graph keeps what a failed attempt has enqueued, too
-        used.append((left, right, None if addend.in_place else addend.c))
+        used.append((left, right, None if addend.in_place else addend.c, watch))
+    if watch is not None and now is not None:
+        watch.packed(now)
     if wider is not None:
         word = kernels.guard(left, right, stream)
         if used is not None:

@@ -9,17 +9,24 @@ Where both operands hold integers, the next product of the same shapes and types
 fewest INT8 products that are exact, of entries as they are (`schemes.integers`). Packing then reads
 an operand once; what it records shows whether that was right.
 
+An operand that is packed beforehand has been looked at then. In CUDA graphs the host cannot look:
+there the device itself leaves the product to FP64's kernel of `repair` where moduli are too few,
+each time that the graph runs. That takes eight times as long as the native product; so operands
+that were native, or integers, when they were last seen, are not multiplied so.
+
 A signature (device, shapes, types) begins with as many moduli as its last product needed. After one
 that was native for its operands the next ones are so unseen, twice as many each time, up to MOST.
 """
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mixpert_py.runtime.kernels.recording import allocate
+from mixpert_py.runtime.packing import DevicePacked
+from mixpert_py.runtime.packing.residues import leave
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes.crt import (
     BYTE,
@@ -27,6 +34,7 @@ from mixpert_py.runtime.schemes.crt import (
     NOTHING,
     RECORD,
     Rows,
+    least_density,
     moduli_for,
 )
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
@@ -35,28 +43,68 @@ MOST: Final = 64  # products that are native unseen, after one that had to be
 MISTAKES: Final = 3  # products of what was no integers, after which a signature expects none
 
 
-class Watch:
-    """The records of both operands, on the device and on their way to the host."""
+class Record(NamedTuple):
+    """What was found of an operand that is packed beforehand: on the device, and as numbers."""
 
-    def __init__(self, xp: ModuleType) -> None:
-        """On the current device and stream."""
+    memory: Any
+    numbers: list[float]
+
+    @property
+    def rows(self) -> Rows:
+        return Rows.of(self.numbers)
+
+
+Known = tuple[Record | None, Record | None]  # of A and B, where they are packed beforehand
+NEITHER: Final[Known] = None, None
+
+
+class Records:
+    """The records of both operands on the current device, to be filled on the current stream."""
+
+    def __init__(self, xp: ModuleType, known: Known = NEITHER) -> None:
         self._stream = xp.cuda.get_current_stream()
         self._memory = allocate(2 * RECORD, self._stream.ptr)
         self._memory.memset_async(BYTE, 2 * RECORD, self._stream)
+        self._known = known
+
+    @property
+    def records(self) -> tuple[int, int]:
+        """The addresses of the records of A and of B, on the device."""
+        own = self._memory.ptr, self._memory.ptr + RECORD
+        left, right = self._known
+        return left.memory.ptr if left else own[0], right.memory.ptr if right else own[1]
+
+
+class Guarded(Records):
+    """In a CUDA graph: what the device decides by itself, of a product by so many moduli."""
+
+    def __init__(self, xp: ModuleType, known: Known, count: int) -> None:
+        super().__init__(xp, known)
+        self._least = least_density(count)
+
+    def packed(self, now: DevicePacked) -> None:
+        """Enqueue the decision. now: an operand that is packed for this product alone."""
+        leave(now, self.records, self._least, self._stream.ptr)
+
+
+class Watch(Records):
+    """The records on their way to the host."""
+
+    def __init__(self, xp: ModuleType, known: Known = NEITHER) -> None:
+        super().__init__(xp, known)
         self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
         self._seen[:] = NOTHING  # where nothing is packed, as of operands without entries
         self._event = xp.cuda.Event(disable_timing=True)
 
-    @property
-    def records(self) -> tuple[int, int]:
-        """The addresses of the records of A and of B, on the device."""
-        return self._memory.ptr, self._memory.ptr + RECORD
-
-    def packed(self) -> None:
-        """Enqueue the copy: both operands, or a part of them, have been packed."""
+    def packed(self, now: DevicePacked) -> None:
+        """Enqueue the copy: operands, or a part of them, have been packed."""
         self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
         self._event.record(self._stream)
+
+    def left(self) -> Record:
+        """That of A. Waits until it is packed."""
+        return Record(self._memory, self._records()[0])
 
     def moduli(self) -> int | None:
         """How many are needed, see `moduli_for`. Waits until the operands are packed."""
@@ -75,8 +123,9 @@ class Watch:
 
     def _records(self) -> tuple[list[float], list[float]]:
         self._event.synchronize()
-        left, right = self._seen.reshape(2, -1).tolist()
-        return left, right
+        own = self._seen.reshape(2, -1).tolist()
+        left, right = self._known
+        return left.numbers if left else own[0], right.numbers if right else own[1]
 
 
 @dataclass(slots=True)

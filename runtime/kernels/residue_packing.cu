@@ -12,6 +12,9 @@
 //
 // `integers`: entries as they are, which have to be integers, any strides, in one launch. Whether
 // they are, and between which, is recorded.
+//
+// `leave`: afterwards, where the records of both operands say that COUNT moduli are too few, all
+// rows of one leave: their products become 0, and they are flagged, so that repair makes them.
 
 #include "shared_constants.cuh"
 
@@ -447,4 +450,32 @@ integers(const Entry *x, unsigned char *out, int *scales, unsigned char *flags, 
         }
     }
     bounds.record_warp(record);
+}
+
+// ---- where all of an operand leaves ----------------------------------------------------------------
+
+constexpr int FAR = 1 << 20;  // a power of two that leaves nothing of a product
+
+// `density` of `schemes/crt.py`.
+__device__ __forceinline__ double density(const double *left, const double *right) {
+    double best = 0;
+    for (int i = 0; i < 4; i += 2)
+        for (int j = 0; j < 4; j += 2) {
+            const double agreement = fmin(left[i], 1.0), other = fmin(right[j], 1.0);
+            const double share = fmin(left[i + 1], 1.0), its_share = fmin(right[j + 1], 1.0);
+            if (!(agreement > 0 && other > 0)) continue;
+            const double across = sqrt(__dmul_rn(1 / agreement - 1, 1 / other - 1));
+            best = fmax(best, __dmul_rn(sqrt(__dmul_rn(share, its_share)), 1 - across));
+        }
+    return best;
+}
+
+// least: the density that COUNT moduli need, as the bits of a double.
+extern "C" __global__ void __launch_bounds__(256)
+leave(int *scales, unsigned char *flags, long long row_count, const double *left,
+      const double *right, long long least) {
+    follow();
+    if (density(left, right) >= __longlong_as_double(least)) return;
+    const long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < row_count) scales[row] = FAR, flags[row] = NONFINITE;
 }

@@ -129,10 +129,14 @@ def pack_one(
     rule: OutlierRule = "loss",
     measure: bool = False,
     stream: Stream = 0,
+    record: int = 0,
 ) -> DevicePacked:
-    """One operand, packed as `pack` does. result: the type of the products that it is kept for."""
-    if isinstance(scheme.left, Residues):
-        return residues.pack(x, scheme.left, which, stream)
+    """One operand, packed as `pack` does. result: the type of the products that it is kept for.
+    record: of residues, see `residues.pack`.
+    """
+    splitter = scheme.left if which == "left" else scheme.right
+    if isinstance(splitter, Residues):
+        return residues.pack(x, splitter, which, stream, record)
     task = PackingTask(scheme, which, (x.form,), result, rule, measure, x.device)
     return _prepared_launches(task, False).launches[0].pack((x,), stream)[0]
 

@@ -32,6 +32,7 @@ BESIDE = 2048  # bytes of it, or less, that a block takes besides
 ROW_ITEM: Final = 8  # entries of a row that a thread takes at a time
 ROW_ITEMS = 4  # of a thread, or more
 MOST_ROW_THREADS = 512
+LEAVE_THREADS = 256
 ROW_BYTES: Final = MOST_ROW_THREADS * ROW_ITEM * 8  # that threads hold an item each in
 WORD_BITS, HIGHEST_BITS = 28, 31  # of an entry's integer in words; in the highest one, with a sign
 
@@ -101,6 +102,21 @@ def pack(
     return DevicePacked(x, splitter, place, *found, 0, 0, memory)
 
 
+def leave(packed: DevicePacked, records: tuple[int, int], least: float, stream: Stream) -> None:
+    """Enqueue that all rows of an operand leave the slices, and are multiplied by `repair`, where
+    the density of both operands is below `least`. records: as of `pack`, for either.
+    """
+    assert isinstance(packed.splitter, Residues)
+    count = packed.batch * packed.rows
+    words = packed.scales, packed.flags, count, *records, word(least)
+    kernel = _leave_kernel(packed.splitter, packed.operand.form.memory)
+    kernel.launch_words(-(-count // LEAVE_THREADS), LEAVE_THREADS, words, 0, stream)
+
+
+def _leave_kernel(splitter: Residues, memory: str) -> Kernel:
+    return cuda_kernel(FILE, "leave", definitions(splitter, memory, recorded=True))
+
+
 def _launch(
     how: Packing,
     form: Form,
@@ -162,6 +178,8 @@ def prepare(
     else:
         names = "maxima", "sums", "columns"
     shared = longest if its.chunks == 0 else 0
+    if recorded and not isinstance(splitter, Integers):
+        _leave_kernel(splitter, form.memory)  # a graph that begins later may load no code
     return its._replace(kernels=tuple(cuda_kernel(FILE, n, compiled, shared) for n in names))
 
 

@@ -110,13 +110,13 @@ def _reference(request: Request) -> Product | Reason:
 
         made = complex_product.multiply(complex_product.NUMPYS, rows, columns, real_product)
         return made if isinstance(made, Reason) else made.with_value(_shaped(made.value, a, b))
-    if name == "crt" and request.guarantee is None:
+    if name == "crt":  # which keeps the guarantee
         count = moduli_for(_rows_of(rows), _rows_of(columns.swapaxes(-1, -2)))
         if count is None and _are_integers(rows, columns):
             count = FEWEST  # or fewer, see `schemes.residues`
         if count is None:
             return Reason.SPREAD
-        made = _reference(request._replace(scheme=f"crt{count}"))
+        made = _reference(request._replace(scheme=f"crt{count}", guarantee=None))
         return made if isinstance(made, Reason) else made._replace(scheme=name)
     scheme = emulation_of(name, request.block)
     if request.guarantee is not None:

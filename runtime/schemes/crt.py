@@ -81,8 +81,11 @@ def density(left: Rows, right: Rows) -> float:
 def moduli_for(left: Rows, right: Rows) -> int | None:
     """How many moduli make a product of such operands as accurate as FP64; None: more than MOST."""
     found = density(left, right)
-    first = Residues(MODULI[:FEWEST]).bits
-    for count in range(FEWEST, MOST + 1):
-        if found >= LEAST * 2.0 ** (first - Residues(MODULI[:count]).bits):
-            return count
-    return None
+    counts = range(FEWEST, MOST + 1)
+    return next((count for count in counts if found >= least_density(count)), None)
+
+
+def least_density(count: int) -> float:
+    """The density from which on so many moduli are enough."""
+    first, its = (Residues(MODULI[:number]).bits for number in (FEWEST, count))
+    return float(LEAST * 2.0 ** (first - its))

@@ -27,7 +27,15 @@ from mixpert_py.runtime.reference import reference
 from mixpert_py.runtime.reference import residues as meant
 from mixpert_py.runtime.reference.residues import scales
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import NONE, NOTHING, RECORD, UNFIT, Rows
+from mixpert_py.runtime.schemes.crt import (
+    NONE,
+    NOTHING,
+    RECORD,
+    UNFIT,
+    Rows,
+    least_density,
+    moduli_for,
+)
 from mixpert_py.runtime.schemes.integers import (
     Bounds,
     Integers,
@@ -226,6 +234,46 @@ def record_of(x: Any, splitter: Residues) -> Any:
     record = np.full(RECORD // 8, NOTHING)
     packed_residues.pack(by_rows(x.view(HostArray)), splitter, "left", 0, record.ctypes.data)
     return record
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("count", [14, 15])
+def test_all_rows_leave_where_moduli_are_too_few(count: int, side: str) -> None:
+    """Then the product is 0, and repair makes it; else nothing is changed."""
+    rng = np.random.default_rng(count)
+    scheme = emulation_of(f"crt{count}")
+    left_alone = []
+    for family in ("normal", "log-normal 1", "sparse 1 %", "nan"):
+        a, b = ALL["normal" if family == "nan" else family](rng, 70, 1000, 40)
+        a[3, 7] = np.nan if family == "nan" else a[3, 7]
+        needed = moduli_for(meant.rows_of(a), meant.rows_of(b.T))
+        records = np.full((2, RECORD // 8), NOTHING)
+        addresses = records[0].ctypes.data, records[1].ctypes.data
+        x, y = (v.view(HostArray) for v in (a, b))
+        left, right = pack(by_rows(x), by_columns(y), scheme, records=addresses)
+        its = left if side == "left" else right
+        before = [state_of_rows(one) for one in (left, right)]
+        packed_residues.leave(its, addresses, least_density(count), 0)
+        for one, (scale, flags) in zip((left, right), before, strict=True):
+            leaves = one is its and (needed is None or needed > count)
+            found = state_of_rows(one)
+            np.testing.assert_array_equal(found[1], NONFINITE if leaves else flags)
+            assert leaves or (found[0] == scale).all()
+        left_alone.append(needed is not None and needed <= count)
+        out = np.full((70, 40), np.nan).view(HostArray)
+        gemm(left, right, scheme, out)
+        if left_alone[-1]:
+            np.testing.assert_array_equal(out, meant.execute(meant.pack(a, b, scheme), out.dtype))
+        else:
+            assert not out.any()
+    assert left_alone == [True, count > 14, False, False]
+
+
+def state_of_rows(packed: Any) -> tuple[Any, Any]:
+    """Copies of the scales and flags of a matrix."""
+    rows = packed.layout.rows
+    scales, flags = seen(packed.scales, (rows,), np.int32), seen(packed.flags, (rows,), np.uint8)
+    return scales.copy(), flags.copy()
 
 
 INTEGERS = {

@@ -8,14 +8,16 @@ import pytest
 
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import MOST, Outlook
+from mixpert_py.runtime.gpu.speculation import MOST, NEITHER, Known, Outlook, Record
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import emulation_of
+from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, is_exact, scheme_for
 from tests.runtime.gpu.fake import FakeGpu, ndarray
+from tests.runtime.gpu.fake.stream import Stream
 from tests.runtime.gpu.requested import multiplied, transferred
 
 A, B = (np.random.default_rng(seed).standard_normal((20, 20)) for seed in range(2))
@@ -26,13 +28,18 @@ class FakeWatch:
 
     found: Iterator[int | None]
     bounds: Iterator[tuple[Bounds, Bounds] | None] | None = None
+    alone: Rows = NONE  # of an operand that is packed beforehand
 
-    def __init__(self, xp: Any) -> None:
+    def __init__(self, xp: Any, known: Known = NEITHER) -> None:
         self.records = 0, 0
-        self._is_packed = False
+        self._is_packed = None not in known
 
-    def packed(self) -> None:
+    def packed(self, now: Any) -> None:
         self._is_packed = True
+
+    def left(self) -> Record:
+        assert self._is_packed
+        return Record(None, [*self.alone, 0.0, 0.0])
 
     def moduli(self) -> int | None:
         assert self._is_packed
@@ -179,3 +186,137 @@ def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there() -> None:
     assert isinstance(product, Product)
     assert product.scheme == "float64"
     np.testing.assert_allclose(product.value, A @ B, rtol=0, atol=1e-14)
+
+
+def packed_beforehand(x: Any, side: str = "right") -> Any:
+    return gpu_backend.pack_operand(ndarray(x), emulation_of("crt"), side, recorded=True)
+
+
+@pytest.mark.parametrize("sides", [("left",), ("right",), ("left", "right")], ids=str)
+def test_what_is_packed_for_14_moduli_serves_where_14_do(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, sides: tuple[str, ...]
+) -> None:
+    packs: list[int] = []
+    pack_one = FakeGpu.pack_one
+
+    def counted(self: FakeGpu, x: Any, scheme: Any, *args: Any, **given: Any) -> Any:
+        packs.append(scheme.products)
+        return pack_one(self, x, scheme, *args, **given)
+
+    operands = {"left": A, "right": B}
+    ready = {side: packed_beforehand(operands[side], side) for side in sides}
+    monkeypatch.setattr(FakeGpu, "pack_one", counted)
+    gpu.install(monkeypatch)
+    rest = [14] * (2 - len(sides))  # what is left to be packed for 14
+    finds(14, 15, 15, 14, 14)
+    for needed, packed in (
+        (14, rest),
+        (15, [*rest, 15, 15]),
+        (15, [15, 15]),  # as the last one needed
+        (14, [15, 15]),
+        (14, rest),
+    ):
+        packs.clear()
+        product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
+        assert isinstance(product, Product)
+        assert packs == packed
+        used = 15 if 15 in packed else 14
+        assert needed <= used
+        np.testing.assert_array_equal(product.value.get(), by(used))
+
+
+def test_integers_are_multiplied_as_such_though_one_is_packed(gpu: FakeGpu) -> None:
+    a, b, bounds = integers(0, 255)
+    ready = packed_beforehand(b)
+    finds(14)
+    FakeWatch.bounds = iter([bounds, bounds])
+    for name in ("crt of integers 1u1u",) * 2:
+        product = multiplied(ndarray(a), ndarray(b), "crt", right=ready)
+        assert isinstance(product, Product)
+        np.testing.assert_array_equal(product.value.get(), a @ b)
+        (outlook,) = state_of(0).outlooks.values()
+        assert outlook.integers is not None
+        assert outlook.integers.name == name
+    assert len(gpu.launches) == 2
+
+
+@pytest.mark.usefixtures("gpu")
+def test_what_14_moduli_never_suit_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rows, suits in ((NONE, True), (NONE._replace(share=0.02, clipped_share=0.02), False)):
+        monkeypatch.setattr(FakeWatch, "alone", rows)
+        assert (packed_beforehand(B) is Reason.SPREAD) != suits
+
+
+@pytest.mark.usefixtures("gpu")
+def test_two_that_were_packed_are_known_not_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would do beside another operand."""
+    monkeypatch.setattr(FakeWatch, "alone", Rows(0.2, 0.2, 0.2, 0.2))
+    ready = {side: packed_beforehand(x, side) for side, x in (("left", A), ("right", B))}
+    finds(16)
+    product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
+    assert isinstance(product, Product)
+    np.testing.assert_array_equal(product.value.get(), by(16))
+
+
+@pytest.mark.usefixtures("gpu")
+def test_crt_keeps_the_componentwise_guarantee_by_itself() -> None:
+    """By the int8 schemes' ladder it would be kept, and the accuracy that was asked for lost."""
+    finds(14, None)
+    product = multiplied(ndarray(A), ndarray(B), "crt", guarantee="componentwise")
+    assert isinstance(product, Product)
+    assert product.scheme == "crt"
+    np.testing.assert_array_equal(product.value.get(), by(14))
+    assert multiplied(ndarray(A), ndarray(B), "crt", guarantee="componentwise") is Reason.SPREAD
+
+
+class FakeGuarded:
+    """What the device decides by, and that it is asked to."""
+
+    made: list["FakeGuarded"]
+
+    def __init__(self, xp: Any, known: Known, count: int) -> None:
+        self.records, self.count, self.decided = (0, 0), count, 0
+        self.made.append(self)
+
+    def packed(self, now: Any) -> None:
+        self.decided += 1
+
+
+@pytest.mark.parametrize("packed", [(), ("left",), ("right",), ("left", "right")], ids=str)
+def test_in_a_graph_the_device_decides(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, packed: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(gpu_backend, "Guarded", FakeGuarded)
+    monkeypatch.setattr(FakeGuarded, "made", [], raising=False)
+    operands = {"left": A, "right": B}
+    ready = {side: packed_beforehand(operands[side], side) for side in packed}
+    finds(15, None)
+    with Stream(ptr=99) as stream:
+        for count in (14, 15):
+            stream.capturing = True
+            assert packed_beforehand(A) is Reason.NO_KERNEL  # the host cannot look
+            product = multiplied(ndarray(A), ndarray(B), "crt", **ready)
+            assert isinstance(product, Product)
+            assert product.scheme == "crt"
+            np.testing.assert_array_equal(product.value.get(), by(count))
+            guarded = FakeGuarded.made[-1]
+            assert guarded.count == count
+            # Both that were packed are known to do with 14.
+            assert guarded.decided == (count == 15 or len(packed) < 2)
+            stream.capturing = False
+            multiplied(ndarray(A), ndarray(B), "crt", **ready)
+        stream.capturing = True
+        assert multiplied(ndarray(A), ndarray(B), "crt", **ready) is Reason.SPREAD
+    assert len(FakeGuarded.made) == 2
+
+
+@pytest.mark.usefixtures("gpu")
+def test_integers_are_native_in_a_graph() -> None:
+    """Where they are sparse, the device would leave them to a slow kernel."""
+    a, b, bounds = integers(0, 1)
+    finds(None)
+    FakeWatch.bounds = iter([bounds])
+    with Stream(ptr=99) as stream:
+        assert isinstance(multiplied(ndarray(a), ndarray(b), "crt"), Product)
+        stream.capturing = True
+        assert multiplied(ndarray(a), ndarray(b), "crt") is Reason.SPREAD

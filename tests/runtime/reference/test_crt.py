@@ -149,3 +149,13 @@ def test_integers_are_exact_however_sparse() -> None:
     np.testing.assert_array_equal(made(a, b).value, a.astype(int) @ b.astype(int))
     assert made(a, b * 0.5) is Reason.SPREAD
     assert made(a, b * 2.0**21) is Reason.SPREAD
+
+
+def test_it_keeps_the_componentwise_guarantee_by_itself() -> None:
+    a, b = operands("normal")
+    product = multiply(Request(a, b, "crt", guarantee="componentwise"))
+    assert isinstance(product, Product)
+    assert product.scheme == "crt"
+    np.testing.assert_array_equal(product.value, made(a, b).value)
+    hopeless = operands("spread 4")
+    assert multiply(Request(*hopeless, "crt", guarantee="componentwise")) is Reason.SPREAD

@@ -137,6 +137,7 @@ class FakeGpu:
         rule: Any = "loss",
         measure: bool = False,
         stream: int = 0,
+        record: int = 0,
         within: float | None = None,
     ) -> FakePacked:
         assert stream == Stream.here.ptr
