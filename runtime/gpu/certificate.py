@@ -1,4 +1,7 @@
-"""The certificate of a product made on the GPU, from the norms that packing measured there."""
+"""The certificate of a product made on the GPU, from the norms that packing measured there.
+
+Packing residues measures none: of these, norms are computed here, and scales say what is lost.
+"""
 
 from typing import Any
 
@@ -20,11 +23,19 @@ from mixpert_py.runtime.gpu.device import Absent, find
 from mixpert_py.runtime.gpu.slices import SliceProduct
 from mixpert_py.runtime.gpu.stacks import batches, matrices, stack_sizes
 from mixpert_py.runtime.kernels import HOPPER
-from mixpert_py.runtime.kernels.abi import LARGE, OUTLIER, SIGNIFICAND_BITS, SIGNIFICAND_MASK
+from mixpert_py.runtime.kernels.abi import (
+    LARGE,
+    NONFINITE,
+    OUTLIER,
+    SIGNIFICAND_BITS,
+    SIGNIFICAND_MASK,
+)
 from mixpert_py.runtime.model import STANDS_IN, known_devices
 from mixpert_py.runtime.model.numerics import Accumulation
 from mixpert_py.runtime.packed import Array, Measured
 from mixpert_py.runtime.scheme import UNIT32, UNIT64, Scheme
+from mixpert_py.runtime.schemes.integers import Integers
+from mixpert_py.runtime.splitter import Residues
 
 COARSEST = "a100"  # of the chips that the kernels run on, as far as is known
 
@@ -114,11 +125,30 @@ class _Side:
     """One packed operand, read back once."""
 
     def __init__(self, packed: Any, x: GpuArray, axis: int) -> None:
-        self.norms = packed.view("norms").get()
         self.scales = packed.view("scales").get()
         self.flags = packed.view("flags").get()
         self.x = x if x.ndim == 3 else x[np.newaxis]
         self.axis = axis
+        if isinstance(packed.splitter, Residues):
+            self.norms = self._of_integers(isinstance(packed.splitter, Integers))
+        else:
+            self.norms = packed.view("norms").get()
+
+    def _of_integers(self, are_exact: bool) -> Array:
+        """Norms as of packed ones, where an entry x was rounded to an integer, x · 2^s.
+
+        What that lost is at most √k / 2 · 2^-s of a row, and what is left no more than both.
+        """
+        x = self.x.astype(np.float64)
+        largest = abs(x).max(axis=self.axis, keepdims=True)
+        ratios = x / (largest + (largest == 0))
+        relative = (ratios * ratios).sum(axis=self.axis).get() ** 0.5
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = relative * largest.get().squeeze(self.axis)
+        norm[self.flags & NONFINITE != 0] = 0  # they are zeros
+        lost = np.ldexp(x.shape[self.axis] ** 0.5 / 2, -self.scales[:, 0])
+        lost[(norm == 0) | are_exact] = 0
+        return np.stack([norm, lost, norm + lost], axis=1)
 
     def of(self, index: int) -> _Matrix:
         norms, flags = self.norms[index], self.flags[index]

@@ -130,8 +130,8 @@ def multiply(
     packed = left or right
     scheme = packed.scheme if packed else part or emulation_of(request.scheme, request.block)
     device = a.data.device_id
-    if not makes(scheme, device) or (scheme.moduli and request.certificate):
-        return Reason.NO_KERNEL  # packing residues measures nothing
+    if not makes(scheme, device):
+        return Reason.NO_KERNEL
     if not is_plain and (a.dtype != b.dtype or is_measured):
         # Operands are packed for products of one type, under one scheme, and not measured.
         left = right = None

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mixpert_py
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import current, use
+from mixpert_py.runtime.gpu.captured import captured
 from mixpert_py.runtime.gpu.device import Device, find
 from mixpert_py.runtime.gpu.device_state import state_of
+from mixpert_py.runtime.packed_array import PackedArray
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference import residues
 from mixpert_py.runtime.schemes import emulation_of
@@ -125,10 +128,159 @@ def test_results_go_where_they_are_wanted() -> None:
             place[...] = kept
 
 
-def test_a_capture_is_native() -> None:
-    """CuPy's own product refuses a capture, and so says what it says without us."""
-    x, y = (cupy.asarray(v) for v in ALL["normal"](np.random.default_rng(3), M, K, N))
+def meant(a: Any, b: Any, count: int = 14) -> Any:
+    """The bits of so many moduli, of a stack by a matrix too."""
+    pair = residues.pack(a.reshape(-1, a.shape[-1]), b, emulation_of(f"crt{count}"))
+    return residues.execute(pair, np.dtype("d")).reshape(*a.shape[:-1], b.shape[-1])
+
+
+def assert_as_of_fp64(a: Any, b: Any, value: Any) -> None:
+    """Within FP64's bound, and NaN where that is."""
+    with np.errstate(all="ignore"):
+        exact = a.astype(np.longdouble) @ b.astype(np.longdouble)
+        bound = a.shape[-1] * 2.0**-53 * (np.abs(a) @ np.abs(b)) + 1e-300
+    np.testing.assert_array_equal(np.isnan(value), np.isnan(exact))
+    finite = np.isfinite(exact)
+    assert (abs(value - exact)[finite] <= bound[finite]).all()
+
+
+@pytest.mark.parametrize("sides", [("left",), ("right",), ("left", "right")], ids=str)
+def test_operands_packed_beforehand(sides: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(4)
+    for family, count in (("normal", 14), ("log-normal 1", 15), ("spread 4", None)):
+        a, b = ALL[family](rng, M, K, N)
+        x, y = cupy.asarray(a), cupy.asarray(b, order="F")
+        left = mixpert_py.pack(x, "crt", side="left") if "left" in sides else x
+        right = mixpert_py.pack(y, "crt") if "right" in sides else y
+        for handle in (left, right):
+            if type(handle) is PackedArray and count != 15:
+                assert (handle.packed is not None) == (count == 14)
+        assert moduli_for(residues.rows_of(a), residues.rows_of(b.T)) == count
+        for _ in range(3):
+            value, by_residues = made(left, right)
+            assert by_residues == (count is not None)
+            wanted = cupy.matmul(x, y).get() if count is None else meant(a, b, count)
+            np.testing.assert_array_equal(value.get(), wanted)
+        state_of(0).outlooks.clear()
+
+
+def test_packed_stacks_complex_numbers_and_integers() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((3, 37, K)), rng.standard_normal((K, 29))
+    x, y = cupy.asarray(a), cupy.asarray(b)
+    for left, right in (
+        (x, mixpert_py.pack(y, "crt")),
+        (mixpert_py.pack(x, "crt", side="left"), y),
+    ):
+        np.testing.assert_array_equal(made(left, right)[0].get(), meant(a, b))
+    w, z = (
+        cupy.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+        for shape in ((41, K), (K, 31))
+    )
+    wanted = made(w, z)[0].get()
+    for left, right in (
+        (w, mixpert_py.pack(z, "crt")),
+        (mixpert_py.pack(w, "crt", side="left"), z),
+    ):
+        value, by_residues = made(left, right)
+        assert by_residues
+        np.testing.assert_array_equal(value.get(), wanted)
+    a, b = (rng.integers(-99, 99, shape) for shape in ((45, K), (K, 33)))
+    x, y = cupy.asarray(a.astype(float)), mixpert_py.pack(cupy.asarray(b.astype(float)), "crt")
+    for _ in range(3):
+        np.testing.assert_array_equal(made(x, y)[0].get(), a @ b)
+
+
+@pytest.mark.parametrize("packed", [None, "left", "right"])
+@pytest.mark.parametrize("shape", [(M, K), (3, 40, K)], ids=str)
+def test_a_graph_decides_each_time(shape: tuple[int, ...], packed: str | None) -> None:
+    rng = np.random.default_rng(3)
+    rows = int(np.prod(shape[:-1]))
+
+    def drawn(family: str) -> tuple[Any, Any]:
+        a, b = ALL[family](rng, rows, K, N)
+        return a.reshape(shape), b
+
+    a, b = drawn("normal")
+    x, y = cupy.asarray(a), cupy.asarray(b)
     made(x, y)
+    left = mixpert_py.pack(x, "crt", side="left") if packed == "left" else x
+    right = mixpert_py.pack(y, "crt") if packed == "right" else y
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    decided = set()
+    with stream:
+        stream.begin_capture()
+        value = matmul(left, right, scheme="crt", backend="cuda")
+        graph = stream.end_capture()
+        for family in ("normal", "spread 4", "log-normal 1", "normal", "not finite", "normal"):
+            its, other = drawn("normal" if family == "not finite" else family)
+            if family == "not finite":
+                its[..., 7, 5], other[3, 9] = np.nan, np.inf
+            if packed != "left":  # what is packed stays as it was
+                a = its
+                x.set(np.ascontiguousarray(a))
+            if packed != "right":
+                b = other
+                y.set(np.ascontiguousarray(b))
+            graph.launch()
+            found = value.get()
+            flat = a.reshape(-1, K)
+            needed = moduli_for(residues.rows_of(flat), residues.rows_of(b.T))
+            decided.add(needed)
+            if needed == 14:
+                np.testing.assert_array_equal(found, meant(a, b))
+            else:
+                assert_as_of_fp64(a, b, found)
+    assert {14, None} <= decided
+    if packed is not None:  # and serves other products as before
+        np.testing.assert_array_equal(made(left, right)[0].get(), meant(a, b))
+
+
+def test_a_graph_begins_with_what_was_needed_before() -> None:
+    a, b = ALL["log-normal 1"](np.random.default_rng(6), M, K, N)
+    x, y = cupy.asarray(a), cupy.asarray(b)
+    assert made(x, y)[1]
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        value = matmul(x, y, scheme="crt", backend="cuda")
+        graph = stream.end_capture()
+        for _ in range(2):
+            graph.launch()
+            np.testing.assert_array_equal(value.get(), meant(a, b, 15))
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_functions_as_graphs(library: str) -> None:
+    rng, calls = np.random.default_rng(7), []
+
+    def product(x: Any, y: Any) -> Any:
+        calls.append(1)
+        return 2 * matmul(x, y, scheme="crt", backend="cuda", site="s")
+
+    function = captured(product)
+    for turn in range(7):
+        a, b = ALL["spread 4" if turn in (3, 5) else "normal"](rng, M, K, N)
+        if library == "cupy":
+            found = function(cupy.asarray(a), cupy.asarray(b)).get()
+        else:
+            torch: Any = pytest.importorskip("torch")
+            x, y = (torch.from_numpy(v.copy()).cuda() for v in (a, b))
+            found = function(x, y).cpu().numpy()
+        if turn in (3, 5):
+            assert_as_of_fp64(a, b, found / 2)
+        else:
+            np.testing.assert_array_equal(found, 2 * meant(a, b))
+    # Once more, where operands no longer lie where they lay.
+    assert 2 <= len(calls) <= 4
+
+
+def test_a_capture_is_native_where_the_last_product_was() -> None:
+    """CuPy's own product refuses a capture, and so says what it says without us."""
+    x, y = (cupy.asarray(v) for v in ALL["spread 4"](np.random.default_rng(3), M, K, N))
+    assert not made(x, y)[1]
     out = cupy.empty((M, N))
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
@@ -136,7 +288,14 @@ def test_a_capture_is_native() -> None:
         with pytest.raises(NotImplementedError, match="during stream capture"):
             matmul(x, y, scheme="crt", backend="cuda", out=out)
         stream.end_capture()
-    assert made(x, y)[1]
+    assert not made(x, y)[1]
+
+
+def test_it_keeps_the_componentwise_guarantee_by_itself() -> None:
+    a, b = ALL["normal"](np.random.default_rng(8), M, K, N)
+    value, by_residues = made(*map(cupy.asarray, (a, b)), guarantee="componentwise")
+    assert by_residues
+    np.testing.assert_array_equal(value.get(), meant(a, b))
 
 
 INTEGERS = {

@@ -320,3 +320,23 @@ def test_integers_are_native_in_a_graph() -> None:
         assert isinstance(multiplied(ndarray(a), ndarray(b), "crt"), Product)
         stream.capturing = True
         assert multiplied(ndarray(a), ndarray(b), "crt") is Reason.SPREAD
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_certificate_is_of_the_product_that_is_returned() -> None:
+    finds(16)
+    product = multiplied(ndarray(A), ndarray(B), "crt", certificate=True)
+    assert isinstance(product, Product)
+    assert product.certificate is not None
+    other = multiplied(ndarray(A), ndarray(B), "crt16", certificate=True)
+    assert isinstance(other, Product)
+    assert other.certificate is not None
+    np.testing.assert_array_equal(product.certificate.bound(), other.certificate.bound())
+    a, b, bounds = integers(-30_000, 30_000)
+    finds(14)
+    FakeWatch.bounds = iter([bounds, bounds])
+    for lost in (True, False):  # as any operands first, then as integers
+        product = multiplied(ndarray(a), ndarray(b), "crt", certificate=True)
+        assert isinstance(product, Product)
+        assert product.certificate is not None
+        assert product.certificate.left_loss.any() == lost

@@ -73,6 +73,8 @@ class FakePacked(NamedTuple):
             measured = [one.measured for one in packed]
             parts = [np.vstack([one.norm, one.residual, one.slices]) for one in measured]
             return ndarray(np.array(parts))
+        if name == "scales" and self.scheme.moduli:
+            return ndarray(np.array([-one.exponents.T for one in packed], np.int32))
         if name == "scales":
             parts = [
                 (one.exponents.astype(np.int32) - 8) << 9 | np.int32(256 * one.significands)
