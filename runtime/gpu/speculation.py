@@ -11,8 +11,8 @@ an operand once; what it records shows whether that was right.
 
 An operand that is packed beforehand has been looked at then. In CUDA graphs the host cannot look:
 there the device itself leaves the product to FP64's kernel of `repair` where moduli are too few,
-each time that the graph runs. That takes eight times as long as the native product; so operands
-that were native, or integers, when they were last seen, are not multiplied so.
+each time that the graph runs. That is slower than the native product; so operands that were
+native, or integers, when they were last seen, are not multiplied so.
 
 A signature (device, shapes, types) begins with as many moduli as its last product needed. After one
 that was native for its operands the next ones are so unseen, twice as many each time, up to MOST.
