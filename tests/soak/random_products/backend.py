@@ -97,16 +97,18 @@ class Backend:
 
     def slices(self, a: Array, b: Array, scheme: Scheme) -> tuple[Slices, Slices]:
         """The slices of two matrices, none of whose dimensions is 0."""
-        k = a.shape[1]
+        k, xp = a.shape[1], self.xp
+        dtype = np.result_type(a, b)
+        if isinstance(scheme.left, Residues) or isinstance(scheme.right, Residues):
+            # A GPU's residues are the reference backend's, bit for bit.
+            x, y = (one if xp is np else one.get() for one in (a, b))
+            pair = residues.pack(x.astype(dtype), y.astype(dtype), scheme)
+            return (
+                product_slices.of_residues(xp, x, pair.left),
+                product_slices.of_residues(xp, y.T, pair.right),
+            )
         if self.name == "reference":
             block = scheme.lengths(k)[1]
-            dtype = np.result_type(a, b)
-            if isinstance(scheme.left, Residues) or isinstance(scheme.right, Residues):
-                pair = residues.pack(a.astype(dtype), b.astype(dtype), scheme)
-                return (
-                    product_slices.of_residues(a, pair.left),
-                    product_slices.of_residues(b.T, pair.right),
-                )
             with np.errstate(all="ignore"):
                 left, right = reference.pack(a.astype(dtype), b.astype(dtype), scheme, "loss")
             return (
@@ -116,11 +118,10 @@ class Backend:
         from mixpert_py.runtime.gpu.slices import cuda_kernels
         from mixpert_py.runtime.packing import by_columns, by_rows
 
-        stream: Any = self.xp.cuda.get_current_stream().ptr
+        stream: Any = xp.cuda.get_current_stream().ptr
         left, right = cuda_kernels().pack(
             by_rows(a), by_columns(b), scheme, rule="loss", measure=True, stream=stream
         )
-        xp = self.xp
         return product_slices.of_device(xp, left, k), product_slices.of_device(xp, right, k)
 
 

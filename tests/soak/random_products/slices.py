@@ -30,14 +30,17 @@ class Slices:
     norms: Array
 
 
-def of_residues(x: Array, packed: Packed) -> Slices:
-    """From x (rows, k), and the reference backend's residues of it: one slice, x as rounded."""
+def of_residues(xp: ModuleType, x: Array, packed: Packed) -> Slices:
+    """From x (rows, k) of NumPy, and the reference backend's residues of it: one slice, x as
+    rounded. xp: whose arrays they are to be.
+    """
     whole = ~packed.nonfinite
     x, units = np.where(whole[:, None], x, 0.0).astype(np.float64), packed.exponents
     values = np.ldexp(np.rint(np.ldexp(x, -units)), units)[None]
     found = packed.measured
     least = np.zeros(values.shape[:2])
-    return Slices(values, least, whole, found.norm, found.residual, found.slices)
+    measured = found.norm, found.residual, found.slices
+    return Slices(*map(xp.asarray, (values, least, whole, *measured)))
 
 
 def of_reference(
