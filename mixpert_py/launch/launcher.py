@@ -30,6 +30,12 @@ from mixpert_py.sources import in_memory, source_files
 from mixpert_py.sources.imported import spec_without_imports
 
 POLL = 0.02  # seconds after which a thread that is waited for is checked again
+# Modules whose pools of processes have a thread each, which ends when `python` does.
+PROCESS_POOLS = (
+    "concurrent.futures.process",
+    "loky.process_executor",
+    "joblib.externals.loky.process_executor",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +271,18 @@ def _is_busy(thread: threading.Thread) -> bool:
 
 
 def _waits_for_work(thread: threading.Thread) -> bool:
-    """Whether a thread is one of concurrent.futures' pools, and has nothing to do."""
+    """Whether a thread is one of a pool, of threads or of processes, and has nothing to do."""
+    if _manages_processes(thread):
+        return not thread.pending_work_items  # type: ignore[attr-defined]
     pools = sys.modules.get("concurrent.futures.thread")
     queue = None if pools is None else pools._threads_queues.get(thread)
     if pools is None or queue is None or not queue.empty():
         return False
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is not None and frame.f_code is pools._worker.__code__
+
+
+def _manages_processes(thread: threading.Thread) -> bool:
+    """Whether a thread hands the work of a pool of processes to them."""
+    modules = filter(None, map(sys.modules.get, PROCESS_POOLS))
+    return any(isinstance(thread, module._ExecutorManagerThread) for module in modules)

@@ -180,6 +180,25 @@ def test_a_pool_that_is_left_open_ends_with_its_work(tmp_path: Path, mixpert: Mi
     assert record["calls"] == 3
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        "concurrent.futures import ProcessPoolExecutor as Pool",
+        "joblib.externals.loky import get_reusable_executor as Pool",
+    ],
+)
+def test_a_pool_of_processes_that_is_left_open_is_no_reason_to_wait(
+    tmp_path: Path, mixpert: Mixpert, pool: str
+) -> None:
+    (tmp_path / "p.py").write_text(
+        f"import time\nfrom {pool}\n\n"
+        "def work():\n    time.sleep(0.2)\n    print('late', flush=True)\n\n"
+        "if __name__ == '__main__':\n    Pool(max_workers=1).submit(work)\n"
+    )
+    said = mixpert("run", "p.py")
+    assert (said.code, said.out) == (0, "late\n")
+
+
 @pytest.mark.parametrize("options", [["--profile"], ["--json", "p.json"], ["--strict"]])
 def test_what_makes_the_profile_is_not_imported_from_the_programs_folder(
     tmp_path: Path, mixpert: Mixpert, options: list[str]
