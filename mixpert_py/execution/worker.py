@@ -76,7 +76,8 @@ class Job(msgspec.Struct, frozen=True):
 
     folder: holds `code.marshal` and receives the result. plan: the schemes; with None, `scheme` is
     that of every product. levels: schemes whose local errors are measured; with any, the run is a
-    profile. names: variables of the main module that are reported if they hold numbers, where the
+    profile. names: variables of the main module that are reported if they hold numbers, and
+    attributes of objects of `packages` (`model.coef_`) if these are numbers with digits, where the
     program observes nothing and the user named nothing. differences: those of them that are
     differences, with expressions for the size of their operands. required: variables that the user
     named, which must exist. sinks: call sites whose last result is reported with `names`, or if
@@ -226,6 +227,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
         kinds, ratios = {}, {}
         if not (values or missing):
             values = _numbers({name: namespace.get(name) for name in job.names}, "biufc")
+            values |= _numbers(_attributes(job, namespace), "fc")
             ratios = _ratios(job, values, namespace)
             values |= _numbers(trace.results, "fc")
             kinds = {name: array.dtype.kind for name, array in values.items()}
@@ -356,7 +358,7 @@ def _values(
 ) -> tuple[dict[str, Array], list[str]]:
     """The values that it observed and that the user named, and the named ones that are missing."""
     values, missing = {}, []
-    required = [(name, namespace.get(name)) for name in job.required]
+    required = [(name, _held(namespace, name)) for name in job.required]
     for name, value in [*observed().items(), *required]:
         array = _numeric(value, "biufc")
         if array is None:
@@ -368,6 +370,33 @@ def _values(
         values |= results
         missing += [] if results else [SINKS]
     return values, missing
+
+
+def _held(namespace: Mapping[str, object], name: str) -> object:
+    """What a variable holds, or an attribute such as `model.coef_`; None where there is no such.
+
+    Reading an attribute may make products, which are not the program's.
+    """
+    variable, *attributes = name.split(".")
+    found = namespace.get(variable)
+    with contexts.use(replace(contexts.current(), trace=None)), suppress(Exception):
+        for attribute in attributes:
+            found = getattr(found, attribute)
+        return found
+    return None
+
+
+def _attributes(job: Job, namespace: Mapping[str, object]) -> dict[str, object]:
+    """The attributes among the job's names whose objects are of a package that is rewritten.
+
+    What other objects hold, the time of a run perhaps, says nothing about a product.
+    """
+    tops = set(map(top, job.packages))
+    return {
+        name: _held(namespace, name)
+        for name in job.names
+        if "." in name and top(str(type(namespace.get(name.partition(".")[0])).__module__)) in tops
+    }
 
 
 def _counts(namespace: Mapping[str, object], values: Collection[str]) -> dict[str, int]:

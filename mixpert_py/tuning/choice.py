@@ -4,14 +4,20 @@ Compared are the variables that the program prints or writes, and those that it 
 else from. Left out are steps to others that are compared, and residuals: differences that are tiny
 beside their operands, so that an error which is harmless elsewhere is large in them, and that are
 neither printed nor written. No product goes unjudged: one whose result reaches no variable that is
-compared, is compared itself.
+compared, is compared itself. The flow through libraries is not read, so their products are judged
+by variables, and printed attributes of their objects, that come of calls into them.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from mixpert_py.passes.dataflow.graph import Dependencies
+from mixpert_py.tuning.project_sites import LIBRARY
 
+UNSEEN = (
+    " Nothing of these comes of a call into a library, whose products are judged by nothing: "
+    "--compare an attribute, such as model.coef_, or stdout."
+)
 RESIDUAL = 1e-3  # of the size of its operands: a difference that is smaller is a residual
 FLOATS, INTEGERS = "fc", "iu"  # kinds of dtype
 
@@ -22,14 +28,16 @@ Links = Mapping[str, Collection[str]]
 class Choice:
     """The values that are compared by default, and the variables that are not.
 
-    compared: variables. products: call sites whose last results are compared, too. steps,
-    residuals: variables that are left out.
+    compared: variables, and attributes such as `model.coef_`. products: call sites whose last
+    results are compared, too. steps, residuals: variables that are left out. unseen: whether the
+    program calls products of libraries, and nothing that is compared shows these.
     """
 
     compared: tuple[str, ...]
     products: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     residuals: tuple[str, ...] = ()
+    unseen: bool = False
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -39,7 +47,7 @@ class Choice:
     @property
     def sentence(self) -> str:
         """A line that says what was chosen, and how to choose otherwise; empty if all are."""
-        if not self.compared or not (self.steps or self.residuals or self.products):
+        if not self.compared or not (*self.left_out, *self.products, *[UNSEEN] * self.unseen):
             return ""
         count = len(self.products)
         products = f" and {count} product{'s' * (count > 1)} that they do not show" if count else ""
@@ -49,9 +57,10 @@ class Choice:
         if self.residuals:
             left.append(f"{_listed(self.residuals)} (tiny differences, which a plan may change)")
         without = f" Left out: {' and '.join(left)};" if left else ""
+        unseen = UNSEEN if self.unseen else ""
         return (
             f"Compared: {_listed(self.compared)}{products}.{without} --compare NAME, for each "
-            "value, chooses otherwise."
+            f"value, chooses otherwise.{unseen}"
         )
 
 
@@ -60,11 +69,14 @@ def choose(
     flow: Dependencies,
     ratios: Mapping[str, float],
     named: Collection[str] = (),
+    *,
+    libraries: bool = False,
 ) -> Choice:
     """The choice among the variables of a run.
 
-    kinds: variable → kind of its dtype. ratios: difference → its size beside its operands. named:
-    values that have limits of their own, which are always compared.
+    kinds: variable, or attribute of an object → kind of its dtype. ratios: difference → its size
+    beside its operands. named: values that have limits of their own, which are always compared.
+    libraries: whether the program calls products of libraries.
     """
     variables = [name for name in flow.names if name in kinds]
     floats = {name for name in variables if kinds[name] in FLOATS}
@@ -87,11 +99,16 @@ def choose(
         )
     }
     compared = [name for name in variables if name not in steps | residuals]
+    # Which of an object's products an attribute shows is not known: it stands for none of ours.
+    products = _products(flow, compared, named)
+    compared += [name for name in sorted(flow.uses.attributes) if name in kinds]
+    owners = {name.partition(".")[0] for name in compared}
     return Choice(
         tuple(compared),
-        _products(flow, compared, named),
+        products,
         tuple(name for name in variables if name in steps),
         tuple(name for name in variables if name in residuals),
+        libraries and not any(LIBRARY in flow.uses.sites.get(name, ()) for name in owners),
     )
 
 

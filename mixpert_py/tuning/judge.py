@@ -89,7 +89,7 @@ class Comparison:
             variables=tuple(name for name in compare if name not in no_variables),
             files=files,
             stdout=outputs.STDOUT in compare,
-            names=() if compare else flow.names,
+            names=() if compare else (*flow.names, *sorted(flow.uses.attributes)),
             sinks=flow.sinks if SINKS in compare or not compare else (),
             with_sinks=SINKS in compare,
             flow=flow,
@@ -112,7 +112,8 @@ class Comparison:
     def _chosen(self, first: ProgramRun) -> "Comparison":
         limits, kinds = self.judge.limits, first.result.kinds
         judged = kinds if limits.common else {name: kinds[name] for name in limits.named}
-        choice = choose(judged, self.flow, first.result.ratios, limits.named)
+        libraries = not first.result.sites.keys() <= {*self.flow.ids}
+        choice = choose(judged, self.flow, first.result.ratios, limits.named, libraries=libraries)
         # Decisions alone do not show how far a plan is from changing them.
         has_floats = any(kinds[name] in FLOATS for name in choice.compared)
         sinks = choice.products if has_floats else self.sinks

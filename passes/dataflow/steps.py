@@ -63,13 +63,14 @@ def owner_of(scopes: Scopes, node: ast.Name) -> Scope | None:
 
 def read_steps(
     tree: ast.Module, scopes: Scopes, names: Collection[str]
-) -> tuple[list[Step], frozenset[str]]:
-    """The steps of a module, in order, and the variables that it shows: prints, writes, or hands
-    to a call whose result it throws away. names: the variables that matter.
+) -> tuple[list[Step], frozenset[str], frozenset[str]]:
+    """The steps of a module, in order; the variables that it shows: prints, writes, or hands to a
+    call whose result it throws away; and their attributes that it shows, such as `model.coef_`.
+    names: the variables that matter.
     """
     reader = _Reader(scopes, names)
     reader.block(tree.body, ())
-    return reader.steps, frozenset(reader.shown)
+    return reader.steps, frozenset(reader.shown), frozenset(reader.shown_attributes)
 
 
 class _Reader:
@@ -84,6 +85,7 @@ class _Reader:
         }
         self.steps: list[Step] = []
         self.shown: set[str] = set()
+        self.shown_attributes: set[str] = set()
 
     def block(self, body: Iterable[ast.stmt], around: tuple[ast.AST, ...]) -> None:
         for statement in body:
@@ -161,6 +163,19 @@ class _Reader:
     def _show(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
             self.shown |= self._read(node)
+            self.shown_attributes |= self._attributes(node)
+
+    def _attributes(self, node: ast.AST) -> frozenset[str]:
+        """The attributes of these variables that are read in a piece of code, not called."""
+        called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
+        return frozenset(
+            f"{part.value.id}.{part.attr}"
+            for part in ast.walk(node)
+            if isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and part not in called
+            and self._read(part.value)
+        )
 
     def _read(self, node: ast.AST) -> frozenset[str]:
         """The variables of the module that stand anywhere in a piece of code."""

@@ -36,7 +36,8 @@ class Uses:
     handed to a call that is made for its effect, as far as the source says. differences: variable
     that is a difference, or the norm of one → expressions for the size of its operands: `norm(b)`
     for `norm(b - a @ x)`. sums: variables that loops only add to, or take from. sites: variable →
-    products whose results it may hold.
+    products whose results it may hold. attributes: those of variables that are shown, such as
+    `model.coef_`.
     """
 
     feeds: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Uses:
     differences: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sums: frozenset[str] = frozenset()
     sites: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    attributes: frozenset[str] = frozenset()
 
 
 NOT_KNOWN = Uses()
@@ -52,7 +54,7 @@ NOT_KNOWN = Uses()
 
 def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) -> Uses:
     """The uses of the variables that hold these sites' results when the module ends."""
-    steps, shown = read_steps(tree, scopes, frozenset(sites))
+    steps, shown, attributes = read_steps(tree, scopes, frozenset(sites))
     feeds: dict[str, set[str]] = defaultdict(set)
     later: dict[str, set[str]] = defaultdict(set)
     place = {step: number for number, step in enumerate(steps)}
@@ -74,6 +76,7 @@ def uses(tree: ast.Module, scopes: Scopes, sites: Mapping[str, frozenset[str]]) 
         sizes_of_operands(scopes, last, steps),
         frozenset(name for name in last if _is_sum(name, steps)),
         sites,
+        attributes,
     )
 
 

@@ -255,3 +255,38 @@ def test_an_estimate_has_it(mixpert: Mixpert) -> None:
     refused = mixpert(*words, "--package", "shapes", "n.ipynb")
     assert refused.code == 2
     assert "--package is for a script or a module" in refused.err
+
+
+FITTED = """\
+import numpy as np
+from shapes.model import Model
+x = np.random.default_rng(0).standard_normal((300, 300))
+model = Model().fit(x)
+own = x @ x
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "compared"),
+    [
+        ("print(model.gram[0], model.seconds, model.name)", ["model.gram", "own"]),
+        ("print(model.trace(x))", ["own"]),
+    ],
+)
+def test_a_tuning_judges_attributes_of_a_librarys_object_or_says_that_nothing_does(
+    tmp_path: Path, library: Path, mixpert: Mixpert, shown: str, compared: list[str]
+) -> None:
+    (library / "shapes" / "model.py").write_text(
+        "class Model:\n    name, seconds = 'm', 1\n"
+        "    def fit(self, x):\n        self.gram = x.T @ x\n        return self\n"
+        "    def trace(self, x):\n        return (x @ x.T).trace()\n"
+    )
+    (tmp_path / "s.py").write_text(FITTED + shown + "\n")
+    said = mixpert(*TUNED)
+    assert said.code == 0, said.err
+    plan = load(tmp_path / "s.mixpert.toml")
+    assert sorted(value.name for value in plan.criterion) == compared
+    assert ("judged by nothing" in " ".join(said.out.split())) == ("model.gram" not in compared)
+    said = mixpert("verify", "--compare", "model.gram", "s.mixpert.toml", "s.py")
+    assert said.code == 0, said.err
+    assert "'model.gram'" in said.out
