@@ -35,7 +35,9 @@ import mixpert_py
 from mixpert_py import config
 from mixpert_py.decorator import rewrite_in_place
 from mixpert_py.errors import DeviceError, PlanError, SourceError
+from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import running, tracebacks
+from mixpert_py.launch.callers import Callers
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -196,6 +198,9 @@ class MixPertMagics(Magics):
             raise UsageError(str(error)) from None
         codes = self._compiled(cell, plan, options.scheme)
         trace = Trace(()) if options.profile else None
+        if trace is not None:
+            packages = [name for hook in _hooks() for name in hook.packages]
+            trace.caller = Callers(self._cell_shown, packages)
         try:
             return self._run(*codes, options.backend, trace)
         finally:
@@ -260,8 +265,26 @@ class MixPertMagics(Magics):
     def _print_profile(self, trace: Trace) -> None:
         from mixpert_py.commands import tables
 
-        records = running.records(trace, self.places, MODULE)
-        tables.print_profile(records, sys.stderr)
+        imported = [module for hook in _hooks() for module in hook.rewritten.values()]
+        theirs = running.imported_places(imported, running.modules_of(trace), None)
+        cells = {
+            site: (self._cell_shown(name) or name, place)
+            for site, (name, place) in self.places.items()
+        }
+        records = running.records(trace, {**theirs, **cells}, MODULE)
+        # Lines of libraries come with their files, and then those of cells with their numbers.
+        script = "" if any(record["id"] in theirs for record in records) else None
+        tables.print_profile(records, sys.stderr, script=script)
+
+    def _cell_shown(self, name: str) -> str | None:
+        """A cell as its prompt shows it, such as In[3]; None for other code."""
+        shown = self.shell.compile.format_code_name(name)
+        return None if shown is None else str(shown[1])
+
+
+def _hooks() -> list[ImportHook]:
+    """The hooks that `mixpert_py.install` has put in place."""
+    return [finder for finder in sys.meta_path if isinstance(finder, ImportHook)]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

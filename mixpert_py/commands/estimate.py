@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,11 @@ class Options:
     def next_command(self, place: "Place", budget: str) -> str:
         """The command that makes the gain of a place, as it is typed."""
         if self.is_notebook:
-            return f"%load_ext mixpert_py, then %mixpert on --scheme {place.scheme}"
+            cells = f"%load_ext mixpert_py, then %mixpert on --scheme {place.scheme}"
+            if not self.packages:
+                return cells
+            hook = f"mixpert_py.install({[*self.packages]}, scheme={place.scheme!r})"
+            return f"import mixpert_py; {hook} before other imports; {cells}"
         packages = [word for name in self.packages for word in ("--package", name)]
         if place.scheme is not None:
             words = [] if self.module is None else ["-m", self.module]
@@ -137,10 +141,10 @@ def estimate(options: Options) -> int:
 
     budget = options.budget
     require_seconds(options.time_limit)
-    if options.is_notebook and options.packages:
-        raise click.UsageError("--package is for a script or a module")
     program = options.program()
-    packages = () if options.is_notebook else packages_of(program, options.packages)
+    packages = packages_of(program, options.packages)
+    if options.is_notebook:  # nothing but the next command could name them
+        options = replace(options, packages=packages)
     quiet = options.as_json or options.quiet or options.no_progress
     with tables.progress(quiet, options.verbose) as show:
         found = estimated(program, float(budget), options.time_limit, show, packages)

@@ -1,13 +1,13 @@
 """The tables of `mixpert estimate`."""
 
-import os
 from collections.abc import Iterator
 
 from rich.text import Text
 
-from mixpert_py.commands.tables import console
+from mixpert_py.commands.tables import console, place_text
 from mixpert_py.tuner.estimate import ceiling, times_text
 from mixpert_py.tuner.report.fitted import Column, fitted
+from mixpert_py.tuner.report.summary import callers_text
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
@@ -73,18 +73,20 @@ def _print_products(found: Estimate, script: str) -> None:
     """Print each product by level, those that take most of the time."""
     out = console()
     names = [place.device or "here" for place in found.places]
+    shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
+    shown = shown[:MOST_PRODUCTS]
+    several = not {one.path for one in shown} <= {script, ""}
+    called = any(one.callers for one in shown)
     columns = (
-        Column("line", right=True),
+        Column("line", right=not several),
         Column("product", wraps=True),
+        *[Column("called from", wraps=True)] * called,
         Column("% of\ntime", right=True),
         Column("level"),
         Column("error"),
         *(Column(name, right=True, drop=at) for at, name in enumerate(names)),
     )
-    shown = [one for one in found.products if one.seconds >= NEGLIGIBLE * found.seconds]
-    shown = shown[:MOST_PRODUCTS]
-    several = not {one.path for one in shown} <= {script, ""}
-    rows = [row for one in shown for row in _rows(one, found, names, several)]
+    rows = [row for one in shown for row in _rows(one, found, names, several, called)]
     if rows:
         out.print(fitted(columns, rows, out.width))
     rest = found.products[len(shown) :]
@@ -127,13 +129,12 @@ def _factor(times: float) -> str:
 
 
 def _rows(
-    one: EstimatedProduct, found: Estimate, names: list[str], several: bool
+    one: EstimatedProduct, found: Estimate, names: list[str], several: bool, called: bool
 ) -> Iterator[tuple[str, ...]]:
     """A row for each level, the product in the first."""
-    place = str(one.line) if one.line else "–"
-    if several and one.path:
-        place = f"{os.path.basename(one.path)}:{place}"
-    head = (place, one.expression, f"{100 * one.seconds / found.seconds:.0f}")
+    place = place_text(one.path if several else "", one.line)
+    callers = [callers_text(one.callers)] * called
+    head = (place, one.expression, *callers, f"{100 * one.seconds / found.seconds:.0f}")
     levels = [level for level in one.errors if any(level in its for its in one.speeds.values())]
     if not levels:
         yield (*head, "native", "–", *("–" for _ in names))
@@ -141,4 +142,4 @@ def _rows(
         speeds = [one.speeds[name].get(level) for name in names]
         texts = ["–" if speed is None else times_text(speed) for speed in speeds]
         yield (*head, level, error_text(one.errors[level]), *texts)
-        head = ("", "", "")
+        head = ("",) * len(head)

@@ -16,6 +16,7 @@ from rich.text import Text
 from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
+from mixpert_py.sources.source_files import shown_path
 from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
 from mixpert_py.tuner.report.staircase import notes as step_notes
@@ -346,11 +347,18 @@ def _meanings(shown: Sequence[object], records: Records) -> Iterator[str]:
 
 def _line(record: Mapping[str, Any], several: bool) -> str:
     """The line of a product; after its file, where the products are of several."""
-    if not record["line"]:
-        return "–"
-    return (
-        f"{os.path.basename(record['path'])}:{record['line']}" if several else f"{record['line']}"
-    )
+    return place_text(record["path"] if several and record["line"] else "", record["line"])
+
+
+def place_text(path: str, line: int | None) -> str:
+    """A file and a line: the file from the current folder, or from that which its package is in, or
+    its name alone. path: "" for the line alone.
+    """
+    number = str(line) if line else "–"
+    if not path:
+        return number
+    shown = shown_path(path)
+    return f"{os.path.basename(shown) if os.path.isabs(shown) else shown}:{number}"
 
 
 def _hints(records: Records, several: bool) -> Iterator[str]:

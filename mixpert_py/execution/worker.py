@@ -28,7 +28,7 @@ from mixpert_py.execution.products import MeasuredProduct, measure, trace_cost
 from mixpert_py.files import hold
 from mixpert_py.import_hook import ImportHook
 from mixpert_py.launch import launcher, tracebacks
-from mixpert_py.launch.callers import Callers
+from mixpert_py.launch.callers import Callers, files_of
 from mixpert_py.observation import observed
 from mixpert_py.plan import Plan
 from mixpert_py.runtime import context as contexts
@@ -191,8 +191,9 @@ def main(job_file: str, imported: float = 0.0) -> None:
     captured = outputs.capture_stdout() if job.stdout else None
     hook = ImportHook(job.packages, folder=job.project or None)
     hook.install()
-    if job.levels and hook.packages:  # a profile, whose seconds are not the program's time
-        trace.caller = Callers(program, hook.folder, hook.packages)
+    callers = Callers(files_of(program, hook.folder), hook.packages)
+    if hook.packages and (job.levels or job.alone):  # trials are not slowed down by that
+        trace.caller = callers
     if job.stdin:
         _read_from(job.stdin)
     start = perf_counter() - imported
@@ -220,7 +221,8 @@ def main(job_file: str, imported: float = 0.0) -> None:
     # A child that the program forked comes by here too; it is not the program.
     if code in (0, None) and os.getpid() == process:
         if job.alone is not None and captures is not None:
-            result = _alone(job.alone, trace, captures, hook, seconds)
+            ours = captures.seconds + hook.seconds + callers.seconds
+            result = _alone(job.alone, trace, captures, hook, seconds, ours)
             (folder / "result.json").write_bytes(msgspec.json.encode(result))
             sys.exit(code)
         values, missing = _values(job, namespace, trace)
@@ -271,14 +273,15 @@ def _called_by_children(folder: Path, trace: Trace) -> tuple[str, ...]:
 
 
 def _alone(
-    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float
+    job: Alone, trace: Trace, captures: Captures, hook: ImportHook, seconds: float, ours: float
 ) -> Result:
     """The result of a run whose products are made by themselves now.
 
-    What rewriting modules, copying operands and tracing calls took is none of the program's time.
+    ours: seconds of rewriting modules, copying operands and finding lines. Like those of tracing
+    calls they are none of the program's time.
     """
     left = min(job.seconds, LEFT_FOR_PRODUCTS * (job.limit - seconds))
-    own = seconds - captures.seconds - hook.seconds
+    own = seconds - ours
     with contexts.use(replace(contexts.current(), trace=None)):
         cost = trace_cost()
         for record in trace.sites.values():

@@ -2,30 +2,39 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from time import perf_counter
 
 from mixpert_py.launch.launcher import Program
 from mixpert_py.plan import module_of
 from mixpert_py.sources import project
 from mixpert_py.sources.packages import matches
 
+Shown = Callable[[str], str | None]
+"""The file of some code → the file as a person writes it; None where it is not the program's."""
+
 
 class Callers:
     """Finds, while a product of a library is made, the innermost line of the program around it.
 
-    folder: of the program's project; None: it has none. packages: those that are rewritten.
+    packages: those that are rewritten. seconds: what finding the lines took.
     """
 
-    def __init__(self, program: Program, folder: str | None, packages: Sequence[str]) -> None:
-        self._folder = folder
+    def __init__(self, shown: Shown, packages: Sequence[str]) -> None:
+        self._shown = cache(shown)
         self._packages = packages
-        self._known: dict[str, str | None] = {program.filename: program.argv[0]}
+        self.seconds = 0.0
 
     def __call__(self, site: str) -> str | None:
         """`file:line` of the program's call; None of its own products, and in threads of others."""
-        if not matches(module_of(site), self._packages):
-            return None
-        frame = sys._getframe(1)
+        start = perf_counter()
+        line = self._line() if matches(module_of(site), self._packages) else None
+        self.seconds += perf_counter() - start
+        return line
+
+    def _line(self) -> str | None:
+        frame = sys._getframe(2)
         while frame is not None:
             name = str(frame.f_globals.get("__name__"))
             file = self._shown(frame.f_code.co_filename)
@@ -34,9 +43,14 @@ class Callers:
             frame = frame.f_back  # type: ignore[assignment]
         return None
 
-    def _shown(self, file: str) -> str | None:
-        """A file of the program as a person writes it; None of any other file."""
-        if file not in self._known:
-            is_own = self._folder is not None and project.is_in(file, self._folder)
-            self._known[file] = os.path.relpath(file, self._folder) if is_own else None
-        return self._known[file]
+
+def files_of(program: Program, folder: str | None) -> Shown:
+    """Tells the files of a program. folder: of its project; None: it has none."""
+
+    def shown(file: str) -> str | None:
+        if file == program.filename:
+            return program.argv[0]
+        is_own = folder is not None and project.is_in(file, folder)
+        return os.path.relpath(file, folder) if is_own else None
+
+    return shown

@@ -185,19 +185,29 @@ def places_of(
     """
     from mixpert_py.passes.pipeline import analyze  # not above: a program found in the cache
 
-    folder = project_folder(program)
-    sources = [(program.filename, program.module, program.source)]
-    for path, module in imported:
+    found = imported_places(imported, modules, project_folder(program))
+    with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
+        found |= {
+            site.id: (program.filename, site) for site in analyze(program.source, program.module)
+        }
+    return found
+
+
+def imported_places(
+    imported: Iterable[SourceModule], modules: Collection[str], folder: str | None
+) -> Places:
+    """The call sites of imported modules; see `places_of`. folder: of the program's project."""
+    from mixpert_py.passes.pipeline import analyze
+
+    places: Places = {}
+    for path, module in reversed([*imported]):
         is_own = folder is not None and project.is_in(path, folder)
         if not is_own and module not in modules:
             continue
+        shown = path if is_own else relative(path, module)
         with suppress(SourceError):
             source = source_files.read_whole(path)
-            sources.append((path if is_own else relative(path, module), module, source))
-    places: Places = {}
-    for path, module, source in reversed(sources):
-        with suppress(SourceError):  # too large to be rewritten, or changed meanwhile
-            places |= {site.id: (path, site) for site in analyze(source, module)}
+            places |= {site.id: (shown, site) for site in analyze(source, module)}
     return places
 
 

@@ -77,6 +77,16 @@ def follow_notebook(raw: bytes, module: str) -> Followed:
     return Followed(sites, cells, dependencies(source, module))
 
 
+def cell_lines(raw: bytes) -> list[tuple[int, int]]:
+    """For each line of `notebook_text`, the number of its cell, and of the line in it."""
+    program = _read(raw)
+    return [
+        (cell.number, line + 1)
+        for cell, code in zip(program.cells, program.codes, strict=True)
+        for line in range(code.count("\n") + 1)
+    ]
+
+
 def notebook_text(raw: bytes) -> bytes:
     """The code cells as one program, without lines of IPython. Raises SourceError if it is none."""
     return _read(raw).text.encode()

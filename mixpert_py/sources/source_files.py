@@ -136,3 +136,12 @@ def _excluded(file: str, patterns: Sequence[str]) -> bool:
 
 def _is_inside(target: str, root: str) -> bool:
     return Path(target).is_relative_to(os.path.realpath(root))
+
+
+def shown_path(path: str) -> str:
+    """A path from the current folder where it is in there, else the whole path."""
+    here = os.getcwd() + os.sep
+    for given in (path, os.path.realpath(path)):
+        if given.startswith(here):
+            return given.removeprefix(here)
+    return path

@@ -18,7 +18,7 @@ from mixpert_py.passes.pipeline import require_syntax
 from mixpert_py.plan import module_of
 from mixpert_py.runtime.model import known_devices
 from mixpert_py.runtime.schemes import ladder
-from mixpert_py.sources.notebook_file import follow_notebook
+from mixpert_py.sources.notebook_file import cell_lines, follow_notebook
 from mixpert_py.sources.packages import matches
 from mixpert_py.sources.source_files import NOTEBOOK
 from mixpert_py.tuner import estimate as gains
@@ -40,7 +40,7 @@ MAKERS = ("NVIDIA ", "GeForce ", "Tesla ")
 class EstimatedProduct:
     """A call site. errors: as in Operator. speeds: machine → scheme → times as fast as native.
 
-    path: "" where it is not known.
+    path: "" where it is not known. callers: as in SiteTrace.
     """
 
     id: str
@@ -51,6 +51,7 @@ class EstimatedProduct:
     seconds: float
     errors: Mapping[str, float]
     speeds: Mapping[str, Mapping[str, float]]
+    callers: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Estimate:
                     "seconds": one.seconds,
                     "errors": {scheme: _number(error) for scheme, error in one.errors.items()},
                     "speeds": {place: dict(speeds) for place, speeds in one.speeds.items()},
+                    "callers": dict(one.callers),
                 }
                 for one in self.products
             ],
@@ -138,8 +140,10 @@ def estimate(
     missing = sum(trace.seconds for site, trace in result.sites.items() if not _errors(own[site]))
     by_place = _times(result, measured, emulations, casts)
     known = _places(program, result)
-    tuned = set() if program.filename.endswith(NOTEBOOK) else {*read_sites(program).sites}
-    tuned |= {site for site in result.sites if matches(module_of(site), packages)}
+    tuned: set[str] = set()
+    if not program.filename.endswith(NOTEBOOK):
+        tuned |= read_sites(program).sites.keys()
+        tuned |= {site for site in result.sites if matches(module_of(site), packages)}
     whole = sum(site.seconds for site in result.sites.values())
     share = min(whole / result.seconds, 1.0)
 
@@ -152,7 +156,7 @@ def estimate(
     return Estimate(
         result.seconds,
         share,
-        tuple(_products(result, known, errors, by_place)),
+        tuple(_products(result, known, errors, by_place, _callers(program, result))),
         tuple(sorted(map(likely, by_place, by_place.values()), key=_here_then_fastest)),
         missing / whole,
         result.children,
@@ -259,11 +263,31 @@ def _places(program: Program, result: Result) -> Places:
     return places
 
 
+def _callers(program: Program, result: Result) -> dict[str, Mapping[str, int]]:
+    """Site → the program's lines that came to it; of a notebook, lines are counted in a cell."""
+    found: dict[str, Mapping[str, int]] = {
+        site: trace.callers for site, trace in result.sites.items()
+    }
+    if not program.filename.endswith(NOTEBOOK):
+        return found
+    with open(program.filename, "rb") as file:
+        cells = cell_lines(file.read())
+    names = {
+        f"{program.argv[0]}:{number}": f"cell_{cell}:{line}"
+        for number, (cell, line) in enumerate(cells, 1)
+    }
+    return {
+        site: {names.get(line, line): n for line, n in lines.items()}
+        for site, lines in found.items()
+    }
+
+
 def _products(
     result: Result,
     known: Places,
     errors: Mapping[str, Mapping[str, float]],
     by_place: Mapping[str | None, Times],
+    callers: Mapping[str, Mapping[str, int]],
 ) -> list[EstimatedProduct]:
     made = []
     for site, trace in sorted(result.sites.items(), key=lambda item: -item[1].seconds):
@@ -280,7 +304,15 @@ def _products(
         expression = place.expression if place else "(called by name)"
         made.append(
             EstimatedProduct(
-                site, path, line, expression, trace.calls, trace.seconds, errors[site], speeds
+                site,
+                path,
+                line,
+                expression,
+                trace.calls,
+                trace.seconds,
+                errors[site],
+                speeds,
+                callers[site],
             )
         )
     return made

@@ -25,6 +25,7 @@ from mixpert_py.sources.imported import (
     spec_without_imports,
 )
 from mixpert_py.sources.packages import matches, relative, top
+from mixpert_py.sources.source_files import shown_path
 
 INPUT = re.compile(rb"\b(?:stdin|input|fileinput)\b")
 LIBRARY = "library:call/matmul~0#0"  # stands for every product of libraries, whose flow is not read
@@ -55,15 +56,6 @@ class ProjectSites:
     def file_shown(self, site: str) -> str:
         """The file of a site; empty where only the program's own file has products."""
         return shown_path(self.files[site]) if set(self.files.values()) != {self.main} else ""
-
-
-def shown_path(path: str) -> str:
-    """A path from the current folder where it is in there, else the whole path."""
-    here = os.getcwd() + os.sep
-    for given in (path, os.path.realpath(path)):
-        if given.startswith(here):
-            return given.removeprefix(here)
-    return path
 
 
 def read_sites(program: Program, packages: Collection[str] = ()) -> ProjectSites:

@@ -13,6 +13,7 @@ import pytest
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
+import mixpert_py
 from mixpert_py.config import module_name, notebook_module
 from mixpert_py.notebook import CellSyntaxError
 from mixpert_py.passes.pipeline import analyze
@@ -221,6 +222,26 @@ def test_a_wrong_option_is_one_line(
     assert message in said.err
     assert len(said.err.strip().splitlines()) == 1
     assert "ran" not in shell.user_ns
+
+
+def test_the_profile_of_a_cell_has_libraries_and_the_lines_that_called_them(
+    run: Run, capsys: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shapes_of_cells.py").write_text("def square(x):\n    return x @ x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with mixpert_py.install(packages=["shapes_of_cells"]):
+        run("from shapes_of_cells import square\ndef twice(x):\n    return square(square(x))\n")
+        capsys.readouterr()
+        run("%%mixpert --profile\nb = twice(a)\nsquare(b) @ a")
+        run("%%mixpert --profile\na @ a")
+    monkeypatch.delitem(sys.modules, "shapes_of_cells")
+    first, second = COLOR.sub("", capsys.readouterr().err).split("line", 2)[1:]
+    (library,) = (line for line in first.splitlines() if "shapes_of_cells.py:2" in line)
+    (own,) = (line for line in first.splitlines() if "square(b) @ a" in line)
+    assert re.search(r"In\[1\]:3 \(2\), +In\[2\]:3 \(1\)", re.sub(r"\s+", " ", first))
+    assert library.split()[-1] != "–"
+    assert own.startswith("In[2]:3 ")
+    assert "called from" not in second
 
 
 def test_the_profile_is_of_this_cell(run: Run, capsys: Read) -> None:

@@ -13,7 +13,9 @@ from rich.text import Text
 GAP = 2  # blanks between columns
 LEAST = 12  # characters that a column of words keeps
 EXPRESSION = 20  # that a column of expressions keeps
-PIECE = re.compile(r"[^\s(,]*(?:[(,]+\s*|\s+|$)")  # cells are broken behind one
+# Cells are broken behind one. A number in parentheses, such as how often, stays in one piece.
+PIECE = re.compile(r"(?:\(\d+\)|[^\s(,])*(?:[(,]+\s*|\s+|$)")
+FOLDER = re.compile(r"[^/]*/|[^/]+$")  # a path is broken behind one where it has to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,25 @@ def _lines(text: str, width: int) -> Iterator[str]:
         if line and cell_len((line + piece).rstrip()) > width:
             yield line.rstrip()
             line = ""
-        *full, line = chop_cells(line + piece.rstrip(), width) or [""]
-        yield from full
-        line += piece[len(piece.rstrip()) :]
+        if cell_len((line + piece).rstrip()) > width:
+            *full, piece = _pieces_of_path(piece, width)
+            yield from full
+        line += piece
     yield line.rstrip()
+
+
+def _pieces_of_path(piece: str, width: int) -> Iterator[str]:
+    """A piece in lines of at most `width`, broken behind slashes, and elsewhere if it has to be."""
+    line = ""
+    for part in FOLDER.findall(piece):
+        if line and cell_len((line + part).rstrip()) > width:
+            yield line
+            line = ""
+        blanks = part[len(part.rstrip()) :]
+        *full, line = chop_cells(line + part.rstrip(), width) or [""]
+        yield from full
+        line += blanks
+    yield line
 
 
 def _natural(column: Column, cells: Sequence[str]) -> int:

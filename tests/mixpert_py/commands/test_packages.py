@@ -251,10 +251,27 @@ def test_an_estimate_has_it(mixpert: Mixpert) -> None:
     assert "int8x6" in product["errors"]
     if found["command"] is not None:  # whether it gains depends on the models of devices
         assert "--package shapes" in found["command"]
+    assert product["callers"] == {"s.py:4": 1}
     assert mixpert(*words, "s.py").code == 1
-    refused = mixpert(*words, "--package", "shapes", "n.ipynb")
-    assert refused.code == 2
-    assert "--package is for a script or a module" in refused.err
+
+
+def test_an_estimate_of_a_notebook_has_it_and_the_cells_line(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    lines = USES.replace("300", "900").splitlines(keepends=True)
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "source": source}
+        for source in (lines[:2], lines[2:])
+    ]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells, "nbformat": 4, "metadata": {}}))
+    words = "estimate", "--error", "1e-2", "--time-limit", "30", "--package", "shapes", "n.ipynb"
+    said = mixpert(*words)
+    assert said.code == 0, said.err
+    (row,) = (line for line in said.out.splitlines() if "x @ x" in line)
+    assert "shapes/deep.py:2" in row
+    assert "cell_2:2" in row
+    if "Next: " in said.out:  # whether it gains depends on this machine
+        assert "mixpert_py.install(['shapes'], scheme=" in said.out
 
 
 FITTED = """\
