@@ -6,7 +6,7 @@ from rich.text import Text
 
 from mixpert_py.commands.tables import console, place_text
 from mixpert_py.tuner.estimate import ceiling, times_text
-from mixpert_py.tuner.report.fitted import Column, fitted
+from mixpert_py.tuner.report.fitted import CALLERS, Column, fitted
 from mixpert_py.tuner.report.summary import callers_text
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
@@ -80,7 +80,7 @@ def _print_products(found: Estimate, script: str) -> None:
     columns = (
         Column("line", right=not several),
         Column("product", wraps=True),
-        *[Column("called from", wraps=True)] * called,
+        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True),
         Column("level"),
         Column("error"),

@@ -17,7 +17,7 @@ from mixpert_py.doctor import Finding
 from mixpert_py.plan import Criterion, Plan
 from mixpert_py.runtime.reasons import MEANING as MEANING_OF_REASONS
 from mixpert_py.sources.source_files import shown_path
-from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
+from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.operands import LOSS_SHOWN_FROM, bits_text, cancellation_text
 from mixpert_py.tuner.report.staircase import notes as step_notes
 from mixpert_py.tuner.report.staircase import step_names, step_rows
@@ -297,7 +297,7 @@ def print_profile(
     columns = (
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True)] * called,
+        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("calls", right=True, drop=5),
         Column("m × k × n", drop=4),
         Column("ran", wraps=True),
@@ -426,7 +426,7 @@ def print_report(record: "Record", program: "Program") -> None:
     columns = (
         Column("line", right=True),
         Column("product", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True)] * called,
+        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True, drop=3),
         Column("level"),
         Column("error", drop=1),

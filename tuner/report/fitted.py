@@ -13,6 +13,7 @@ from rich.text import Text
 GAP = 2  # blanks between columns
 LEAST = 12  # characters that a column of words keeps
 EXPRESSION = 20  # that a column of expressions keeps
+CALLERS = 16  # that a column of lines with numbers of calls keeps
 # Cells are broken behind one. A number in parentheses, such as how often, stays in one piece.
 PIECE = re.compile(r"(?:\(\d+\)|[^\s(,])*(?:[(,]+\s*|\s+|$)")
 FOLDER = re.compile(r"[^/]*/|[^/]+$")  # a path is broken behind one where it has to be

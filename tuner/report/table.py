@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mixpert_py.tuner.records import Outcome, Reason, Verdict
-from mixpert_py.tuner.report.fitted import EXPRESSION, Column, fitted
+from mixpert_py.tuner.report.fitted import CALLERS, EXPRESSION, Column, fitted
 from mixpert_py.tuner.report.summary import MEANING, brief, callers_text
 from mixpert_py.tuner.report.unit import PRODUCTS, Unit, clock_unit, error_text, share_text
 
@@ -92,7 +92,7 @@ def _table(outcome: Outcome, unit: Unit, width: int) -> Table:
         Column("site", drop=4),
         Column("line", right=not several),
         Column("expression", wraps=True, least=EXPRESSION),
-        *[Column("called from", wraps=True)] * called,
+        *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True, drop=3),
         Column(f"level\n{starts.pop()} →" if len(starts) == 1 else "level"),
         Column("error", right=True, drop=1),
