@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
+from libcst import MaybeSentinel
 from libcst.metadata import (
+    ExpressionContext,
+    ExpressionContextProvider,
     MetadataWrapper,
     PositionProvider,
     QualifiedNameSource,
     ScopeProvider,
 )
+from libcst.metadata.expression_context_provider import ExpressionContextVisitor
 from libcst.metadata.position_provider import PositionProvidingCodegenState
-from libcst.metadata.scope_provider import Scope
+from libcst.metadata.scope_provider import Scope, ScopeVisitor
 
 from mixpert_py.passes.reduced_source import reduced
 from mixpert_py.passes.scope import ARRAY_MODULES
@@ -35,6 +39,17 @@ OPERATOR = frozenset({"@"})
 OPERATORS = (cst.MatrixMultiply, cst.MatrixMultiplyAssign)
 KINDS = frozenset({cst.BinaryOperation, cst.AugAssign, cst.Call})
 NOTHING = nullcontext()
+# How the names begin of what has no names below it: spaces, comments, brackets and signs.
+TRIVIA = (
+    *("whitespace", "leading_lines", "lines_after", "trailing", "header", "footer", "empty_lines"),
+    *("lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "comma", "semicolon", "equal"),
+    *("dot", "operator", "asynchronous", "first_line", "last_line"),
+)
+NO_NODES = frozenset({type(None), str, MaybeSentinel})
+EXPRESSIONS = frozenset(
+    {cst.Name, cst.Attribute, cst.Call, cst.Arg, cst.Expr, cst.SimpleString, cst.Integer}
+    | {cst.SimpleStatementLine, cst.IndentedBlock, cst.Return, cst.If, cst.AssignTarget}
+)
 # Names that LibCST must not find for the call of a method.
 ARRAY_DOTS = frozenset(f"{module}.dot" for module in ARRAY_MODULES)
 
@@ -103,6 +118,90 @@ class _Wrapper(MetadataWrapper):
         return self.module
 
 
+class _Order(cst.CSTVisitor):
+    """Learns in which order LibCST visits what a node has; visits nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attributes: list[str] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return False
+
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
+        self.attributes.append(attribute)
+
+
+class _Parts(dict[type[cst.CSTNode], tuple[str, ...]]):
+    """Kind of node → its attributes that may have names below them, in LibCST's order."""
+
+    def of(self, node: cst.CSTNode) -> tuple[str, ...]:
+        kind = type(node)
+        if kind not in self:
+            order = _Order()
+            node._visit_and_replace_children(order)
+            found = dict.fromkeys(order.attributes)
+            self[kind] = tuple(name for name in found if not name.startswith(TRIVIA))
+        return self[kind]
+
+
+PARTS = _Parts()
+
+
+class _OnlyNames(cst.CSTVisitor):
+    """Visits no spaces, brackets and signs, and puts no copy in the place of what it has visited:
+    with both LibCST takes more than twice as long.
+    """
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if super().on_visit(node):
+            for name in PARTS.of(node):
+                part = getattr(node, name)
+                if isinstance(part, (tuple, list)):
+                    for each in part:
+                        each.visit(self)
+                elif type(part) not in NO_NODES:
+                    part.visit(self)
+        return False
+
+
+class _ContextVisitor(_OnlyNames, ExpressionContextVisitor):
+    """Goes on as itself below the two kinds of nodes under which LibCST's own finds most of all."""
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 — as LibCST names it
+        self.provider.set_metadata(node, self.context)
+        node.value.visit(_ContextVisitor(self.provider, ExpressionContext.LOAD))
+        return False
+
+    def visit_Subscript(self, node: cst.Subscript) -> bool:  # noqa: N802
+        self.provider.set_metadata(node, self.context)
+        inner = _ContextVisitor(self.provider, ExpressionContext.LOAD)
+        for part in (node.value, *node.slice):
+            part.visit(inner)
+        return False
+
+
+class _Contexts(ExpressionContextProvider):
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        node.visit(_ContextVisitor(self, ExpressionContext.LOAD))
+
+
+class _ScopeVisitor(_OnlyNames, ScopeVisitor):
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        if type(original_node) in EXPRESSIONS:  # a test for abstract classes is slow
+            self.provider.set_metadata(original_node, self.scope)
+            cst.CSTVisitor.on_leave(self, original_node)
+        else:
+            super().on_leave(original_node)
+
+
+class _Scopes(ScopeProvider):
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        visitor = _ScopeVisitor(self)
+        node.visit(visitor)
+        visitor.infer_accesses()
+
+
 class _ProductsOnly(PositionProvidingCodegenState):
     """Records the positions of nodes that may be products; those of all took twice as long."""
 
@@ -141,7 +240,9 @@ def read(text: str, places: Collection[Position]) -> dict[Position, frozenset[st
         elif isinstance(getattr(node, "operator", None), OPERATORS):
             seen[position] = OPERATOR
     if calls:  # scopes take as long as all the rest
-        scopes = wrapper.resolve(ScopeProvider)
+        # Scopes ask for the contexts by the name of LibCST's own provider.
+        wrapper._metadata[ExpressionContextProvider] = wrapper.resolve(_Contexts)
+        scopes = wrapper.resolve(_Scopes)
         for position, call in calls.items():
             seen[position] = _names(call, scopes.get(call.func) or scopes.get(call))
     return seen

@@ -39,16 +39,20 @@ DECORATOR = re.compile(
     r"@[ \t]*+[\w.]++(?:\([^\r\n@]*+)?+[ \t]*+(?:#[^\r\n@]*+)?+"
     r"(?=[\r\n]+[ \t\f]*(?:@|(?:async|class|def)\b))"
 )
-# A comment or a string, with the prefix that says its kind. Of strings that are not closed, and of
-# the inner quotes of f-strings from Python 3.12 on, it may be a part.
+# A comment or a string without its prefix. Of strings that are not closed, and of the inner quotes
+# of f-strings from Python 3.12 on, it may be a part. It begins with a set of signs, which `re`
+# looks for four times as fast as for alternatives.
 SKIPPED = re.compile(
-    r"#[^\r\n]*+|(?:\b([a-zA-Z]{1,2}))?"
-    r"(\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+\"\"\"|'''(?:[^'\\]++|\\.|'(?!''))*+'''"
-    r"|\"(?:[^\"\\\r\n]++|\\.)*+\"|'(?:[^'\\\r\n]++|\\.)*+')",
+    r"[#\"'](?:(?<=#)[^\r\n]*+"
+    r"|(?<=\")(?:\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+\"\"\"|(?:[^\"\\\r\n]++|\\.)*+\")"
+    r"|(?<=')(?:''(?:[^'\\]++|\\.|'(?!''))*+'''|(?:[^'\\\r\n]++|\\.)*+'))",
     re.DOTALL,
 )
+# The prefix that says a string's kind, at the end of what stands before the string.
+PREFIX = re.compile(r"\b[a-zA-Z]{1,2}\Z")
 SITE = re.compile(r"\bsite\b")
 MAY_HOLD_PRODUCT = (ast.BinOp, ast.Call, ast.AugAssign, ast.JoinedStr)
+MAY_BE_COMPILED = frozenset({ast.Call, ast.FunctionDef, ast.ClassDef})
 PLAIN_PREFIX = re.compile("[bru]+", re.IGNORECASE)
 BRACKETS_OR_AT = re.compile(r"[()\[\]{}@]")
 # The field of a node in which a word of the text filter is one of the program's names.
@@ -120,10 +124,14 @@ def _may_multiply_outside_strings(text: str) -> bool:
     pieces = []
     done = 0
     for match in SKIPPED.finditer(text):
-        if match[1] and not PLAIN_PREFIX.fullmatch(match[1]) and _may_hold_product(match[0]):
-            return True
-        pieces.append(text[done : match.start()])
-        pieces.append('""' if match[2] else "")
+        start = match.start()
+        is_comment = text[start] == "#"
+        if not is_comment and text[start - 1 : start].isalpha():
+            prefix = PREFIX.search(text, max(done, start - 2), start)
+            if prefix and not PLAIN_PREFIX.fullmatch(prefix[0]) and _may_hold_product(match[0]):
+                return True
+        pieces.append(text[done:start])
+        pieces.append("" if is_comment else '""')
         done = match.end()
     code = "".join([*pieces, text[done:]])
     if HINT.search(code if code.isascii() else unicodedata.normalize("NFKC", code)):
@@ -266,6 +274,8 @@ def _compiled_arguments(scopes: Scopes) -> dict[ast.AST, str]:
     definitions: dict[ast.AST, str] = {}
     varies = False
     for node in scopes.scope_of:
+        if type(node) not in MAY_BE_COMPILED:  # isinstance alone takes twice as long
+            continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             definitions[node] = node.name
         elif isinstance(node, ast.Call) and scopes.scope_of[node].names_compiler(node.func):

@@ -3,12 +3,15 @@
 import ast
 import re
 
+import libcst as cst
 import pytest
+from libcst.metadata import ExpressionContextProvider, MetadataWrapper, ScopeProvider
 
 from mixpert_py.passes import cross_check
 from mixpert_py.passes.cross_check import Claim, refusals
 from mixpert_py.passes.pipeline import analyze, rewrite
 from mixpert_py.passes.source import decode
+from tests.passes.sources import EVERYWHERE
 
 NO_NAMES = frozenset[str]()
 NUMPY = frozenset({"numpy.dot"})
@@ -88,3 +91,19 @@ REASONS = [
     "finds no @ here",
     "resolves the name differently",
 ]
+
+
+def test_the_quicker_visitors_see_what_those_of_libcst_do() -> None:
+    wrapper = MetadataWrapper(cst.parse_module(EVERYWHERE))
+    theirs = wrapper.resolve(ScopeProvider)
+    assert dict(wrapper.resolve(cross_check._Contexts)) == dict(
+        wrapper.resolve(ExpressionContextProvider)
+    )
+    ours = wrapper.resolve(cross_check._Scopes)
+    calls = [node for node in theirs if isinstance(node, cst.Call)]
+    assert len(calls) > 45
+    for call in calls:
+        one, other = theirs[call], ours[call]
+        assert type(one) is type(other)
+        assert one.get_qualified_names_for(call) == other.get_qualified_names_for(call)
+        assert one._assignment_count == other._assignment_count

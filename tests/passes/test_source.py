@@ -1,13 +1,16 @@
 """Files as bytes: encodings and newlines that stay, and input that is refused in one line."""
 
+import ast
 import re
+import sys
 
 import pytest
 
 from mixpert_py.errors import SourceError
 from mixpert_py.passes.pipeline import analyze, dependencies, rewrite, rewrite_tree
 from mixpert_py.passes.restore import restore
-from mixpert_py.passes.source import decode
+from mixpert_py.passes.source import children, decode
+from tests.passes.sources import EVERYWHERE
 
 MARK = b"import mixpert_py as _mixpert  # added by mixpert rewrite"
 
@@ -184,3 +187,15 @@ def test_a_product_beside_or_in_strings_is_found(source: bytes) -> None:
 def test_words_in_strings_and_comments_are_not_parsed() -> None:
     source = b"'''\nx @ y, np.dot\n'''\n# a @ b\n@f(\n'dot')\ndef f(: pass\n"
     assert analyze(source, "m") == ()
+
+
+def test_the_children_of_a_node_are_those_of_ast_but_contexts() -> None:
+    text = EVERYWHERE + "nonlocal_ = {**a, 1: 2}\ndef f(*, a, b=1): nonlocal c\n"
+    text += "match a:\n    case None | {'k': _, **m} | A(b=1) | [*_] as n: pass\n"
+    if sys.version_info >= (3, 12):
+        text += "type V[T: int, *Ts, **P] = list[T]\n"
+    for node in ast.walk(ast.parse(text)):
+        expected = [
+            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)
+        ]
+        assert children(node) == expected
