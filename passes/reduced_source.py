@@ -15,6 +15,7 @@ INDENT = re.compile(r"[ \t\f]*")
 LINE_END = re.compile(r"[ \t\f]*;?[ \t\f]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)")
 # Syntax that may bind a name of a scope around the statement in which it stands.
 OUTWARD = re.compile(r":=|\b(?:global|nonlocal)\b")
+OUTWARD_WORDS = (":=", "global", "nonlocal")
 
 PLAIN = (ast.Expr, ast.Return, ast.Assert, ast.Raise, ast.Pass, ast.Break, ast.Continue)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -43,7 +44,8 @@ def reduced(
     roots. A string holds the newlines of what is left out: lines and columns of what remains are
     those of the file. Every newline becomes `\\n`.
     """
-    needed = _Needed(sorted(start for start, _ in products), frozenset(roots))
+    outward = any(word in source.text for word in OUTWARD_WORDS)
+    needed = _Needed(sorted(start for start, _ in products), frozenset(roots), outward)
     pieces = []
     done = 0
     for omission in _omissions(source, tree.body, needed):
@@ -59,14 +61,21 @@ def reduced(
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What must stay. starts: offsets of the products, in order. roots: as of `reduced`."""
+    """What must stay. starts: offsets of the products, in order. roots: as of `reduced`. outward:
+    whether any of OUTWARD_WORDS is in the file, which few have.
+    """
 
     starts: list[int]
     roots: frozenset[str]
+    outward: bool
 
     def lies_in(self, start: int, end: int) -> bool:
         """Whether a product lies there."""
         return bisect.bisect_left(self.starts, start) < bisect.bisect_left(self.starts, end)
+
+    def binds_outward(self, text: str, start: int, end: int) -> bool:
+        """Whether the text there may bind a name of a scope around its statement."""
+        return self.outward and OUTWARD.search(text, start, end) is not None
 
 
 def _omissions(source: Source, block: Iterable[ast.AST], needed: _Needed) -> Iterator[_Omission]:
@@ -102,7 +111,7 @@ def _omitted(source: Source, statement: ast.stmt, needed: _Needed) -> _Omission 
         start = _line_begin(source, decorators)
     if needed.lies_in(start, end):
         return None
-    if source.text.startswith("elif", start) or OUTWARD.search(source.text, start, end):
+    if source.text.startswith("elif", start) or needed.binds_outward(source.text, start, end):
         return None
     names: list[str] = []
     bound = _bind(statement, names, needed.roots)
@@ -117,7 +126,9 @@ def _decorators(source: Source, statement: ast.AST, needed: _Needed) -> _Omissio
     start, end = _line_begin(source, decorators), source.span(decorators[-1])[1]
     # Brackets around the last one end behind it.
     after = LINE_END.match(source.text, end)
-    if after is None or needed.lies_in(start, end) or OUTWARD.search(source.text, start, end):
+    if after is None or needed.lies_in(start, end):
+        return None
+    if needed.binds_outward(source.text, start, end):
         return None
     return _Omission(start, end, ())
 
