@@ -241,6 +241,7 @@ class Reason(StrEnum):
     LOCKED = "locked"
     NEVER_RAN = "never ran"
     ELSEWHERE = "in another process"
+    UNSUITED = "no scheme takes it"
     TOO_SHORT = "too short"
     UNCLEAR = "cannot tell"
     PREDICTED = "predicted over budget"

@@ -149,6 +149,8 @@ class SearchState:
             return Reason.ELSEWHERE
         if operator.id not in self.start.measurement.site_seconds:
             return Reason.NEVER_RAN
+        if operator.shapes and all(0 in shape for shape in operator.shapes):
+            return Reason.UNSUITED
         if self.start.measurement.site_seconds[operator.id] <= self.noise(operator.id):
             return Reason.TOO_SHORT
         lower = self._below(operator)

@@ -424,7 +424,7 @@ def print_report(record: "Record", program: "Program") -> None:
         return
     called = any(row.entry.callers for row in found)
     columns = (
-        Column("line", right=True),
+        Column("line", right=all(row.entry.place.isdecimal() for row in found)),
         Column("product", wraps=True, least=EXPRESSION),
         *[Column("called from", wraps=True, least=CALLERS)] * called,
         Column("% of\ntime", right=True, drop=3),

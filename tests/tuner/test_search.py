@@ -200,6 +200,23 @@ def test_a_site_that_a_plan_makes_disappear_takes_no_time() -> None:
     assert outcome.verdicts[0].reason is Reason.TOO_SHORT
 
 
+@pytest.mark.parametrize("kind", SEARCHES)
+@pytest.mark.parametrize(
+    ("shapes", "lowered"), [(((0, 0, 0),), False), (((0, 0, 0), (8, 8, 8)), True)]
+)
+def test_what_no_scheme_takes_is_not_lowered_and_named_so(
+    kind: str, shapes: tuple[tuple[int, int, int], ...], lowered: bool
+) -> None:
+    def measure(plan: Mapping[str, str], /) -> Measurement:
+        seconds = 2.0 if plan["a"] == "native" else 1.0
+        return Measurement(seconds + 1.0, 0.0, {"a": seconds})
+
+    operators = [Operator("a", seconds=2.0, shapes=shapes)]
+    outcome = tune(measure, operators, [], LADDER, 0, noise=0.0, search=kind)
+    assert (outcome.plan["a"] != "native") == lowered
+    assert (outcome.verdicts[0].reason is Reason.UNSUITED) != lowered
+
+
 def test_share_is_of_the_program_at_the_start() -> None:
     program = TableProgram({"a": {"native": 3.0}}, {}, overhead=1.0)
     outcome = tune(program, program.operators("a"), [], LADDER, 0, noise=0.0)

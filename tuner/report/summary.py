@@ -25,6 +25,7 @@ MEANING: Mapping[str, str] = {
     Reason.LOCKED: "Locked in the plan, or by a comment in the source.",
     Reason.NEVER_RAN: "The program did not call it.",
     Reason.ELSEWHERE: "Only processes that the program starts call it, which are not measured.",
+    Reason.UNSUITED: "It is a sum that is no product of matrices, or not of arrays of numbers.",
     Reason.TOO_SHORT: "Its time is below the clock's noise: lowering it could not be seen.",
     Reason.UNCLEAR: "Made by itself, in turn with the native product, it differed by less than the "
     "clock's noise, or there was no time to measure it: nothing is known on this machine now.",
