@@ -132,7 +132,7 @@ def run(options: Options) -> int:
         return exit_code
     unused = hook.without_modules()
     for name in unused if not options.quiet or options.strict else ():
-        click.echo(f"mixpert: package {name}: the program imported no module of it", err=True)
+        click.echo(f"mixpert: {packages.unused_line(name)}", err=True)
     if trace is None:
         return exit_code
     with launcher.looking_in(path):

@@ -147,7 +147,7 @@ class Result(msgspec.Struct, frozen=True):
     of dtype of each value of `Job.names` and `Job.sinks`, where these are reported. ratios:
     difference → its size, as a part of its operands'. counts: integers of the main module that are
     no values. elsewhere: sites that only processes which it started called, of a run of its own
-    process.
+    process. unused: packages that were named, and of which it has imported no module.
     """
 
     seconds: float
@@ -164,6 +164,7 @@ class Result(msgspec.Struct, frozen=True):
     ratios: dict[str, float] = {}
     counts: dict[str, int] = {}
     elsewhere: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
 
 
 def main(job_file: str, imported: float = 0.0) -> None:
@@ -251,6 +252,7 @@ def main(job_file: str, imported: float = 0.0) -> None:
             counts=_counts(namespace, values),
             elsewhere=_called_by_children(folder, trace),
             rewritten=tuple((path, module) for path, module in hook.rewritten.values()),
+            unused=tuple(hook.without_modules()),
         )
         (folder / "result.json").write_bytes(msgspec.json.encode(result))
     sys.exit(code)

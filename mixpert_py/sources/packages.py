@@ -142,6 +142,11 @@ def applicable(plan: Plan) -> tuple[Plan, list[str]]:
     return msgspec.structs.replace(plan, site=sites), lines
 
 
+def unused_line(package: str) -> str:
+    """A line on a package that was named, and that the program did not import."""
+    return f"package {package}: the program imported no module of it"
+
+
 def relative(path: str, module: str) -> str:
     """A module's file from the folder that its package is in, with slashes on every machine.
 

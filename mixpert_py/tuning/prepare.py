@@ -19,7 +19,7 @@ from mixpert_py.runtime.context import emulates
 from mixpert_py.runtime.dtypes import is_wide
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.schemes import emulation_of, ladder
-from mixpert_py.sources.packages import described
+from mixpert_py.sources.packages import described, unused_line
 from mixpert_py.tuner.records import Ladder, Measurement, Operator, Problem, Rung, median_of
 from mixpert_py.tuning.baseline import (
     Baseline,
@@ -137,7 +137,7 @@ def prepare(
         earlier = _earlier(existing, project.sites)
         locked = {site: entry for site, entry in earlier.items() if entry.locked}
         experiment.blocks.update({site: entry.block for site, entry in locked.items()})
-        report(untuned(project, first))
+        report([*untuned(project, first), *map(unused_line, first.result.unused)])
 
     baseline = establish(
         experiment,

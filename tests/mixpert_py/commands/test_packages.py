@@ -128,6 +128,7 @@ def test_a_tuning_lowers_it_and_its_plan_remembers_the_package(
     said = mixpert(*TUNED)
     assert said.code == 0, said.err
     assert "shapes/deep.py:2" in said.out
+    assert "imported no module" not in said.err
     plan = load(tmp_path / "s.mixpert.toml")
     assert plan.package == [Package("shapes", "shapes-of-old", "1.0")]
     (site,) = plan.site
@@ -307,3 +308,12 @@ def test_a_tuning_judges_attributes_of_a_librarys_object_or_says_that_nothing_do
     said = mixpert("verify", "--compare", "model.gram", "s.mixpert.toml", "s.py")
     assert said.code == 0, said.err
     assert "'model.gram'" in said.out
+
+
+def test_a_tuning_names_a_package_that_the_program_does_not_import(mixpert: Mixpert) -> None:
+    said = mixpert(*TUNED[:-1], "--package", "shapes.never", "--package", "json", "s.py")
+    assert said.code == 0, said.err
+    assert [line for line in said.err.splitlines() if "imported no module" in line] == [
+        f"mixpert: package {name}: the program imported no module of it"
+        for name in ("shapes.never", "json")
+    ]
