@@ -6,11 +6,12 @@ from rich.text import Text
 
 from mixpert_py.commands.tables import console, place_text
 from mixpert_py.tuner.estimate import ceiling, times_text
-from mixpert_py.tuner.report.fitted import CALLERS, Column, fitted
+from mixpert_py.tuner.report.fitted import Column, fitted
 from mixpert_py.tuner.report.summary import callers_text
 from mixpert_py.tuner.report.unit import clock_unit, error_text
 from mixpert_py.tuning.estimate import Estimate, EstimatedProduct
 
+PLACE = 14  # characters that a column of files and lines keeps
 MOST_PRODUCTS = 4  # products; of more, those that take least are summed up
 NEGLIGIBLE = 0.005  # share of the program's time below which a product is summed up, too
 WORTH_NAMING = 0.01  # share of the products' time in those that were not measured
@@ -78,9 +79,9 @@ def _print_products(found: Estimate, script: str) -> None:
     several = not {one.path for one in shown} <= {script, ""}
     called = any(one.callers for one in shown)
     columns = (
-        Column("line", right=not several),
+        Column("line", right=not several, wraps=several, least=PLACE),
         Column("product", wraps=True),
-        *[Column("called from", wraps=True, least=CALLERS)] * called,
+        *[Column("called from", wraps=True, drop=1)] * called,
         Column("% of\ntime", right=True),
         Column("level"),
         Column("error"),

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite, nan, prod
 from typing import Any
 
@@ -51,7 +51,7 @@ class EstimatedProduct:
     seconds: float
     errors: Mapping[str, float]
     speeds: Mapping[str, Mapping[str, float]]
-    callers: Mapping[str, int]
+    callers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

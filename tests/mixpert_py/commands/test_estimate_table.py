@@ -46,6 +46,26 @@ def test_the_tables_fit(
     assert any("1.80×" in line and "2.0e-07" in line for line in lines)
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_librarys_product_has_its_file_and_the_lines_that_called_it(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    callers = {"s.py:30": 2, "s.py:41": 1}
+    product = replace(PRODUCT, path="shapes/deep.py", callers=callers)
+    estimate_table.print_estimate(replace(FOUND, products=(product,)), "1e-5", "s.py")
+    text = capsys.readouterr().out
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    head = next(line for line in text.splitlines() if "level" in line)
+    assert "here" in head
+    for words in ("called from", "H200"):
+        assert (words in head) == (width == 80)
+    for words in ("s.py:30", "(2),", "s.py:41", "(1)"):
+        assert (words in text) == (width == 80)
+    assert "shapes/" in text
+    assert "deep.py:12" in text
+
+
 def notes(**changes: object) -> str:
     return " ".join(estimate_table._notes(replace(FOUND, **changes), 1e-5))
 
