@@ -21,7 +21,7 @@ from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
-from mixpert_py.runtime.signatures import NATIVE, SMALL, kept_product, signature_of
+from mixpert_py.runtime.signatures import MOST, NATIVE, SMALL, kept_product, signature_of
 
 CUDA: Final = "CUDA"
 OPERATORS: Final = {"mm": mm_shape, "addmm": mm_shape, "bmm": bmm_shape, "baddbmm": bmm_shape}
@@ -149,6 +149,8 @@ class Hook:
             value = kept_product(context, settings.site, shape_of, True, a, b)
             if value is NATIVE:
                 if context.known.get(signature_of(call, settings, True)) is NATIVE:
+                    if len(caller.native) >= MOST:
+                        caller.native.clear()
                     caller.native.add(operands)
                 return None
             if value is not None:

@@ -26,7 +26,8 @@ from mixpert_py.runtime.context import Choice, Context
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.request import Settings
 
-MOST: Final = 1 << 16  # nodes of autograd that are remembered: a backward pass soon follows
+# Nodes of autograd that are remembered, for a backward pass soon follows; and positions in code.
+MOST: Final = 1 << 16
 DIGITS: Final = 6  # of an expression's digest in an id
 
 # Whose code a file is.
@@ -166,6 +167,8 @@ class Sites:
         if found is None:
             site = _new_site(name, user, inner)
             caller = self._caller(context, site, site)
+            if len(self._positions) >= MOST:
+                self._positions.clear()
             self._positions[key] = _Position(code, at, site, caller)
             return caller
         if found.caller.context is not context:
