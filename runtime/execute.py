@@ -38,7 +38,10 @@ def execute(
     guard = choice.guard
     if guard is not None and not traced and guard.refuses(stacklevel=5):
         return Reason.OUTSIDE_PLAN
-    value = None if known is None else known(call.a, call.b)
+    if isinstance(known, _Watched):
+        value = known(call.a, call.b, stacklevel=6)
+    else:
+        value = None if known is None else known(call.a, call.b)
     if value is NATIVE:
         return None
     if value is not None:
@@ -65,12 +68,12 @@ def execute(
         return product if selection.is_chosen or product in REPORTED else None
     out = selection.request.out
     if guard is not None and not product.includes_addend:
+        is_fine = True
         if not traced and type(product.value) is not np.ndarray:
-            guard.watch(call.a, call.b, product.value)
-        elif (
-            product.value is not out  # the native product may still be made, into `out` as well
-            and not guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
-        ):
+            is_fine = guard.watch(call.a, call.b, product.value, stacklevel=5)
+        elif product.value is not out:
+            is_fine = guard.holds(call.a, call.b, product.value, stacklevel=6 if traced else 5)
+        if not is_fine and product.value is not out:  # else operands may have been written over
             return Reason.OUTSIDE_PLAN
     if type(out) is np.ndarray and product.value is not out:
         np.copyto(out, product.value)
@@ -86,13 +89,14 @@ class _Watched:
     def __init__(self, launches: Known, guard: PlanGuard) -> None:
         self.launches, self.guard = launches, guard
 
-    def __call__(self, a: Any, b: Any) -> Any:
-        if self.guard.refuses(stacklevel=5):
+    def __call__(self, a: Any, b: Any, stacklevel: int = 5) -> Any:
+        """stacklevel: of the program's own line, as `kept_product` is called."""
+        if self.guard.refuses(stacklevel):
             return NATIVE
         value = self.launches(a, b)
-        if value is not None and value is not NATIVE:
-            self.guard.watch(a, b, value)
-        return value
+        if value is None or value is NATIVE or self.guard.watch(a, b, value, stacklevel):
+            return value
+        return NATIVE
 
 
 def _by_prepared(
@@ -116,9 +120,11 @@ def _by_prepared(
     kept = context.known.get(signature)
     if not is_new and known is (kept.launches if isinstance(kept, _Watched) else kept):
         return None  # it has been asked already
-    if guard is not None:
+    if guard is None:
+        value = known(call.a, call.b)
+    else:
         known = _Watched(known, guard)
-    value = known(call.a, call.b)
+        value = known(call.a, call.b, stacklevel=7)
     if value is not None:
         keep(context, signature, known)
     return value

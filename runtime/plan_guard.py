@@ -1,18 +1,22 @@
 """A check that products under a plan are as accurate as when the plan was tuned.
 
 A plan is tuned on some data and used on other. Each of its products has an error that was measured
-then, relative to float64. A few entries of a product are computed in float64 beside the scheme's;
-where these are off by more than MARGIN times that error, the program's own product takes its place.
-So sums that cancel, rows of wider range and results beyond float32 are found; a program that
-amplifies errors more than it did is not.
+then, relative to float64. A few entries of a product are computed in float64 beside the scheme's.
+These may be far smaller than the others, in a matrix near a diagonal one, say, and off by more of
+their own size: so where they are off by more than MARGIN times that error, the error of the whole
+product is estimated, by vectors that it is multiplied by. Where that is more, too, the program's
+own product takes the place of this one. So sums that cancel, rows of wider range and results beyond
+float32 are found; a program that amplifies errors more than it did is not.
 
 Products of NumPy arrays are checked before they are used. Those of arrays on a GPU are not waited
-for: once entries of one are found to be off, later calls of its site run natively. Under a trace,
-which waits for each product, they too are checked before they are used.
+for: once entries of one are found to be off, the next ones of its site are waited for, and where
+one of these is off as a whole, it and later calls run natively. Under a trace, which waits for each
+product, all are checked before they are used.
 """
 
 import math
 import warnings
+from types import ModuleType
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -28,12 +32,18 @@ MARGIN: Final = 10.0  # of the error when the plan was tuned: how far other data
 FLOOR: Final = 1e-7  # of that error: of integers, say, a product may have been exact
 LEAST_FLOOR: Final = 1e-15  # the float64 entries are themselves off by some of that
 ROWS = COLUMNS = 8  # of the entries that are compared
+VECTORS: Final = 8  # by which a product is multiplied: all of them miss an error by a rare chance
+PART: Final = 1 << 22  # elements of an operand that are widened at a time
 STRIDE: Final = 40503  # by which entries move from turn to turn: coprime to most sizes
 # Multiplications since the last check after which the next product is checked. Those of one product
 # of 1024³ take some 50 times as long on 16 cores as the check, which takes 50 µs; longer on fewer.
 EACH: Final = 1 << 30
 # The same on a GPU, where that many take 4 ms or more, and enqueuing a check takes the host 0.1 ms.
 EACH_ON_GPU: Final = 1 << 39
+# Where entries were off, and the whole product was not, checks are so many times further apart: for
+# such data each takes the estimate as well, which may take half as long as a product of 1024³.
+APART: Final = 16
+NEXT: Final = 4  # products on a GPU that are waited for after entries of one were off
 LEAST: Final = 1 << 18  # Below, none is: checking one in hundreds says nothing.
 
 
@@ -60,9 +70,13 @@ class PlanGuard:
     def __init__(self, site: str, error: float, floor: float = FLOOR) -> None:
         self.site, self.limit = site, MARGIN * max(error, floor)
         self._calls = self._unchecked = 0
-        self._worst = 0.0  # of the errors that were found
+        self._apart = 1
         self._is_reported = False
-        self._sample: Sample | None = None  # of arrays on a GPU
+        # Of arrays on a GPU:
+        self._worst = 0.0  # the error for which later calls are native
+        self._sample: Sample | None = None
+        self._entries_error = 0.0  # of entries that were off
+        self._to_wait_for = 0  # products
 
     def holds(self, a: AnyArray, b: AnyArray, product: AnyArray, stacklevel: int) -> bool:
         """Whether a product may be used; True for those that are not checked. Of arrays on a GPU
@@ -80,14 +94,51 @@ class PlanGuard:
             error = 0.0 if sample is None else sample.error(waits=True) or 0.0
         if error <= self.limit:
             return True
+        error = self._whole_error(a, b, product, error) or 0.0
+        if error <= self.limit:
+            return True
         self._report(error, stacklevel + 1)
         return False
 
-    def watch(self, a: Any, b: Any, product: Any) -> None:
-        """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found."""
-        if self._is_turn(math.prod(product.shape) * a.shape[-1], EACH_ON_GPU):
+    def watch(self, a: Any, b: Any, product: Any, stacklevel: int) -> bool:
+        """Look at a product of arrays on a GPU, without waiting; `refuses` tells what was found.
+
+        One that is made after entries were off is waited for. Returns whether it may be used, and
+        warns as `holds` does. stacklevel: as there.
+        """
+        work = math.prod(product.shape) * a.shape[-1]
+        if self._to_wait_for and work >= LEAST:
+            error = self._whole_error(a, b, product, self._entries_error)
+            if error is None:
+                return True
+            if error > self.limit:
+                self._worst = max(self._worst, error)
+                self._report(error, stacklevel + 1)
+                return False
+            self._to_wait_for -= 1
+        elif self._is_turn(work, EACH_ON_GPU):
             self._look()
             self._sample = self._sample or self._sampled(a, b, product)
+        return True
+
+    def _whole_error(self, a: Any, b: Any, product: Any, entries_error: float) -> float | None:
+        """The error of a product, or a stack of them, some of whose entries are off by so much: of
+        these alone where no more is known. None where a CUDA graph is being captured.
+        """
+        if entries_error == math.inf:
+            return entries_error
+        error: float | None
+        if type(product) is np.ndarray:
+            error = whole_error(a, b, product, self._calls)
+        else:
+            from mixpert_py.runtime.gpu.sampling import whole_error as on_device
+
+            error = on_device(a, b, product, self._calls)
+        if error is not None and math.isnan(error):
+            return entries_error
+        if error is not None and error <= self.limit:
+            self._apart = APART
+        return error
 
     def _sampled(self, a: Any, b: Any, product: Any) -> Sample | None:
         from mixpert_py.runtime.gpu.sampling import sample
@@ -95,7 +146,7 @@ class PlanGuard:
         return sample(a, b, product, self._calls)
 
     def refuses(self, stacklevel: int) -> bool:
-        """Whether a product that was watched was off, so that calls of the site are native.
+        """Whether a product that was watched is off, so that calls of the site are native.
 
         Warns once. stacklevel: as in `holds`.
         """
@@ -109,8 +160,13 @@ class PlanGuard:
     def _look(self) -> None:
         """See whether the entries that are on their way have come."""
         error = None if self._sample is None else self._sample.error(waits=False)
-        if error is not None:
-            self._worst, self._sample = max(self._worst, error), None
+        if error is None:
+            return
+        self._sample = None
+        if error == math.inf:
+            self._worst = error
+        elif error > self.limit:
+            self._entries_error, self._to_wait_for = error, NEXT
 
     def _is_turn(self, work: int, each: int) -> bool:
         """Whether a product of so many multiplications is checked."""
@@ -120,7 +176,7 @@ class PlanGuard:
         self._calls += 1
         # The first call, the second, the fourth, …: data may change after the first.
         is_turn = self._calls & (self._calls - 1) == 0
-        if not (is_turn or self._unchecked >= each or self._is_reported):
+        if not (is_turn or self._unchecked >= each * self._apart or self._is_reported):
             return False
         self._unchecked = 0
         return True
@@ -169,9 +225,68 @@ def error_of(exact: Array, found: Array) -> float:
     exact, found = exact[is_known], found[is_known]
     if not np.isfinite(found).all():
         return math.inf
-    size = float(np.linalg.norm(exact))
-    off = float(np.linalg.norm(found - exact))
+    largest = max(float(np.abs(x).max(initial=0.0)) for x in (exact, found))
+    if not largest:
+        return 0.0
+    # Scaled, as squares may be beyond float64's range.
+    scale = math.ldexp(1.0, -max(math.frexp(largest)[1], -1000))
+    size = float(np.linalg.norm(exact * scale))
+    off = float(np.linalg.norm(found * scale - exact * scale))
     return off / size if size else math.inf if off else 0.0
+
+
+def whole_error(a: AnyArray, b: AnyArray, product: AnyArray, turn: int) -> float:
+    """About ‖C − Ĉ‖F / ‖C‖F of a whole product of NumPy arrays, or a whole stack; NaN where not
+    finite entries are in the way. turn: other vectors for another.
+    """
+    with np.errstate(all="ignore"):
+        return error_of_projections(*projections(np, a, b, product, turn))
+
+
+def projections(xp: ModuleType, a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
+    """A (B X) and Ĉ X in float64 or complex128, X of VECTORS columns of random numbers.
+
+    E(‖C X‖²) is ‖C‖² times a constant wherever C has its mass, and so it is of C − Ĉ. xp: NumPy, or
+    CuPy for arrays on its current device.
+    """
+    left = a if a.ndim > 1 else a[np.newaxis]
+    right = b if b.ndim > 1 else b[:, np.newaxis]
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    made = product.reshape(*stack, left.shape[-2], right.shape[-1])
+    x = _vectors(xp, right.shape[-1], turn)
+    return _times(xp, left, _times(xp, right, x)), _times(xp, made, x)
+
+
+def error_of_projections(exact: Array, found: Array) -> float:
+    """`error_of`, but NaN where no entry is finite."""
+    return error_of(exact, found) if np.isfinite(exact).any() else math.nan
+
+
+def _vectors(xp: ModuleType, length: int, turn: int) -> Any:
+    """Numbers in [−1, 1), float64, (length, VECTORS), made where they are used: nothing waits.
+
+    They are SplitMix64's of a counter. Of ±1 alone, two equal columns might cancel in every vector.
+    """
+    word = xp.arange(1, length * VECTORS + 1, dtype=np.uint64)
+    word += np.uint64(turn % (1 << 20) << 40)
+    word *= np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word ^= word >> np.uint64(shift)
+        word *= np.uint64(factor)
+    word ^= word >> np.uint64(31)
+    unit = (word >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    return unit.reshape(length, VECTORS)
+
+
+def _times(xp: ModuleType, x: Any, vectors: Any) -> Any:
+    """x @ vectors in float64 or complex128; of x, some rows at a time are widened."""
+    wide = np.result_type(x.dtype, np.float64)
+    if x.dtype == wide:
+        return x @ vectors
+    rows = x.shape[-2]
+    step = max(PART * rows // x.size, 1)
+    parts = [x[..., i : i + step, :].astype(wide) @ vectors for i in range(0, rows, step)]
+    return xp.concatenate(parts, axis=-2)
 
 
 def _matrix(x: Any, index: tuple[int, ...]) -> Any:

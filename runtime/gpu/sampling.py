@@ -1,14 +1,20 @@
-"""A few entries of a product on a GPU in float64, for a plan's guard, without waiting for them."""
+"""A few entries of a product on a GPU in float64, for a plan's guard, without waiting for them; and
+an estimate of the whole product's error, which waits.
+"""
 
+import math
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mixpert_py.runtime.arrays import GpuArray
 from mixpert_py.runtime.gpu import foreign
-from mixpert_py.runtime.plan_guard import entries, error_of
+from mixpert_py.runtime.plan_guard import entries, error_of, error_of_projections, projections
 from mixpert_py.runtime.reasons import Reason
+
+T = TypeVar("T")
 
 
 class DeviceSample:
@@ -46,6 +52,32 @@ def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
     a, b, product: arrays of one library. turn: other entries for another. None where a CUDA graph
     is being captured, whose launches have no results yet, or where memory is full.
     """
+    return _beside(a, b, product, lambda x, y, z: DeviceSample(x, y, z, turn), full=None)
+
+
+def whole_error(a: Any, b: Any, product: Any, turn: int) -> float | None:
+    """About ‖C − Ĉ‖F / ‖C‖F of a product of arrays on one GPU; waits for the device.
+
+    a, b, product: arrays of one library. turn: other vectors for another. NaN where not finite
+    entries are in the way, or memory is full; None where a CUDA graph is being captured.
+    """
+    return _beside(a, b, product, lambda x, y, z: _whole_error(x, y, z, turn), full=math.nan)
+
+
+def _whole_error(a: GpuArray, b: GpuArray, product: GpuArray, turn: int) -> float:
+    import cupy
+
+    exact, found = (x.get() for x in projections(cupy, a, b, product, turn))
+    with np.errstate(all="ignore"):
+        return error_of_projections(exact, found)
+
+
+def _beside(
+    a: Any, b: Any, product: Any, work: Callable[[Any, Any, Any], T], *, full: T | None
+) -> T | None:
+    """What `work` makes of arrays as CuPy's, on the stream that made the product; None where that
+    is being captured, or the arrays are not on one GPU, and `full` where memory is full.
+    """
     import cupy
 
     placement = foreign.placement(a, b)
@@ -59,6 +91,6 @@ def sample(a: Any, b: Any, product: Any, turn: int) -> DeviceSample | None:
             return None
         made = product if isinstance(product, cupy.ndarray) else cupy.from_dlpack(product)
         try:
-            return DeviceSample(borrowed.a, borrowed.b, made, turn)
+            return work(borrowed.a, borrowed.b, made)
         except cupy.cuda.memory.OutOfMemoryError:
-            return None
+            return full

@@ -547,9 +547,16 @@ KEPT = (
     Mutant(
         "guards: launches of a plan go on after a product was off",
         "runtime/execute.py",
-        "        if self.guard.refuses(stacklevel=5):\n            return NATIVE\n        value",
+        "        if self.guard.refuses(stacklevel):\n            return NATIVE\n        value",
         "        value",
         (f"{HERE}/test_signatures.py",),
+    ),
+    Mutant(
+        "guards: a few entries tell of the whole product",
+        "runtime/plan_guard.py",
+        "        error = self._whole_error(a, b, product, error) or 0.0\n",
+        "",
+        (f"{HERE}/test_plan_guard.py",),
     ),
     Mutant(
         "native: another function's product is the operator's",

@@ -1,8 +1,10 @@
 """Products under a plan on other data than it was tuned on."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,22 @@ from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import plan_guard
 from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.plan_guard import FLOOR, MARGIN, PlanGuard, floor_of, sampled_error
+from mixpert_py.runtime.gpu import sampling
+from mixpert_py.runtime.plan_guard import (
+    APART,
+    FLOOR,
+    MARGIN,
+    NEXT,
+    PlanGuard,
+    floor_of,
+    sampled_error,
+    whole_error,
+)
 from mixpert_py.runtime.reasons import Reason
+from mixpert_py.runtime.reference.emulation import emulate
+from mixpert_py.runtime.tracing.local_errors import relative_error
 from mixpert_py.runtime.tracing.trace import Trace
+from tests.runtime.families import EVERYDAY, FAMILIES, Family
 
 ID = "guarded:work/matmul~000000#0"
 PLAN = Plan(site=[Site(id=ID, scheme="float32", error=3e-7)])
@@ -29,6 +44,27 @@ def cancelling(n: int) -> tuple[Any, Any]:
     """Operands whose sums are a millionth of their terms."""
     x, y = normal(n, n // 2), normal(n // 2, n, seed=1)
     return np.hstack([x, -x]), np.vstack([y, y * (1 + 1e-6 * normal(n // 2, n, seed=2))])
+
+
+def near_diagonal(rng: Any, m: int, k: int, n: int) -> tuple[Any, Any]:
+    """As a propagator over a short time."""
+    a, b = (np.eye(*s) + 1e-6 * rng.standard_normal(s) for s in ((m, k), (k, n)))
+    return a, b
+
+
+def block_diagonal(rng: Any, m: int, k: int, n: int) -> tuple[Any, Any]:
+    """Blocks of 16, and far smaller numbers beside them."""
+    i, p, j = (np.arange(length) // 16 for length in (m, k, n))
+    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    return np.where(i[:, None] == p, a, 1e-9 * a), np.where(p[:, None] == j, b, 1e-9 * b)
+
+
+OPERANDS: dict[str, Family] = {
+    **FAMILIES,
+    **EVERYDAY,
+    "near-diagonal": near_diagonal,
+    "block-diagonal": block_diagonal,
+}
 
 
 def test_what_is_as_when_the_plan_was_tuned_runs_the_scheme() -> None:
@@ -138,8 +174,10 @@ def test_the_error_of_a_few_entries(shapes: tuple[Any, Any], dtype: str) -> None
         for turn in range(1, 30):
             x, y = np.asarray(a, order=order), np.asarray(b, order=order)  # type: ignore[call-overload]
             assert sampled_error(x, y, np.asarray(exact), turn) < 4e-15
-            found = sampled_error(x, y, np.asarray(exact * (1 + 1e-4)), turn)
-            assert found == pytest.approx(1e-4, rel=1e-6)
+            off = np.asarray(exact * (1 + 1e-4))
+            assert sampled_error(x, y, off, turn) == pytest.approx(1e-4, rel=1e-6)
+            assert whole_error(x, y, np.asarray(exact), turn) < 1e-14
+            assert whole_error(x, y, off, turn) == pytest.approx(1e-4, rel=1e-6)
 
 
 def test_every_entry_has_its_turn() -> None:
@@ -153,12 +191,79 @@ def test_every_entry_has_its_turn() -> None:
     assert seen.mean() > 0.9
 
 
+@pytest.mark.parametrize("family", OPERANDS)
+@pytest.mark.parametrize("scheme", ["float32", "int8x1", "int8x6", "crt9"])
+def test_the_data_that_a_plan_was_tuned_on_is_fine(family: str, scheme: str) -> None:
+    """Whatever entries are looked at."""
+    for seed in range(3):
+        with np.errstate(all="ignore"):
+            a, b = OPERANDS[family](np.random.default_rng(seed), 112, 128, 96)
+            product = emulate(a, b, scheme)
+            error = relative_error(a @ b, product)
+        if not 0 < error < np.inf:
+            continue  # such products have no guard
+        guard = PlanGuard(ID, error, floor_of(scheme))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(1 << 5):
+                guard._unchecked = 1 << 40
+                assert guard.holds(a, b, product, stacklevel=1)
+
+
+@pytest.mark.parametrize("family", OPERANDS)
+def test_products_that_are_off_are_found_in_every_family(family: str) -> None:
+    """Where its largest entries lie, and wherever it is off."""
+    rng = np.random.default_rng(7)
+    a, b = OPERANDS[family](rng, 112, 128, 96)
+    exact = a @ b
+    size = np.linalg.norm(exact)
+    noise = rng.standard_normal(exact.shape)
+    row, entry = np.zeros_like(noise), np.zeros_like(noise)
+    row[5] = noise[5]
+    entry[17, 40] = 1.0
+    for change in (exact, noise, row, entry):
+        off = 1e-3 * size / np.linalg.norm(change) * change
+        for turn in range(1, 20):
+            assert 2e-4 < whole_error(a, b, exact + off, turn) < 5e-3
+    guard = PlanGuard(ID, 2e-6)
+    with pytest.warns(UserWarning, match="off by"):
+        assert not guard.holds(a, b, exact + 1e-3 * size * noise / np.linalg.norm(noise), 1)
+
+
+def test_a_stack_is_judged_as_a_whole() -> None:
+    a = normal(4, 64, 64)
+    a[1:] *= 1e-9
+    product = a @ a + 1e-8
+    assert any(sampled_error(a, a, product, turn) > 1 for turn in range(4))
+    error = relative_error(a @ a, product)
+    assert error / 3 < whole_error(a, a, product, 1) < 3 * error
+
+
+@pytest.mark.parametrize("scale", [2.0**-400, 2.0**400])
+def test_squares_beyond_the_range_of_float64(scale: float) -> None:
+    a = normal(64, 64) * scale
+    for found in (sampled_error, whole_error):
+        assert found(a, a, a @ a * (1 + 1e-4), 1) == pytest.approx(1e-4)
+
+
+def test_checks_are_further_apart_once_the_whole_was_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = []
+    monkeypatch.setattr(plan_guard, "sampled_error", lambda *given: checked.append(given) or 1.0)
+    monkeypatch.setattr(plan_guard, "whole_error", lambda *given: 0.0)
+    guard, a = PlanGuard(ID, 1e-7), normal(512, 512)
+    for _ in range(8 * APART):
+        assert guard.holds(a, a, a, stacklevel=1)
+    assert len(checked) == 8  # the 1st, the 2nd, the 4th, …, 128th: each puts off the others
+
+
 def test_what_is_not_finite() -> None:
     a = np.full((64, 64), 1e30)
     with np.errstate(over="ignore"):
         overflown = (a.astype("f") @ a.astype("f")).astype("d")
     assert sampled_error(a, a, overflown, 1) == np.inf
+    assert whole_error(a, a, overflown, 1) == np.inf
     a[:] = np.nan
+    assert math.isnan(whole_error(a, a, a @ a, 1))
     assert sampled_error(a, a, a @ a, 1) == 0.0
     x = normal(64, 64)
     x[::2] = np.nan
@@ -209,6 +314,64 @@ def test_threads_share_a_guard() -> None:
     assert replace(context).choice(ID).guard is not context.choice(ID).guard
 
 
+class TestWatch:
+    """Arrays on a GPU, of which entries come later: without one."""
+
+    X = SimpleNamespace(shape=(1024, 1024))
+
+    @pytest.fixture
+    def whole(self, monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
+        """The errors of whole products, as they are asked for."""
+        whole: list[float | None] = []
+        monkeypatch.setattr(sampling, "whole_error", lambda *given: whole.pop(0))
+        return whole
+
+    def guard(self, monkeypatch: pytest.MonkeyPatch, entries: float) -> PlanGuard:
+        """The guard after a product some of whose entries were off by so much."""
+        sample = SimpleNamespace(error=lambda waits: entries)
+        monkeypatch.setattr(sampling, "sample", lambda *given: sample)
+        guard = PlanGuard(ID, 1e-7)
+        assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+        return guard
+
+    def test_fine_as_a_whole(
+        self, monkeypatch: pytest.MonkeyPatch, whole: list[float | None]
+    ) -> None:
+        guard = self.guard(monkeypatch, 1e-3)
+        whole += [None, *[1e-7] * NEXT]  # a CUDA graph is being captured at first
+        for left in range(NEXT, -1, -1):
+            assert not guard.refuses(stacklevel=1)
+            assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+            assert len(whole) == left
+        monkeypatch.setattr(sampling, "sample", lambda *given: None)
+        for _ in range(100):
+            assert not guard.refuses(stacklevel=1)
+            assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+
+    @pytest.mark.parametrize(("error", "told"), [(1e-2, "1.0e-02"), (math.nan, "1.0e-03")])
+    def test_off_as_a_whole(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        whole: list[float | None],
+        error: float,
+        told: str,
+    ) -> None:
+        """NaN: memory was full, and the entries are all that is known."""
+        guard = self.guard(monkeypatch, 1e-3)
+        whole += [1e-7, error]
+        assert not guard.refuses(stacklevel=1)
+        assert guard.watch(self.X, self.X, self.X, stacklevel=1)
+        with pytest.warns(UserWarning, match=f"off by {told}") as heard:
+            assert not guard.watch(self.X, self.X, self.X, stacklevel=2)
+        assert heard[0].filename == __file__
+        assert guard.refuses(stacklevel=1)
+
+    def test_entries_that_are_not_finite(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        guard = self.guard(monkeypatch, math.inf)
+        with pytest.warns(UserWarning, match="off by inf"):
+            assert guard.refuses(stacklevel=1)
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -227,6 +390,17 @@ class TestOnGpu:
 
     def test_products_as_they_were_run_the_scheme(self, library: str, dtype: str) -> None:
         (a, b), wait = self.arrays(library, dtype, normal(1024, 1100), normal(1100, 1200, seed=1))
+        with warnings.catch_warnings(), use(Context(plan=self.PLAN, backend="cuda")):
+            warnings.simplefilter("error")
+            for _ in range(9):
+                found = matmul(a, b, site=ID)
+                wait()
+        with use(Context(scheme="int8x3", backend="cuda")):
+            assert bool((found == matmul(a, b)).all())
+
+    def test_small_entries_do_not_tell_of_the_whole(self, library: str, dtype: str) -> None:
+        rng = np.random.default_rng(3)
+        (a, b), wait = self.arrays(library, dtype, *near_diagonal(rng, 1024, 1024, 1024))
         with warnings.catch_warnings(), use(Context(plan=self.PLAN, backend="cuda")):
             warnings.simplefilter("error")
             for _ in range(9):
