@@ -107,7 +107,7 @@ class PlanGuard:
         warns as `holds` does. stacklevel: as there.
         """
         work = math.prod(product.shape) * a.shape[-1]
-        if self._to_wait_for and work >= LEAST:
+        if self._to_wait_for > 0 and work >= LEAST:  # threads may take it below 0
             error = self._whole_error(a, b, product, self._entries_error)
             if error is None:
                 return True
@@ -203,13 +203,11 @@ def entries(a: Any, b: Any, product: Any, turn: int) -> tuple[Any, Any]:
     """A few entries of a product in float64 or complex128, and those of the array that was made,
     on the device where the arrays are; NumPy's, or CuPy's.
     """
-    if product.ndim > 2:
-        stack = product.shape[:-2]
+    left, right, made = _matrices(a, b, product)
+    if made.ndim > 2:
+        stack = made.shape[:-2]
         index = tuple(int(i) for i in np.unravel_index(turn % math.prod(stack), stack))
-        a, b, product = _matrix(a, index), _matrix(b, index), product[index]
-    left = a if a.ndim > 1 else a[np.newaxis]
-    right = b if b.ndim > 1 else b[:, np.newaxis]
-    made = product.reshape(left.shape[0], right.shape[1])
+        left, right, made = _matrix(left, index), _matrix(right, index), made[index]
     rows = _spread(made.shape[0], ROWS, turn)
     start = turn * STRIDE % max(made.shape[1] - COLUMNS + 1, 1)
     columns = slice(start, start + COLUMNS)  # side by side: they share cache lines
@@ -249,10 +247,7 @@ def projections(xp: ModuleType, a: Any, b: Any, product: Any, turn: int) -> tupl
     E(‖C X‖²) is ‖C‖² times a constant wherever C has its mass, and so it is of C − Ĉ. xp: NumPy, or
     CuPy for arrays on its current device.
     """
-    left = a if a.ndim > 1 else a[np.newaxis]
-    right = b if b.ndim > 1 else b[:, np.newaxis]
-    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    made = product.reshape(*stack, left.shape[-2], right.shape[-1])
+    left, right, made = _matrices(a, b, product)
     x = _vectors(xp, right.shape[-1], turn)
     return _times(xp, left, _times(xp, right, x)), _times(xp, made, x)
 
@@ -287,6 +282,14 @@ def _times(xp: ModuleType, x: Any, vectors: Any) -> Any:
     step = max(PART * rows // x.size, 1)
     parts = [x[..., i : i + step, :].astype(wide) @ vectors for i in range(0, rows, step)]
     return xp.concatenate(parts, axis=-2)
+
+
+def _matrices(a: Any, b: Any, product: Any) -> tuple[Any, Any, Any]:
+    """Operands and the product as matrices, or stacks of them, where some are vectors."""
+    left = a if a.ndim > 1 else a[np.newaxis]
+    right = b if b.ndim > 1 else b[:, np.newaxis]
+    stack = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    return left, right, product.reshape(*stack, left.shape[-2], right.shape[-1])
 
 
 def _matrix(x: Any, index: tuple[int, ...]) -> Any:

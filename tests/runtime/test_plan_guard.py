@@ -164,6 +164,8 @@ def test_small_products_are_checked_now_and_then(monkeypatch: pytest.MonkeyPatch
         ((200,), (200,)),
         ((3, 40, 200), (200, 50)),
         ((2, 1, 40, 200), (3, 200, 50)),
+        ((3, 40, 200), (200,)),
+        ((200,), (3, 200, 40)),
     ],
     ids=str,
 )
