@@ -280,8 +280,8 @@ def _times(xp: ModuleType, x: Any, vectors: Any) -> Any:
         return x @ vectors
     rows = x.shape[-2]
     step = max(PART * rows // x.size, 1)
-    parts = [x[..., i : i + step, :].astype(wide) @ vectors for i in range(0, rows, step)]
-    return xp.concatenate(parts, axis=-2)
+    parts = (x[..., i : i + step, :].astype(wide) @ vectors for i in range(0, rows, step))
+    return xp.concatenate(tuple(parts), axis=-2)
 
 
 def _matrices(a: Any, b: Any, product: Any) -> tuple[Any, Any, Any]:

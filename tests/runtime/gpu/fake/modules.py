@@ -12,8 +12,10 @@ from tests.runtime.gpu.fake.stream import Event, Stream, get_elapsed_time
 
 SAME = (
     "abs",
+    "arange",
     "ascontiguousarray",
     "broadcast_to",
+    "concatenate",
     "dot",
     "isfinite",
     "matmul",

@@ -1,0 +1,54 @@
+"""The error of a whole product of arrays on a GPU that is not there."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mixpert_py.runtime import plan_guard
+from mixpert_py.runtime.gpu.sampling import whole_error
+from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray
+from tests.runtime.gpu.fake.errors import OutOfMemoryError
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
+    fake = FakeGpu()
+    fake.install(monkeypatch)
+    return fake
+
+
+def operands(dtype: str) -> tuple[Any, Any]:
+    a, b = np.random.default_rng(2).standard_normal((2, 96, 96)).astype(dtype)
+    return a, b
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+def test_it_is_what_the_host_finds(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_guard, "PART", 1000)  # of ten rows
+    a, b = operands(dtype)
+    product = a @ b * np.asarray(1 + 1e-4, dtype)
+    found = whole_error(ndarray(a), ndarray(b), ndarray(product), turn=3)
+    assert found == pytest.approx(1e-4, rel=1e-2)
+    assert found == pytest.approx(plan_guard.whole_error(a, b, product, 3), rel=1e-9)
+
+
+def test_a_graph_that_is_captured_is_not_waited_for(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = map(ndarray, operands("d"))
+    monkeypatch.setattr(Stream, "is_capturing", lambda stream: True)
+    assert whole_error(a, b, a, turn=1) is None
+
+
+def test_full_memory_tells_nothing(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any) -> Any:
+        raise OutOfMemoryError(1, 2)
+
+    a, b = map(ndarray, operands("d"))
+    monkeypatch.setattr(plan_guard, "_times", full)
+    found = whole_error(a, b, a, turn=1)
+    assert found is not None
+    assert math.isnan(found)
