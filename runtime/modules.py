@@ -3,8 +3,8 @@
 What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
 somebody wants its products covered. Each product then takes some microseconds more, small ones too.
 So it is put in place as late as can be, where only large products are to be covered and PyTorch is
-not imported yet: with the first parameter of a module, or the first large product of rewritten code
-that PyTorch makes itself.
+not imported yet: with the first parameter of a module, the first call of one that was loaded whole,
+or the first large product of rewritten code that PyTorch makes itself.
 """
 
 import sys
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.products.below_autograd import Hook
 
 TORCH = "torch"
+# PyTorch's functions that register hooks for all modules.
+PARAMETERS = "register_module_parameter_registration_hook"
+CALLS = "register_module_forward_pre_hook"
 
 
 class _State:
     """Who wants products covered, and the hook that does it; one for the process.
 
-    users: of each, whether it takes small products, too. watch: what tells of the first parameter
-    of a module, while the hook waits for that.
+    users: of each, whether it takes small products, too. watches: what tells of the first parameter
+    of a module, and of the first call of one, for which the hook waits.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.users: list[bool] = []
         self.hook: Hook | None = None
-        self.watch: Any = None
+        self.watches: list[Any] = []
         self.key = "CUDA"
         self.has_warned = False
 
@@ -69,43 +72,48 @@ class _State:
         if not hasattr(torch, "Tensor") or not hasattr(torch, "library"):
             return  # it is being imported
         if not hasattr(torch.library, "get_kernel"):
-            if not self.has_warned:
-                self.has_warned = True
-                version = getattr(torch, "__version__", "")
-                warnings.warn(
-                    f"PyTorch {version} makes the products of its modules itself; "
-                    "they are covered from 2.9 on",
-                    stacklevel=2,
-                )
+            self.warn(f"{torch.__version__} makes them itself, and lets others do so from 2.9 on")
             return
         from mixpert_py.runtime.products.below_autograd import Hook
 
-        self.watch_no_more()
-        self.hook = Hook(torch, self.key)
-        self.hook.takes_small = any(self.users)
+        try:
+            self.hook = Hook(torch, self.key)
+        except RuntimeError as error:  # the program has replaced a kernel itself
+            self.warn(str(error))
+        else:
+            self.hook.takes_small = any(self.users)
+
+    def warn(self, reason: str) -> None:
+        """Say once why the products of modules are not covered."""
+        if not self.has_warned:
+            self.has_warned = True
+            warnings.warn(f"products of PyTorch's modules stay native: {reason}", stacklevel=2)
 
     def begin_late(self, module: ModuleType) -> None:
         """PyTorch has just been imported: put the hook in place when it is needed."""
         with self.lock:
             if not self.users or self.hook is not None:
                 return
-            name = "register_module_parameter_registration_hook"
-            register = getattr(module, name, None)
-            if register is None or any(self.users):
+            if any(self.users) or not hasattr(module, PARAMETERS):
                 self.put_in_place()
-            else:
-                self.watch = register(self.see_parameter)
+                return
+            self.watches = [
+                getattr(module, register)(self.see_module) for register in (PARAMETERS, CALLS)
+            ]
 
-    def see_parameter(self, *_: Any) -> None:
-        """A module has a parameter, so it may make products."""
-        with self.lock:
-            if self.users and self.hook is None:
-                self.put_in_place()
+    def see_module(self, *_: Any) -> None:
+        """A module has a parameter, or is called, so it may make products."""
+        if self.hook is None:
+            with self.lock:
+                if self.users and self.hook is None:
+                    self.put_in_place()
+        if len(self.watches) > 1:
+            # PyTorch goes through a copy of these, and through the others themselves, which stay.
+            self.watches.pop().remove()
 
     def watch_no_more(self) -> None:
-        if self.watch is not None:
-            self.watch.remove()
-            self.watch = None
+        while self.watches:
+            self.watches.pop().remove()
 
 
 class _Finder:
@@ -119,7 +127,6 @@ class _Finder:
     ) -> ModuleSpec | None:
         if name != TORCH or self._is_searching:
             return None
-        sys.meta_path.remove(self)
         self._is_searching = True
         try:
             from importlib.util import find_spec
@@ -149,7 +156,12 @@ class _Loader(Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
+        if _finder in sys.meta_path:  # and no earlier: a program may look for the spec alone
+            sys.meta_path.remove(_finder)
         self._loader.exec_module(module)
+        from mixpert_py.runtime.products.uncompiled import leave_uncompiled
+
+        leave_uncompiled()
         _state.begin_late(module.nn.modules.module)
 
 

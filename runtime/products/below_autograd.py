@@ -34,7 +34,7 @@ class Hook:
     """The kernels of one dispatch key: PyTorch's own, and ours in their place.
 
     key: "CUDA", or "CPU", whose tensors are lent to the reference backend as NumPy arrays; that is
-    for tests on machines without a GPU.
+    for tests on machines without a GPU. Raises RuntimeError where a kernel has been replaced.
     """
 
     def __init__(self, torch: ModuleType, key: str = CUDA) -> None:
@@ -51,8 +51,12 @@ class Hook:
         ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced
-            for name, function in ours.items():
-                self._library.impl(name, function, key, with_keyset=True)
+            try:
+                for name, function in ours.items():
+                    self._library.impl(name, function, key, with_keyset=True)
+            except RuntimeError:
+                self.remove()
+                raise
 
     def remove(self) -> None:
         """Put PyTorch's own kernels back."""
@@ -97,7 +101,7 @@ class Hook:
         if a.dtype in self._dtypes and a.dtype is b.dtype:
             caller = self._sites.caller(name, current(), a, b)
             if caller is not None:
-                operands = name, a.shape, b.shape, a.dtype, a.get_device()
+                operands = name, a.shape, b.shape, a.dtype, a.get_device(), b.get_device()
                 if operands not in caller.native:
                     return self._make(caller, operands, keys, c, a, b, factors)
         kernel = self._kernels[name]

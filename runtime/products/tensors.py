@@ -77,5 +77,10 @@ def torch_call(
 
 def _may_gain(operand: Any) -> bool:
     """Whether a product of this operand may take a scheme unasked; of several, nobody looks."""
-    size = getattr(operand, "nbytes", 0)
-    return isinstance(operand, (list, tuple)) or (isinstance(size, int) and size > SMALL)
+    if isinstance(operand, (list, tuple)):
+        return True
+    try:
+        size = operand.nbytes
+    except Exception:  # of sparse tensors, and others that are none
+        return False
+    return isinstance(size, int) and size > SMALL

@@ -171,9 +171,10 @@ class Sites:
                 self._positions.clear()
             self._positions[key] = _Position(code, at, site, caller)
             return caller
-        if found.caller.context is not context:
-            found.caller = self._caller(context, found.site, found.site)
-        return found.caller
+        caller = found.caller  # which other threads may replace
+        if caller.context is not context:
+            caller = found.caller = self._caller(context, found.site, found.site)
+        return caller
 
     def _of_rewritten(self, context: Context, settings: Settings) -> Caller:
         """The caller for a call of the runtime that left its product to PyTorch."""

@@ -233,27 +233,81 @@ def test_a_call_of_something_else_is_made_as_it_is() -> None:
 
 
 PROGRAM = """
+from importlib.util import find_spec
+assert find_spec("torch")
 import torch
 from torch.nn import functional as F
 from mixpert_py.runtime.modules import is_in_place
 few, many = torch.zeros(8, 8), torch.zeros(1024, 512)
 F.linear(few, few)
 torch.zeros(8, 8).mm(few)
+torch.addmm(few, torch.eye(8).to_sparse(), few)
+register = torch.nn.modules.module.register_module_parameter_registration_hook
+register(lambda module, name, parameter: None)
 print(is_in_place())
 {later}
 print(is_in_place())
 """
 
 
+# A module may be made, or come whole out of a file.
+LOADED = "torch.load('m.pt', weights_only=False)(few)"
+
+
 @pytest.mark.parametrize(
     "later",
-    ["torch.nn.Linear(2, 2)", "F.linear(many, many)", "torch.einsum('ij,kj', many, many)"],
+    ["torch.nn.Linear(2, 2)", LOADED, "F.linear(many, many)", "torch.einsum('ij,kj', many, many)"],
 )
 def test_a_program_is_covered_from_its_first_module_or_large_product_on(
     later: str, tmp_path: Path
 ) -> None:
+    torch.save(torch.nn.Linear(8, 8), tmp_path / "m.pt")
     script = tmp_path / "p.py"
     script.write_text(PROGRAM.format(later=later), "utf-8")
     command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
+
+
+def test_a_kernel_that_the_program_has_replaced_stays() -> None:
+    theirs = torch.library.Library("aten", "IMPL")
+    theirs.impl("addmm", lambda c, a, b, **factors: c + 1, "CPU")
+    x = torch.zeros(2, 2)
+
+    def covered() -> Any:
+        with precision("int8x6", backend="reference"):
+            assert not is_in_place()
+            return torch.addmm(x, x, x)
+
+    try:
+        with pytest.warns(UserWarning, match="stay native: .*kernel"):
+            found = covered()
+        assert torch.equal(found, x + 1)
+    finally:
+        theirs._destroy()
+        modules._state.has_warned = False
+    with precision("int8x1", backend="reference"):
+        assert torch.equal(torch.addmm(x, x, x), x)
+
+
+COMPILED = """
+import torch
+from torch.nn import functional as F
+x = torch.arange(4.0).reshape(2, 2)
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = (x @ x).relu() + F.linear(x, x)
+        return torch.einsum("ij,jk->ik", y, torch.matmul(x, x)) - 1
+
+net = Net()
+compiled = torch.compile(net, backend="eager")
+print(all(torch.equal(compiled(k * x), net(k * x)) for k in (1, 2, 3)))
+"""
+
+
+def test_compiled_functions_have_rewritten_calls(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(COMPILED, "utf-8")
+    command = [sys.executable, "-m", "mixpert_py", "run", "p.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
