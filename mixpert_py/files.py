@@ -79,9 +79,10 @@ def _keep_owner(temporary: str, old: os.stat_result) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `replace` writes to it: what is in /dev or /proc, and what is no regular file.
+    """Return whether `replace` writes to a path instead of putting a new file in its place.
 
-    /dev/shm holds ordinary files, in memory.
+    It does so for paths in /dev and /proc, but not in /dev/shm, which holds ordinary files in
+    memory, and for whatever exists and is no regular file.
     """
     places = path.parts[1:3]
     if path.is_absolute() and places[:1] in (("dev",), ("proc",)) and places != ("dev", "shm"):

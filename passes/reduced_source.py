@@ -61,8 +61,10 @@ def reduced(
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What must stay. starts: offsets of the products, in order. roots: as of `reduced`. outward:
-    whether any of OUTWARD_WORDS is in the file, which few have.
+    """What a reduced source must keep of a file.
+
+    starts: offsets of the products, in order. roots: as of `reduced`. outward: whether any of
+    OUTWARD_WORDS is in the file, which few have.
     """
 
     starts: list[int]

@@ -378,7 +378,7 @@ def _values(
 
 
 def _held(namespace: Mapping[str, object], name: str) -> object:
-    """What a variable holds, or an attribute such as `model.coef_`; None where there is no such.
+    """Return the value of a variable, or of an attribute such as `model.coef_`; None if absent.
 
     Reading an attribute may make products, which are not the program's.
     """

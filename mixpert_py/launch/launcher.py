@@ -271,7 +271,7 @@ def _is_busy(thread: threading.Thread) -> bool:
 
 
 def _waits_for_work(thread: threading.Thread) -> bool:
-    """Whether a thread is one of a pool, of threads or of processes, and has nothing to do."""
+    """Return whether a thread belongs to a pool of threads or processes that has no work left."""
     if _manages_processes(thread):
         return not thread.pending_work_items  # type: ignore[attr-defined]
     pools = sys.modules.get("concurrent.futures.thread")
@@ -283,6 +283,6 @@ def _waits_for_work(thread: threading.Thread) -> bool:
 
 
 def _manages_processes(thread: threading.Thread) -> bool:
-    """Whether a thread hands the work of a pool of processes to them."""
+    """Return whether a thread is the one with which a pool hands work to its processes."""
     modules = filter(None, map(sys.modules.get, PROCESS_POOLS))
     return any(isinstance(thread, module._ExecutorManagerThread) for module in modules)

@@ -26,7 +26,7 @@ TILE_M, TILE_N = TILE["left"], TILE["right"]
 GROUP = 8  # rows of tiles that blocks take together
 RESULT_THREADS = 128
 UNIT_ROWS, UNIT_COLUMNS = 64, 32  # of C, that a block of the result's kernel makes
-RESERVED: Final = 1024  # bytes of shared memory that a block takes besides its own
+RESERVED: Final = 1024  # bytes of shared memory that the driver keeps of every block
 
 
 class Gemm(NamedTuple):

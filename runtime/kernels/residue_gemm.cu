@@ -27,22 +27,12 @@
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
 #endif
 
-#ifndef A_DIGITS
-#define A_DIGITS 0
-#define B_DIGITS 0
-#define A_BYTES "s8"
-#define B_BYTES "s8"
-#endif
-
 constexpr int CONSUMERS = 2;
 constexpr int DEPTH = TILE_M / 128;  // times 64 rows, of each consumer
 
 #include "wgmma.cuh"
 #include "residue_tiles.cuh"
 #include "residue_sums.cuh"
-#if A_DIGITS
-#include "digits.cuh"
-#endif
 
 constexpr int A_STAGE = TILE_M * STEP, B_STAGE = TILE_N * STEP, STAGE = A_STAGE + B_STAGE;
 constexpr int THREADS = 128 * (CONSUMERS + 1);

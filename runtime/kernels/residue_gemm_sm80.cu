@@ -33,13 +33,6 @@
 #define MODULI 256, 255, 253, 251, 247, 241, 239, 233, 229, 227, 223, 217, 211, 199
 #endif
 
-#ifndef A_DIGITS
-#define A_DIGITS 0
-#define B_DIGITS 0
-#define A_BYTES "s8"
-#define B_BYTES "s8"
-#endif
-
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
@@ -56,9 +49,6 @@ static_assert(PAIRS % 2 == 0 && STAGES >= 2, "what is loaded while another is re
 
 #include "residue_tiles.cuh"
 #include "residue_sums.cuh"
-#if A_DIGITS
-#include "digits.cuh"
-#endif
 
 constexpr int A_SLICES = A_DIGITS ? A_DIGITS : COUNT, B_SLICES = B_DIGITS ? B_DIGITS : COUNT;
 

@@ -1,5 +1,13 @@
 // Residues of sums of products, which a thread holds as wgmma and mma.sync leave them: of each row
 // and that 8 below, two neighbours in each 8 columns. COUNT: moduli; REGISTERS: sums of 64 rows.
+// A_DIGITS, B_DIGITS: of products of digits, how many either operand has; 0: of residues.
+
+#ifndef A_DIGITS
+#define A_DIGITS 0
+#define B_DIGITS 0
+#define A_BYTES "s8"
+#define B_BYTES "s8"
+#endif
 
 constexpr int SEGMENT = 65536 / STEP;  // steps of K whose sums stay below 2^30: 2^16 · 127² is less
 
@@ -49,3 +57,7 @@ __device__ __forceinline__ void store(unsigned char *out, const Reduction &reduc
         *(uint4 *)to = make_uint4(word[0], word[1], word[2], word[3]);
     }
 }
+
+#if A_DIGITS
+#include "digits.cuh"
+#endif

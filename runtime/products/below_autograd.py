@@ -103,23 +103,14 @@ class Hook:
             if caller is not None:
                 operands = name, a.shape, b.shape, a.dtype, a.get_device(), b.get_device()
                 if operands not in caller.native:
-                    return self._make(caller, operands, keys, c, a, b, factors)
+                    native = _Native(self._kernels, name, keys, c, a, b, factors)
+                    return self._make(caller, operands, native)
         kernel = self._kernels[name]
         return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
 
-    def _make(
-        self,
-        caller: Caller,
-        operands: tuple[Any, ...],
-        keys: Any,
-        c: Tensor | None,
-        a: Tensor,
-        b: Tensor,
-        factors: dict[str, Any],
-    ) -> Any:
-        """The same for a caller whose products are not known to be native."""
-        torch, name = self._torch, operands[0]
-        native = _Native(self._kernels, name, keys, c, a, b, factors)
+    def _make(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
+        """The same for a caller whose products of such operands are not known to be native."""
+        torch, a, b, c = self._torch, native.a, native.b, native.c
         has_gradient = torch.is_grad_enabled()
         if caller.is_rewritten and not (has_gradient and (a.requires_grad or b.requires_grad)):
             return native.original()  # the call in the source has decided so
@@ -127,26 +118,20 @@ class Hook:
         if has_gradient:
             torch._C._set_grad_enabled(False)
         try:
-            value = self._product(caller, operands, native, a, b)
+            value = self._product(caller, operands, native)
             if value is None:
                 return native.original()
-            return value if c is None or native.has_run else _sum(value, c, **factors)
+            return value if c is None or native.has_run else _sum(value, c, **native.factors)
         finally:
             if has_gradient:
                 torch._C._set_grad_enabled(True)
 
-    def _product(
-        self,
-        caller: Caller,
-        operands: tuple[Any, ...],
-        native: "_Native",
-        a: Tensor,
-        b: Tensor,
-    ) -> Any:
+    def _product(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """A·B by its scheme, or the native result; None: that is to be made."""
         context, settings, shape_of = caller.context, caller.settings, OPERATORS[native.name]
         if self._on_host:
-            return self._on_numpy(caller, native, a, b)
+            return self._on_numpy(caller, native)
+        a, b = native.a, native.b
         call = Call(native, a, b, (), None, shape_of, takes_tensors=True)
         is_traced = context.trace is not None and not caller.is_rewritten
         if not is_traced and settings.scheme is None and settings.block is None:
@@ -161,8 +146,9 @@ class Hook:
                 return value
         return _carried_out(call, caller)
 
-    def _on_numpy(self, caller: Caller, native: "_Native", a: Tensor, b: Tensor) -> Any:
+    def _on_numpy(self, caller: Caller, native: "_Native") -> Any:
         """The same of tensors in the host's memory."""
+        a, b = native.a, native.b
         left, right = (x.detach().resolve_conj().resolve_neg().numpy() for x in (a, b))
 
         def of_arrays(x: Tensor, y: Tensor) -> Any:
@@ -178,10 +164,11 @@ class Hook:
 class _Native:
     """PyTorch's own kernel for one call, also as a function of two operands.
 
-    has_run: whether it has made the whole of the call, with the sum.
+    c, a, b, factors: what the call was given; c is None for a product without a sum. has_run:
+    whether it has made the whole of the call, with the sum.
     """
 
-    __slots__ = ("_arguments", "_factors", "_kernels", "_keys", "has_run", "name")
+    __slots__ = ("_kernels", "_keys", "a", "b", "c", "factors", "has_run", "name")
 
     def __init__(
         self,
@@ -193,18 +180,21 @@ class _Native:
         b: Tensor,
         factors: Any,
     ) -> None:
-        self._kernels, self.name, self._keys, self._factors = kernels, name, keys, factors
-        self._arguments = (a, b) if c is None else (c, a, b)
+        self._kernels, self.name, self._keys = kernels, name, keys
+        self.a, self.b, self.c, self.factors = a, b, c, factors
         self.has_run = False
 
     def original(self) -> Any:
         """The whole call, as PyTorch makes it."""
         self.has_run = True
-        return self._kernels[self.name](self._keys, *self._arguments, **self._factors)
+        kernel = self._kernels[self.name]
+        if self.c is None:
+            return kernel(self._keys, self.a, self.b)
+        return kernel(self._keys, self.c, self.a, self.b, **self.factors)
 
     def __call__(self, a: Tensor, b: Tensor) -> Any:
         """The whole call where these are its operands; the product alone of casts of them."""
-        if a is self._arguments[-2] and b is self._arguments[-1]:
+        if a is self.a and b is self.b:
             return self.original()
         return self._kernels[PRODUCTS.get(self.name, self.name)](self._keys, a, b)
 

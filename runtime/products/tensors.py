@@ -81,6 +81,6 @@ def _may_gain(operand: Any) -> bool:
         return True
     try:
         size = operand.nbytes
-    except Exception:  # of sparse tensors, and others that are none
+    except Exception:  # sparse and traced tensors, and objects of users, raise what they like
         return False
     return isinstance(size, int) and size > SMALL

@@ -8,32 +8,37 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+# The modules whose functions rewritten code calls.
 MODULES = (
     "api",
-    *(
-        f"products.{name}"
-        for name in ("blas", "einsum", "fused", "in_place", "inner", "multi_dot", "tensordot")
-    ),
-    *(f"products.{name}" for name in ("tensors", "vectors", "xp")),
+    "products.blas",
+    "products.einsum",
+    "products.fused",
+    "products.in_place",
+    "products.inner",
+    "products.multi_dot",
+    "products.tensordot",
+    "products.tensors",
+    "products.vectors",
+    "products.xp",
 )
 
 
 def leave_uncompiled() -> None:
-    """Have Dynamo leave these calls, and all that they call. PyTorch has been imported."""
+    """Tell Dynamo to leave these calls, and all that they call, as they are.
+
+    PyTorch must have been imported. Does nothing for a version whose Dynamo cannot be told.
+    """
     try:
         dynamo: Any = import_module("torch._C._dynamo.eval_frame")
         skip = dynamo._FrameExecStrategy(dynamo._FrameAction.SKIP, dynamo._FrameAction.SKIP)
         set_strategy = dynamo.set_code_exec_strategy
-    except (AttributeError, ImportError):  # another version than those from 2.9 to 2.11
+    except (AttributeError, ImportError):
         return
     for name in MODULES:
         module = import_module(f"mixpert_py.runtime.{name}")
-        for function in vars(module).values():
-            is_own = getattr(function, "__module__", None) == module.__name__
-            if is_own and isinstance(function, FunctionType):
-                _mark(function)
+        functions: list[Any] = [x for x in vars(module).values() if isinstance(x, FunctionType)]
+        for function in functions:
+            if function.__module__ == module.__name__:
+                function._torchdynamo_disable = True
                 set_strategy(function.__code__, skip)
-
-
-def _mark(function: Any) -> None:
-    function._torchdynamo_disable = True

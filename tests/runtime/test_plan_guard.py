@@ -390,19 +390,19 @@ class TestOnGpu:
             return map(module.asarray, arrays), module.cuda.Device().synchronize
         return (module.from_numpy(x).cuda() for x in arrays), module.cuda.synchronize
 
-    def test_products_as_they_were_run_the_scheme(self, library: str, dtype: str) -> None:
-        (a, b), wait = self.arrays(library, dtype, normal(1024, 1100), normal(1100, 1200, seed=1))
-        with warnings.catch_warnings(), use(Context(plan=self.PLAN, backend="cuda")):
-            warnings.simplefilter("error")
-            for _ in range(9):
-                found = matmul(a, b, site=ID)
-                wait()
-        with use(Context(scheme="int8x3", backend="cuda")):
-            assert bool((found == matmul(a, b)).all())
-
-    def test_small_entries_do_not_tell_of_the_whole(self, library: str, dtype: str) -> None:
-        rng = np.random.default_rng(3)
-        (a, b), wait = self.arrays(library, dtype, *near_diagonal(rng, 1024, 1024, 1024))
+    @pytest.mark.parametrize(
+        "operands",
+        [
+            lambda: (normal(1024, 1100), normal(1100, 1200, seed=1)),
+            # Small entries do not tell of the whole.
+            lambda: near_diagonal(np.random.default_rng(3), 1024, 1024, 1024),
+        ],
+        ids=["normal", "near-diagonal"],
+    )
+    def test_products_as_they_were_run_the_scheme(
+        self, library: str, dtype: str, operands: Callable[[], tuple[Any, Any]]
+    ) -> None:
+        (a, b), wait = self.arrays(library, dtype, *operands())
         with warnings.catch_warnings(), use(Context(plan=self.PLAN, backend="cuda")):
             warnings.simplefilter("error")
             for _ in range(9):
