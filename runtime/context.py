@@ -72,7 +72,8 @@ class Context:
     GPU for one may stay there for the next; empty: nobody says so. passing: the sites for which
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
-    modules: which products that PyTorch makes itself are covered; None: none of them.
+    modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
+    whether `find_plan` finds any at all.
     """
 
     scheme: str | None = None
@@ -85,6 +86,7 @@ class Context:
     constant: str = ""
     overrides_sites: bool = False
     modules: Modules | None = None
+    finds_plans: bool = False
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -118,6 +120,12 @@ class Context:
         if self.plan is None or not knows(self.plan, module):
             return self.find_plan(module) or self.plan
         return self.plan
+
+    def has_choices(self) -> bool:
+        """Whether a scheme or a plan may be in force for some call site, or a trace looks on."""
+        modules = self.modules or Modules()
+        given = self.scheme, self.plan, self.backend, self.trace, modules.plan, modules.scheme
+        return self.finds_plans or any(it is not None for it in given)
 
     def _is_known(self, site: str | None) -> bool:
         """Return whether a scheme is in force for all call sites, or a plan has this one."""

@@ -3,8 +3,9 @@
 What the hook does is in `products.below_autograd`, which is imported when PyTorch is there and
 somebody wants its products covered. Each product then takes some microseconds more, small ones too.
 So it is put in place as late as can be, where only large products are to be covered and PyTorch is
-not imported yet: with the first parameter of a module, the first call of one that was loaded whole,
-or the first large product of rewritten code that PyTorch makes itself.
+not imported yet: with the first parameter of a module that is a matrix of some size, the first call
+of a module if it was loaded whole and has one, or the first large product of rewritten code that
+PyTorch makes itself.
 """
 
 import sys
@@ -24,13 +25,16 @@ TORCH = "torch"
 # PyTorch's functions that register hooks for all modules.
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
+# The shorter side from which a product with a matrix of parameters may gain, however many rows the
+# other operand has: 2^18 rows times 64 × 160 are the least by the model of an H200.
+LEAST_SIDE = 64
 
 
 class _State:
     """Who wants products covered, and the hook that does it; one for the process.
 
-    users: of each, whether it takes small products, too. watches: what tells of the first parameter
-    of a module, and of the first call of one, for which the hook waits.
+    users: of each, whether it takes small products, too. watches: what tells of the parameters of
+    modules, and of the first call of one, for which the hook waits.
     """
 
     def __init__(self) -> None:
@@ -98,22 +102,42 @@ class _State:
                 self.put_in_place()
                 return
             self.watches = [
-                getattr(module, register)(self.see_module) for register in (PARAMETERS, CALLS)
+                getattr(module, PARAMETERS)(self.see_parameter),
+                getattr(module, CALLS)(self.see_call),
             ]
 
-    def see_module(self, *_: Any) -> None:
-        """A module has a parameter, or is called, so it may make products."""
-        if self.hook is None:
-            with self.lock:
-                if self.users and self.hook is None:
-                    self.put_in_place()
-        if len(self.watches) > 1:
+    def see_parameter(self, module: Any, name: str, parameter: Any) -> None:
+        """A module has a parameter: with it, it may make products."""
+        if self.hook is None and _may_gain(parameter):
+            self.cover()
+
+    def see_call(self, module: Any, operands: Any) -> None:
+        """A module is called, which may have come whole out of a file."""
+        parameters = [*module.parameters()]
+        if self.hook is None and any(map(_may_gain, parameters)):
+            self.cover()
+        if parameters and len(self.watches) > 1:
             # PyTorch goes through a copy of these, and through the others themselves, which stay.
             self.watches.pop().remove()
+
+    def cover(self) -> None:
+        """Put the hook in place unless somebody has, or nobody wants it any more."""
+        with self.lock:
+            if self.users and self.hook is None:
+                self.put_in_place()
 
     def watch_no_more(self) -> None:
         while self.watches:
             self.watches.pop().remove()
+
+
+def _may_gain(parameter: Any) -> bool:
+    """Whether products with a parameter may take a scheme unasked."""
+    try:
+        shape = parameter.shape
+    except RuntimeError:  # it is of a lazy module, and has none yet
+        return True
+    return len(shape) > 1 and min(shape[-2:]) >= LEAST_SIDE
 
 
 class _Finder:

@@ -58,6 +58,7 @@ KNOWN: dict[Reason, Known] = {
     Reason.GRADIENT: foreign.native_if_needed,
     Reason.AUTOCAST: foreign.native_if_needed,
     Reason.REDUCED: foreign.native_if_reduced,
+    Reason.SPARSE: foreign.native_if_sparse,
 }
 # Reasons that hold for all operands of the same types, where these are no arrays of a GPU.
 OF_TYPES = frozenset({Reason.NOT_AN_ARRAY, Reason.SUBCLASS, Reason.SPARSE})
@@ -309,9 +310,9 @@ def takes_tensors(call: Call) -> bool:
 
 
 def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) -> bool:
-    """Whether matrices of these shapes are passed through without a look at the device."""
+    """Whether arrays of these shapes are passed through without a look at the device."""
     sizes = (math.prod(x) * np.dtype(t).itemsize for x, t in zip((a, b), dtypes, strict=True))
-    return max(len(a), len(b)) < 3 and max(sizes) <= signatures.SMALL
+    return max(sizes) <= signatures.SMALL and signatures.are_few(a) and signatures.are_few(b)
 
 
 def _is_profitable(

@@ -11,6 +11,7 @@ its signature. Nothing is kept of calls that are traced, or that ask for more th
 
 import os
 from collections.abc import Callable
+from math import prod
 from typing import Any, Final
 
 from numpy import ndarray
@@ -38,12 +39,18 @@ def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no functio
 # Bytes: where nobody chose a scheme, matrices of no more are multiplied natively, whatever the
 # device. That of 512 × 512 float32, from which products may gain where K is short.
 SMALL = 1 << 20
+# Elements of which an array of any type that takes a scheme unasked is as small.
+FEW: Final = SMALL // 8
+# Matrices from which a stack of tiny ones may gain: of fewer, as small as above, none does.
+TINY_COUNT: Final = 1000
 MOST: Final = 4096  # signatures of a context, after which it begins anew
 SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})
 
 # The types of arrays that may be on a GPU, of those that have been multiplied: how to ask one for
 # the number of its device.
 device_of: dict[type, Callable[[Any], int]] = {}
+# By the same types: how many elements one has. Sparse tensors cannot say how many bytes.
+size_of: dict[type, Callable[[Any], int]] = {}
 
 # By type: the native `a @ b` of two such arrays, quicker than the operator; it returns None where
 # it cannot make that. See `gpu.native`.
@@ -52,6 +59,7 @@ native_product_of: dict[type, Callable[[Any, Any], Any]] = {}
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     # A child knows nothing: CUDA does not survive a fork.
     os.register_at_fork(after_in_child=device_of.clear)
+    os.register_at_fork(after_in_child=size_of.clear)
     os.register_at_fork(after_in_child=native_product_of.clear)
 
 
@@ -67,8 +75,14 @@ def kept_product(
         if ask is None or ask is not device_of.get(other):
             # Operands that are on no GPU have no launches.
             return context.known.get((site, takes_tensors, kind, other))
-        is_small = a.nbytes <= SMALL and b.nbytes <= SMALL and a.ndim < 3 and b.ndim < 3
-        if is_small and site in context.passing:
+        # As `is_small_on_device` says of both, without a call of it.
+        if (
+            site in context.passing
+            and size_of[kind](a) <= FEW
+            and size_of[other](b) <= FEW
+            and (a.ndim < 3 or are_few(a.shape))
+            and (b.ndim < 3 or are_few(b.shape))
+        ):
             return NATIVE
         key = site, shape_of, takes_tensors, a.shape, b.shape, a.dtype, b.dtype, ask(a), ask(b)
         known = context.known.get(key)
@@ -78,8 +92,16 @@ def kept_product(
 
 
 def is_small_on_device(x: Any) -> bool:
-    """Whether an array is on a GPU, and so small that its matrix takes no scheme unasked."""
-    return type(x) in device_of and bool(x.nbytes <= SMALL)
+    """Whether an array is on a GPU, and so small that no product of such takes a scheme unasked."""
+    count = size_of.get(type(x))
+    if count is None or count(x) > FEW:
+        return False
+    return x.ndim < 3 or are_few(x.shape)
+
+
+def are_few(shape: tuple[int, ...]) -> bool:
+    """Whether an array of this shape is a stack of so few matrices that small ones do not gain."""
+    return prod(shape[:-2]) < TINY_COUNT
 
 
 def signature_of(call: Call, settings: Settings, takes_tensors: bool) -> Any:

@@ -1,16 +1,19 @@
 """Which products beat the vendor's on a device: by the times that its model predicts."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Shape
 from mixpert_py.runtime.request import Array, broadcast
+from mixpert_py.runtime.signatures import TINY_COUNT
 
 if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
@@ -46,10 +49,9 @@ SMALL_EDGE = 256
 SMALL_THICKNESS = 40.0
 SMALL_COUNT = 32
 
-# Of stacks of tiny ones, which `tiny` makes in FP32: 1.3 to 4 times as fast as the vendor's from so
-# many products on, 1.5 to 30 of hundreds of thousands. Measured from 4 × 4 to 32 × 32; on the host
-# the call takes no longer than a native one that comes this way.
-TINY_COUNT = 1000
+# Of stacks of tiny ones, which `tiny` makes in FP32: 1.3 to 4 times as fast as the vendor's from
+# TINY_COUNT products on, 1.5 to 30 of hundreds of thousands. Measured from 4 × 4 to 32 × 32; on the
+# host the call takes no longer than a native one that comes this way.
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,25 @@ def _kernel_times(device: str) -> "KernelTimes":
     from mixpert_py.runtime.model.known_devices import model_of
 
     return KernelTimes(model_of(device))
+
+
+def native_rows(device: str, m: int, k: int, n: int) -> int:
+    """Up to how many rows of A float32 products with a (k, n) matrix are known to be native.
+
+    That of m rows is. Where rows grow from product to product, as those of a text that is being
+    written, few of them have to be judged.
+    """
+
+    def gains(rows: int) -> bool:
+        try:
+            return figures(device).faster("faithful", (rows, k), (k, n), False, 0)
+        except DeviceError:
+            return True
+
+    more = 1 << (m - 1).bit_length()
+    if not gains(more):
+        return more
+    return m + bisect_left(range(m + 1, more), True, key=gains)
 
 
 def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:

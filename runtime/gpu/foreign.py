@@ -14,12 +14,13 @@ import numpy as np
 
 from mixpert_py.runtime.gpu import native
 from mixpert_py.runtime.reasons import Reason
-from mixpert_py.runtime.signatures import NATIVE, Known, device_of
+from mixpert_py.runtime.signatures import NATIVE, Known, device_of, size_of
 
 CUDA_MEMORY = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged
 
 
 DEVICE_OF_CUPY: Callable[[Any], int] = attrgetter("data.device_id")
+SIZE_OF_CUPY: Callable[[Any], int] = attrgetter("size")
 Library = Literal["cupy", "torch"]
 
 
@@ -91,7 +92,7 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         if first != here:
             return Reason.OTHER_DEVICE
         if kind not in device_of:
-            device_of[kind] = DEVICE_OF_CUPY
+            device_of[kind], size_of[kind] = DEVICE_OF_CUPY, SIZE_OF_CUPY
             native.use_cupys_gemm()
         return Placement(here, cupy_is_full, Borrowed, "cupy")
     if not may_be_on_device(kind) or not may_be_on_device(other):
@@ -179,6 +180,12 @@ def native_if_reduced(a: Any, b: Any) -> Known | None:
     return None if (torch_is_full if is_tensor else cupy_is_full)() else NATIVE
 
 
+def native_if_sparse(a: Any, b: Any) -> Known | None:
+    """Return NATIVE where a tensor is sparse: dense ones of its shape may take a scheme."""
+    torch: Any = sys.modules["torch"]
+    return None if a.layout is b.layout is torch.strided else NATIVE
+
+
 def native_if_needed(a: Any, b: Any) -> Known | None:
     """Return NATIVE where PyTorch has to make a product of tensors itself."""
     return None if needed_by_torch(sys.modules["torch"], a, b) is None else NATIVE
@@ -201,8 +208,9 @@ def _tensors(torch: Any, a: Any, b: Any) -> Placement | Apart | Reason | None:
     plain = (torch.Tensor, torch.nn.Parameter)
     is_plain = type(a) in plain and type(b) in plain
     if is_plain:
-        device_of.setdefault(type(a), torch.Tensor.get_device)
-        device_of.setdefault(type(b), torch.Tensor.get_device)
+        for kind in {type(a), type(b)} - device_of.keys():
+            size_of[kind] = torch.Tensor.numel
+            device_of[kind] = torch.Tensor.get_device
     if not (a.is_cuda and b.is_cuda):
         return None
     if getattr(a, "is_nested", False) or getattr(b, "is_nested", False):

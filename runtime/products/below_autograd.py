@@ -19,6 +19,7 @@ from mixpert_py.runtime.api import carry_out, in_force, taken_below
 from mixpert_py.runtime.arrays import Tensor
 from mixpert_py.runtime.context import current, use
 from mixpert_py.runtime.execute import execute
+from mixpert_py.runtime.gpu import break_even, device
 from mixpert_py.runtime.products.torch_sites import Caller, Sites
 from mixpert_py.runtime.request import Call, Product, bmm_shape, mm_shape
 from mixpert_py.runtime.signatures import MOST, NATIVE, SMALL, kept_product, signature_of
@@ -45,6 +46,10 @@ class Hook:
             name: torch.library.get_kernel(f"aten::{name}", key).call_boxed for name in OPERATORS
         }
         self._sites = Sites(torch)
+        # What is native for all callers, while nobody has chosen a scheme or a plan, or looks on:
+        # by the operands' types, device and all else of their shapes, up to how many rows, or
+        # matrices of a stack, A may have.
+        self._native: dict[Any, int] = {}
         self.takes_small = False
         self._library: Any = torch.library.Library("aten", "IMPL")
         ours = {"mm": self._mm(), "bmm": self._bmm()}
@@ -62,34 +67,52 @@ class Hook:
         """Put PyTorch's own kernels back."""
         self._library._destroy()
 
-    # The three functions repeat lines on purpose: small products cost no more than these.
+    # The three functions repeat lines on purpose: what is native costs no more than these.
 
     def _mm(self) -> Callable[..., Any]:
-        kernel, take = self._kernels["mm"], self._take
+        kernel, take, native = self._kernels["mm"], self._take, self._native
+        remember = self._sites.remember
 
         def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
-            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
-                return kernel(keys, a, b)
+            if not self.takes_small:
+                if a.numel() <= FEW and b.numel() <= FEW:
+                    return kernel(keys, a, b)
+                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
+                    if a.requires_grad or b.requires_grad:
+                        remember(a, b)
+                    return kernel(keys, a, b)
             return take("mm", keys, None, a, b, {})
 
         return mm
 
     def _bmm(self) -> Callable[..., Any]:
-        kernel, take = self._kernels["bmm"], self._take
+        kernel, take, native = self._kernels["bmm"], self._take, self._native
+        remember = self._sites.remember
 
         def bmm(keys: Any, a: Tensor, b: Tensor) -> Any:
-            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
-                return kernel(keys, a, b)
+            if not self.takes_small:
+                if a.numel() <= FEW and b.numel() <= FEW:
+                    return kernel(keys, a, b)
+                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
+                    if a.requires_grad or b.requires_grad:
+                        remember(a, b)
+                    return kernel(keys, a, b)
             return take("bmm", keys, None, a, b, {})
 
         return bmm
 
     def _sum(self, name: str) -> Callable[..., Any]:
-        kernel, take = self._kernels[name], self._take
+        kernel, take, native = self._kernels[name], self._take, self._native
+        remember = self._sites.remember
 
         def addmm(keys: Any, c: Tensor, a: Tensor, b: Tensor, **factors: Any) -> Any:
-            if a.numel() <= FEW and b.numel() <= FEW and not self.takes_small:
-                return kernel(keys, c, a, b, **factors)
+            if not self.takes_small:
+                if a.numel() <= FEW and b.numel() <= FEW:
+                    return kernel(keys, c, a, b, **factors)
+                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
+                    if a.requires_grad or b.requires_grad:
+                        remember(a, b)
+                    return kernel(keys, c, a, b, **factors)
             return take(name, keys, c, a, b, factors)
 
         return addmm
@@ -107,6 +130,17 @@ class Hook:
                     return self._make(caller, operands, native)
         kernel = self._kernels[name]
         return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
+
+    def _know_native(self, a: Tensor, b: Tensor) -> None:
+        """Keep that these operands' product is native where nobody has chosen anything."""
+        rows, last = a.shape[0], b.shape[-1]
+        if len(a.shape) == 2 and a.dtype is self._torch.float32 and 0 not in (rows, last):
+            found = device.find(a.get_device())
+            if isinstance(found, device.Device):
+                rows = break_even.native_rows(found.name, rows, a.shape[1], last)
+        if len(self._native) >= MOST:
+            self._native.clear()
+        self._native[a.shape[1:], b.shape, a.dtype, a.get_device()] = rows
 
     def _make(self, caller: Caller, operands: tuple[Any, ...], native: "_Native") -> Any:
         """The same for a caller whose products of such operands are not known to be native."""
@@ -141,6 +175,8 @@ class Hook:
                     if len(caller.native) >= MOST:
                         caller.native.clear()
                     caller.native.add(operands)
+                    if settings.backend is None and not context.has_choices():
+                        self._know_native(a, b)
                 return None
             if value is not None:
                 return value

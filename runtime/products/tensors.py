@@ -66,11 +66,11 @@ def torch_call(
     `products.below_autograd` finds them in the frame of this function. Arguments as in `matmul`.
     """
     context = innermost.get().context
-    is_chosen = scheme is not None or context.scheme is not None or context.plan is not None
-    takes_small = is_chosen or context.trace is not None
+    given = scheme, backend, context.scheme, context.plan, context.trace
+    takes_small = any(it is not None for it in given)
     if takes_small or not is_in_place():
-        given = *operands, *named.values(), getattr(native, "__self__", None)
-        if takes_small or any(map(_may_gain, given)):
+        multiplied = *operands, *named.values(), getattr(native, "__self__", None)
+        if takes_small or any(map(_may_gain, multiplied)):
             stay_covered(takes_small=takes_small)
     return native(*operands, **named)
 

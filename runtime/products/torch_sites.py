@@ -22,11 +22,12 @@ from typing import Any, Final, NamedTuple
 
 import mixpert_py.runtime
 from mixpert_py.runtime.api import carry_out, chosen_by_call
-from mixpert_py.runtime.context import Choice, Context
+from mixpert_py.runtime.context import Choice, Context, current
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.request import Settings
 
-# Nodes of autograd that are remembered, for a backward pass soon follows; and positions in code.
+# Nodes of autograd that are remembered at least, for a backward pass soon follows; and positions
+# in code.
 MOST: Final = 1 << 16
 DIGITS: Final = 6  # of an expression's digest in an id
 
@@ -96,7 +97,10 @@ class Sites:
         self._kinds: dict[str, int] = {}
         self._positions: dict[tuple[Any, ...], _Position] = {}
         self._rewritten: dict[tuple[Any, ...], Caller] = {}
-        self._forward: dict[tuple[int, int], Caller] = {}
+        # By number and multiplications in one integer: tuples would set off Python's collector.
+        self._forward: dict[int, Caller] = {}
+        self._earlier: dict[int, Caller] = {}
+        self._anywhere: Caller | None = None  # of no call site
         self._node = torch._C._current_autograd_node
         self._next_number = torch._C._autograd._get_sequence_nr
         self._records = torch.is_grad_enabled
@@ -108,7 +112,10 @@ class Sites:
         """
         user, inner, ours, settings = self._frames(sys._getframe(2).f_back)
         if user is None and (node := self._node()) is not None:
-            return self._of_forward(node, _multiplications(a, b), context)
+            caller = self._of_forward(_key(node._sequence_nr(), a, b))
+            if caller is None and context.modules is not None:
+                return self._caller(context, None, None)
+            return caller
         if ours is not None and ours.f_code is torch_call.__code__:
             caller = self._of_torch_call(context, ours.f_locals)
         elif context.modules is None:
@@ -119,10 +126,32 @@ class Sites:
             settings = settings or Settings(site=ours.f_locals.get("site"))
             caller = self._of_rewritten(context, settings)
         if self._records() and (a.requires_grad or b.requires_grad):
-            if len(self._forward) >= MOST:
-                self._forward.clear()
-            self._forward[self._next_number() - 1, _multiplications(a, b)] = caller
+            self._remember(a, b, caller)
         return caller
+
+    def remember(self, a: Any, b: Any) -> None:
+        """Let the backward pass of a product, of operands that need a gradient, have the context in
+        force. For products that nobody chose a scheme for, of which no trace is kept: their call
+        site does not matter.
+        """
+        if not self._records():
+            return
+        context = current()
+        if context.modules is None:  # this may itself be a backward pass, which is recorded
+            node = self._node()
+            caller = None if node is None else self._of_forward(_key(node._sequence_nr(), a, b))
+            if caller is None:
+                return
+            context = caller.context
+        caller = self._anywhere  # which other threads may replace
+        if caller is None or caller.context is not context:
+            caller = self._anywhere = Caller(context, Settings())
+        self._remember(a, b, caller)
+
+    def _remember(self, a: Any, b: Any, caller: Caller) -> None:
+        if len(self._forward) >= MOST:
+            self._earlier, self._forward = self._forward, {}
+        self._forward[_key(self._next_number() - 1, a, b)] = caller
 
     def _frames(
         self, frame: FrameType | None
@@ -202,18 +231,14 @@ class Sites:
             self._rewritten.clear()
         self._rewritten[key] = caller
 
-    def _of_forward(self, node: Any, count: int, context: Context) -> Caller | None:
+    def _of_forward(self, key: int) -> Caller | None:
         """The caller for a node of the backward pass: that of the forward product, whose site and
-        context it has.
+        context it has; None where that is not known.
         """
-        found = self._forward.get((node._sequence_nr(), count))
-        if found is None:
-            if context.modules is None:
-                return None
-            return self._caller(context, None, None)
-        site = found.settings.site
-        if site is None:
+        found = self._forward.get(key) or self._earlier.get(key)
+        if found is None or found.settings.site is None:
             return found
+        site = found.settings.site
         if found.backward is None:
             back = backward_of(site)
             if site in places:
@@ -240,10 +265,12 @@ class Sites:
         return Caller(context, Settings(scheme, block, backend, site))
 
 
-def _multiplications(a: Any, b: Any) -> int:
-    """How many a product takes: as many as each of those of its backward pass."""
+def _key(number: int, a: Any, b: Any) -> int:
+    """A node's number, and how many multiplications a product takes: as many as each of those of
+    its backward pass.
+    """
     count: int = a.numel() * b.shape[-1]
-    return count
+    return number << 64 | count
 
 
 def backward_of(site: str) -> str:

@@ -64,6 +64,20 @@ def test_a_malformed_plan_beside_stops_the_program(rewritten: Path) -> None:
     assert "net.mixpert.toml:1: key 'colour': unknown key" in python(rewritten)
 
 
+def test_where_plans_may_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MIXPERT_PLAN", raising=False)
+    program = str(tmp_path / "net.py")
+    assert not config.has_plans(program)
+    assert not config.has_plans(None)
+    (tmp_path / "lib.mixpert.toml").touch()
+    assert config.has_plans(program)
+    assert config.has_plans(None)
+    assert not config.has_plans(str(tmp_path / "gone" / "net.py"))
+    monkeypatch.setenv("MIXPERT_PLAN", "other.toml")
+    assert config.has_plans(str(tmp_path / "gone" / "net.py"))
+
+
 def test_module_names(tmp_path: Path) -> None:
     package = tmp_path / "pkg" / "sub"
     package.mkdir(parents=True)

@@ -330,9 +330,9 @@ DECISIONS = (
     ),
     Mutant(
         "break-even: stacks of tiny products from 10 on",
-        "runtime/gpu/break_even.py",
-        "TINY_COUNT = 1000",
-        "TINY_COUNT = 10",
+        "runtime/signatures.py",
+        "TINY_COUNT: Final = 1000",
+        "TINY_COUNT: Final = 10",
         (f"{HERE}/gpu/test_break_even.py", f"{HERE}/gpu/test_tiny.py"),
     ),
     Mutant(

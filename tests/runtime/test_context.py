@@ -13,7 +13,16 @@ from mixpert_py.errors import PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime import context as contexts
 from mixpert_py.runtime.api import matmul
-from mixpert_py.runtime.context import UNCHOSEN, Choice, Context, current, passes, precision, use
+from mixpert_py.runtime.context import (
+    UNCHOSEN,
+    Choice,
+    Context,
+    Modules,
+    current,
+    passes,
+    precision,
+    use,
+)
 from mixpert_py.runtime.tracing.trace import Trace
 
 SITE = "m:f/matmul~aa#0"
@@ -202,6 +211,25 @@ def test_a_site_passes_once_it_is_known_to(force: Context, known: bool) -> None:
         force.choice(SITE)
         assert passes(SITE) == known
     assert passes(SITE) == before
+
+
+@pytest.mark.parametrize(
+    ("force", "expected"),
+    [
+        (Context(), False),
+        (Context(modules=Modules()), False),
+        (Context(workspace_limit=1, devices="all"), False),
+        (Context(modules=Modules(scheme="int8x6")), True),
+        (Context(modules=Modules(plan=plan("native"))), True),
+        (Context(plan=plan("native")), True),
+        (Context(scheme="native"), True),
+        (Context(backend="cuda"), True),
+        (Context(trace=Trace()), True),
+        (Context(finds_plans=True), True),
+    ],
+)
+def test_whether_anything_may_be_chosen(force: Context, expected: bool) -> None:
+    assert force.has_choices() == expected
 
 
 def test_a_stale_site_warns_once_at_the_product() -> None:

@@ -19,7 +19,7 @@ from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.request import Request, matmul_shape
-from mixpert_py.runtime.signatures import NATIVE
+from mixpert_py.runtime.signatures import NATIVE, kept_product
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 
@@ -182,7 +182,7 @@ def test_small_arrays_of_a_gpu_pass_without_a_decision(
     monkeypatch: pytest.MonkeyPatch, product: Callable[..., Any]
 ) -> None:
     FakeGpu().install(monkeypatch)
-    monkeypatch.setattr(signatures, "SMALL", 1 << 20)
+    monkeypatch.setattr(signatures, "FEW", 1 << 17)
     x, made = array(8, 8), array(8, 8)
 
     def dot(*_: Any) -> Any:
@@ -196,6 +196,20 @@ def test_small_arrays_of_a_gpu_pass_without_a_decision(
         assert found[0] is made
         ours = [name for name in calls if not name.startswith(("ndarray", "FakeGpu", "wrapped"))]
         assert len(ours) <= MOST_CALLS + 4
+
+
+def test_small_stacks_of_a_gpu_pass_whatever_their_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a sequence that grows by one at each step; stacks of very many take schemes."""
+    FakeGpu().install(monkeypatch)
+    monkeypatch.setattr(signatures, "FEW", 1 << 17)
+    with use(replace(current())) as context:
+        matmul(array(1, 4, 8), array(1, 8, 4), site="s")
+        for shape in ((1, 5, 8), (999, 4, 8), (3, 333, 2, 4)):
+            a, b = array(*shape), array(*shape[:-2], shape[-1], shape[-2])
+            assert kept_product(context, "s", matmul_shape, True, a, b) is NATIVE
+        for shape in ((1000, 4, 8), (10, 100, 4, 8), (1, 1 << 14, 9)):
+            a, b = array(*shape), array(*shape[:-2], shape[-1], shape[-2])
+            assert kept_product(context, "s", matmul_shape, True, a, b) is None
 
 
 def test_launches_of_a_plan_are_watched(
@@ -251,7 +265,6 @@ class Plain:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self.ndim, self.dtype = shape, len(shape), np.dtype("float32")
-        self.nbytes = 4 << 20
 
     def __matmul__(self, other: "Plain") -> str:
         return "native"

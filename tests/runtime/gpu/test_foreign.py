@@ -305,8 +305,9 @@ def test_a_tensor_in_name_only_says_nothing_of_others(torch: Any) -> None:
         ({"requires_grad": True}, {"grad": True}),
         ({}, {"autocast": True}),
         ({}, {"precision": "high"}),
+        ({"layout": "sparse"}, {}),
     ],
-    ids=["gradient", "autocast", "TF32"],
+    ids=["gradient", "autocast", "TF32", "sparse"],
 )
 def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
     torch: Any, needed: dict[str, Any], condition: dict[str, Any]
@@ -321,6 +322,7 @@ def test_what_pytorch_has_to_make_is_known_for_as_long_as_it_has_to(
         assert known(a, b) is NATIVE
         assert hasattr(matmul(a, b, site=SITE), "native")
         torch.grad, torch.autocast, torch.precision = False, False, "highest"
+        a.layout = "strided"
         assert known(a, b) is None
         assert not hasattr(matmul(a, b, site=SITE), "native")
 

@@ -88,6 +88,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
     monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
+    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
     with use(Context()) as context:
         context.passing.add("s")
         yield found
@@ -130,6 +131,7 @@ def test_a_cupy_that_takes_other_arguments_makes_all_of_it(monkeypatch: pytest.M
     a, b = matrix((4, 5)), matrix((5, 6))
     monkeypatch.setitem(signatures.native_product_of, Matrix, _product(Matrix, call))
     monkeypatch.setitem(signatures.device_of, Matrix, lambda x: 0)
+    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
     with use(Context()) as context:
         context.passing.add("s")
         for _ in range(2):

@@ -14,7 +14,9 @@ from mixpert_py import precision
 from mixpert_py.decorator import accelerate
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
+from mixpert_py.runtime.gpu import device
 from mixpert_py.runtime.modules import is_in_place, modules_covered, on_host
+from mixpert_py.runtime.products import below_autograd
 from mixpert_py.runtime.products.tensors import torch_call
 from mixpert_py.runtime.tracing.trace import Trace
 
@@ -227,6 +229,43 @@ def test_large_rewritten_calls_keep_the_hook_in_place() -> None:
     assert not is_in_place()  # the second call did not add a user
 
 
+def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(below_autograd, "FEW", 0)
+    found = device.Device(0, "NVIDIA H200", 90)
+    monkeypatch.setattr(device, "find", lambda number=None: found)
+    layer, x = torch.nn.Linear(64, 16), torch.randn(129, 64)
+    with modules_covered(takes_small=False), use(Context(modules=Modules())):
+        hook = modules._state.hook
+        assert hook is not None
+        hook._know_native(x[:5], layer.weight.T)
+        monkeypatch.setattr(hook._sites, "caller", lambda *_: 1 / 0)
+        layer(x[:8])
+        stack = torch.randn(3, 8, 4), torch.randn(3, 4, 8)
+        hook._know_native(*stack)
+        torch.bmm(*stack)
+        for product in (
+            lambda: layer(x[:9]),
+            lambda: layer(x)[:8],
+            lambda: torch.mm(x[:8], torch.randn(64, 17)),
+            lambda: torch.bmm(stack[0], torch.randn(3, 4, 7)),
+            lambda: layer.double()(x[:8].double()),
+        ):
+            with pytest.raises(ZeroDivisionError):
+                product()
+        layer.float()
+        hook._sites._forward.clear()
+        layer(x[:8])
+        assert [it.context for it in hook._sites._forward.values()] == [current()]
+        with use(replace(current(), modules=None)):
+            layer(x[:7])
+        assert len(hook._sites._forward) == 1
+        with modules_covered(takes_small=True), pytest.raises(ZeroDivisionError):
+            layer(x[:8])
+        layer(x[:8])
+
+
 def test_a_call_of_something_else_is_made_as_it_is() -> None:
     assert torch_call(2, native=lambda x, y: (x, y), y=3, site=SITE) == (2, 3)
     assert not is_in_place()
@@ -251,22 +290,30 @@ print(is_in_place())
 
 
 # A module may be made, or come whole out of a file.
-LOADED = "torch.load('m.pt', weights_only=False)(few)"
+LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 96))"
 
 
 @pytest.mark.parametrize(
-    "later",
-    ["torch.nn.Linear(2, 2)", LOADED, "F.linear(many, many)", "torch.einsum('ij,kj', many, many)"],
+    ("later", "is_covered"),
+    [
+        ("torch.nn.Linear(64, 64)", True),
+        (LOADED, True),
+        ("torch.nn.ReLU()(few)\n" + LOADED, True),
+        ("torch.nn.LazyLinear(2)", True),
+        ("F.linear(many, many)", True),
+        ("torch.einsum('ij,kj', many, many)", True),
+        ("torch.nn.Linear(8, 63)(few)\ntorch.nn.Conv2d(64, 64, 3)", False),
+    ],
 )
-def test_a_program_is_covered_from_its_first_module_or_large_product_on(
-    later: str, tmp_path: Path
+def test_a_program_is_covered_from_its_first_module_or_product_that_may_gain_on(
+    later: str, is_covered: bool, tmp_path: Path
 ) -> None:
-    torch.save(torch.nn.Linear(8, 8), tmp_path / "m.pt")
+    torch.save(torch.nn.Linear(96, 64), tmp_path / "m.pt")
     script = tmp_path / "p.py"
     script.write_text(PROGRAM.format(later=later), "utf-8")
     command = [sys.executable, "-m", "mixpert_py", "run", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
+    assert (done.stdout, done.returncode) == (f"False\n{is_covered}\n", 0), done.stderr
 
 
 def test_a_kernel_that_the_program_has_replaced_stays() -> None:
