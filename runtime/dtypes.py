@@ -13,10 +13,17 @@ PRECISION = {
 
 
 def is_single(*dtypes: str) -> bool:
-    """Whether all of some types are float32 or complex64: without a plan, a GPU makes their
-    products faithfully.
-    """
+    """Whether all of some types are float32 or complex64."""
     return all(PRECISION.get(dtype) == "float32" for dtype in dtypes)
+
+
+def default_scheme(*dtypes: str) -> str | None:
+    """The scheme of a GPU's products of such types that nobody chose one for: as accurate as the
+    native ones. None: they are native.
+    """
+    if is_single(*dtypes):
+        return "faithful"
+    return "crt" if all(dtype == "float64" for dtype in dtypes) else None
 
 
 def is_wide(*names: str) -> bool:

@@ -12,7 +12,13 @@ import numpy as np
 from mixpert_py.errors import DeviceError
 from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Choice, Context, accumulations, emulates
-from mixpert_py.runtime.dtypes import PRECISION, is_single, is_wide, name_of, real_products
+from mixpert_py.runtime.dtypes import (
+    PRECISION,
+    default_scheme,
+    is_wide,
+    name_of,
+    real_products,
+)
 from mixpert_py.runtime.gpu import break_even, device, foreign
 from mixpert_py.runtime.kernels import has_kernels
 from mixpert_py.runtime.modules import stay_covered
@@ -36,9 +42,13 @@ Backend = Callable[[Request], Product | Reason]
 # move every element once, the product reads each min(m, n, k) times. Measured between 32 and 60.
 FLOAT32_THICKNESS = 48
 
-# K from which products that nobody chose a scheme for run `faithful`: sums of fewer products of one
-# sign may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`).
-FAITHFUL_LEAST_K = 48
+# K from which products that nobody chose a scheme for take one: sums of fewer products of one sign
+# may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`), and
+# than FP64's bound for them (see `schemes.crt`).
+LEAST_K = 48
+# How much faster `crt` must be by the model, of 14 moduli, to be taken unasked: with 15, which
+# log-normal data needs, it takes 1/14 longer.
+CRT_MARGIN = 1.07
 
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
@@ -111,8 +121,9 @@ def resolve_scheme(
     """The scheme and the backend for a call, or why it runs natively instead.
 
     Where nobody chose a scheme (`choice.scheme` is None), products of float32 and complex64 arrays
-    on a GPU run `faithful`, also those of NumPy arrays where moving them is profitable; everything
-    else is native. Raises DeviceError where operands of a chosen scheme are on different devices.
+    on a GPU run `faithful`, and those of float64 arrays `crt`, where that is faster; also those of
+    NumPy arrays where moving them is profitable; everything else is native. Raises DeviceError
+    where operands of a chosen scheme are on different devices.
     """
     if choice.scheme == "native":
         return Declined(None, NATIVE)
@@ -120,7 +131,7 @@ def resolve_scheme(
     request = Request(
         call.a,
         call.b,
-        choice.scheme or "faithful",
+        choice.scheme or "native",  # until it is known what the operands are
         choice.block,
         call.destination,
         call.addend,
@@ -166,10 +177,12 @@ def _on_host(
         )
         return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if not is_chosen:
-        if not is_single(*_dtypes(call)):
+        scheme = default_scheme(*_dtypes(call))
+        if scheme is None or (
+            emulates(backend) and (request.guarantee is None or scheme != "faithful")
+        ):
             return Declined(None)
-        if emulates(backend) and request.guarantee is None:
-            return Declined(None)
+        request = request._replace(scheme=scheme)
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
     if reason is not None:
         return Declined(reason if is_chosen or backend is not None else None)
@@ -254,9 +267,11 @@ def _on_device(
 ) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
     dtypes = _dtypes(call)
-    if not is_chosen and not is_single(*dtypes):
+    default = default_scheme(*dtypes)
+    if default is None and not is_chosen:
         return Reason.DTYPE
-    if not is_chosen and not placement.is_full():
+    scheme = request.scheme if is_chosen or default is None else default
+    if scheme == "faithful" and not is_chosen and not placement.is_full():
         return Reason.REDUCED
     if placement.borrow is not foreign.Borrowed and not takes_tensors(call):
         return Reason.NOT_AN_ARRAY  # np.matmul takes no tensor
@@ -268,9 +283,8 @@ def _on_device(
         return DTYPES.get(getattr(x.dtype, "kind", ""), Reason.DTYPE)
     if request.out is not None and not _takes_result_on_device(request.out, call, dtypes):
         return Reason.OUT
-    scheme = request.scheme
     if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
-        return Selection(lambda request: Product(call.run(), request.scheme), request)
+        return Selection(lambda request: Product(call.run(), scheme), request)
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
     is_free = backend is None and scheme != "float64"  # to stay native where that is faster
@@ -286,9 +300,10 @@ def _on_device(
     if not has_kernels(emulation_of(scheme), found.capability):
         return Reason.NO_KERNEL
     if is_free:
-        is_short = not is_chosen and shape[1] < FAITHFUL_LEAST_K
+        is_short = not is_chosen and shape[1] < LEAST_K
+        margin = 1.0 if is_chosen or scheme != "crt" else CRT_MARGIN
         try:
-            if not _is_profitable(call, request, scheme, found.name, is_short=is_short):
+            if not _is_profitable(call, request, scheme, found.name, margin, is_short=is_short):
                 return Reason.TOO_SMALL
         except DeviceError:  # no tile holds the scheme's sums
             return Reason.KERNEL
@@ -316,10 +331,10 @@ def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) 
 
 
 def _is_profitable(
-    call: Call, request: Request, scheme: str, device: str, *, is_short: bool
+    call: Call, request: Request, scheme: str, device: str, margin: float, *, is_short: bool
 ) -> bool:
-    """Whether a scheme beats the native product of arrays on such a GPU. is_short: only an FP32
-    chain may be made, which is that of stacks of tiny matrices.
+    """Whether a scheme beats the native product of arrays on such a GPU, by so much. is_short: only
+    an FP32 chain may be made, which is that of stacks of tiny matrices.
     """
     a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
     packed = 0 if call.left is None else math.prod(a)
@@ -333,7 +348,8 @@ def _is_profitable(
     if products == 1 and break_even.small_pays(scheme, a, b):
         return True
     figures = break_even.figures(device)
-    return figures.faster(scheme, a, b, is_wide(*dtypes), packed, products)
+    ours, native = figures.times(scheme, a, b, is_wide(*dtypes), packed, products)
+    return ours * margin < native
 
 
 def _takes_result_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:

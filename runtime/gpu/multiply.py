@@ -1,6 +1,7 @@
 """The GPU's backend: a product of arrays that are on the current device, with all that is asked."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +20,14 @@ from mixpert_py.runtime.gpu.guard import safe
 from mixpert_py.runtime.gpu.multi_gpu import multiply_on
 from mixpert_py.runtime.gpu.partition import Half, devices_for, fit
 from mixpert_py.runtime.gpu.slices import Kernels, SliceProduct, WorkspaceError
-from mixpert_py.runtime.gpu.speculation import Guarded, Known, Outlook, Record, Watch
+from mixpert_py.runtime.gpu.speculation import (
+    Guarded,
+    Known,
+    Outlook,
+    Record,
+    UnfitError,
+    Watch,
+)
 from mixpert_py.runtime.gpu.stacks import as_matmul, as_matrices, matrices
 from mixpert_py.runtime.kernels.recording import Stream, is_capturing
 from mixpert_py.runtime.packing import DevicePacked, by_columns, by_rows
@@ -267,8 +275,11 @@ def _not_packed(request: Request) -> Request:
 
 
 def _in_graph(xp: ModuleType, request: Request, outlook: Outlook) -> Product | Reason:
-    """The product in a CUDA graph, by as many moduli as the last one has needed."""
-    if outlook.failures or outlook.integers is not None:
+    """The product in a CUDA graph, by as many moduli as the last one has needed, or as two operands
+    that are packed beforehand need; where neither is known, it is to be native.
+    """
+    is_known = outlook.is_known or (request.left is not None and request.right is not None)
+    if not is_known or outlook.failures or outlook.integers is not None:
         return Reason.SPREAD
     if outlook.count != FEWEST:
         request = _not_packed(request)
@@ -298,14 +309,16 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
     bare = _not_packed(request)
     if count != FEWEST:
         request = bare
-    watch = Watch(xp, _known(request))
-    product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
+    watch = Watch(xp, _known(request), None if outlook.is_known else count)
+    product = None
+    with suppress(UnfitError):
+        product = multiply(request, watch=watch, part=emulation_of(f"crt{count}"))
     if isinstance(product, Reason):
         return product
     needed, integers = watch.moduli(), watch.integers(request.a.shape[-1])
     outlook.learn(needed)
     outlook.learn_integers(integers)
-    if needed is not None and needed <= count:
+    if product is not None and needed is not None and needed <= count:
         return product
     if integers is not None:
         return multiply(bare, watch=Watch(xp), part=integers)

@@ -4,6 +4,8 @@ Packing records what `schemes.crt` decides by. The record is copied to the host 
 GEMM, the longest part by far, is enqueued at once: the host looks at the record while the device
 multiplies. So the device never waits, and the host waits until both operands are packed. Where more
 moduli are needed, the product is made anew; where they are too many, the caller makes it natively.
+The first product of a signature, and those after one that was native, may well be such: there the
+host looks before the GEMM is enqueued, which the device waits for, some 20 µs.
 
 Where both operands hold integers, the next product of the same shapes and types begins with the
 fewest INT8 products that are exact, of entries as they are (`schemes.integers`). Packing then reads
@@ -87,20 +89,34 @@ class Guarded(Records):
         leave(now, self.records, self._least, self._stream.ptr)
 
 
-class Watch(Records):
-    """The records on their way to the host."""
+class UnfitError(Exception):
+    """More moduli are needed than a product was to be made by; it has not been."""
 
-    def __init__(self, xp: ModuleType, known: Known = NEITHER) -> None:
+
+class Watch(Records):
+    """The records on their way to the host.
+
+    most: the moduli by which the product is to be made, if they are known to do; None: it is made
+    whatever they need.
+    """
+
+    def __init__(self, xp: ModuleType, known: Known = NEITHER, most: int | None = None) -> None:
         super().__init__(xp, known)
+        self._most = most
         self._host = xp.cuda.alloc_pinned_memory(2 * RECORD)
         self._seen = np.frombuffer(self._host, np.float64, 2 * RECORD // 8)
         self._seen[:] = NOTHING  # where nothing is packed, as of operands without entries
         self._event = xp.cuda.Event(disable_timing=True)
 
     def packed(self, now: DevicePacked) -> None:
-        """Enqueue the copy: operands, or a part of them, have been packed."""
+        """Enqueue the copy: operands, or a part of them, have been packed.
+
+        Where too many moduli would be needed for the product that is to follow, raises UnfitError.
+        """
         self._memory.copy_to_host_async(self._host.ptr, 2 * RECORD, self._stream)
         self._event.record(self._stream)
+        if self._most is not None and (self.moduli() or MOST) > self._most:
+            raise UnfitError
 
     def left(self) -> Record:
         """That of A. Waits until it is packed."""
@@ -132,12 +148,14 @@ class Watch(Records):
 class Outlook:
     """How the next product of a signature is made, by what its earlier ones have needed.
 
-    count: moduli to begin with. integers: the scheme to begin with in their place, where the last
+    count: moduli to begin with. is_known: whether the last operands needed no more than there are.
+    integers: the scheme to begin with in their place, where the last
     operands were integers. mistakes: how often that was wrong. unseen: products to come that are
     native without a look. failures: in a row.
     """
 
     count: int = FEWEST
+    is_known: bool = False
     unseen: int = 0
     failures: int = 0
     integers: Scheme | None = None
@@ -152,6 +170,7 @@ class Outlook:
 
     def learn(self, needed: int | None) -> None:
         """What a product was found to need."""
+        self.is_known = needed is not None
         if needed is None:
             self.failures += 1
             self.unseen = min(2**self.failures - 1, MOST)

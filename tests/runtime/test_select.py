@@ -4,6 +4,7 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from mixpert_py.runtime import api, select
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, precision, use
 from mixpert_py.runtime.gpu import break_even, device
+from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import SiteTrace, Trace
 from tests.runtime.gpu.fake import FakeGpu, Stream, ndarray, on_device, pays_from
+from tests.runtime.gpu.fake.watch import FakeWatch
 
 SITE = "m:f/matmul~aa#0"
-LEAST_K = select.FAITHFUL_LEAST_K  # that of a fake GPU is 1
+LEAST_K = select.LEAST_K  # that of a fake GPU is 1
 EDGE = 16  # from here on emulation pays in these tests
 
 
@@ -32,6 +35,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     figures = pays_from(EDGE**3, EDGE / 3, host=1e8)
     monkeypatch.setattr(break_even, "figures", lambda name: figures)
     monkeypatch.setattr(api, "MOVES", 100 * 100)
+    monkeypatch.setattr(gpu_backend, "Watch", FakeWatch)
+    monkeypatch.setattr(FakeWatch, "found", repeat(14), raising=False)
     return fake
 
 
@@ -60,7 +65,8 @@ def ran(*operands: Any, **given: Any) -> tuple[str, Reason | None]:
     [
         ("ff", EDGE, None, ("faithful", None)),
         ("ff", EDGE - 1, None, ("native", None)),
-        ("dd", EDGE, None, ("native", None)),
+        ("dd", EDGE, None, ("crt", None)),
+        ("dd", EDGE - 1, None, ("native", None)),
         ("fd", EDGE, None, ("native", None)),
         ("ii", EDGE, None, ("native", None)),
         ("ff", EDGE, "int8x6", ("int8x6", None)),
@@ -120,11 +126,32 @@ def test_a_scheme_that_no_tile_holds_is_native_with_a_reason(
 def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(select, "FAITHFUL_LEAST_K", LEAST_K)
+    monkeypatch.setattr(select, "LEAST_K", LEAST_K)
     for k, wanted in ((47, "native"), (48, "faithful")):
         operands = normal(100, k), normal(k, 100)
         assert ran(*operands) == (wanted, None)
         assert ran(*operands, scheme="faithful") == ("faithful", None)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_float64_takes_residues_unasked_where_15_moduli_are_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a = ndarray(normal(EDGE, EDGE).x.astype(float))
+    for native, wanted in ((1.0, "native"), (1.05, "native"), (1.1, "crt")):
+        figures = replace(pays_from(1), times=lambda *_, native=native: (1.0, native))
+        monkeypatch.setattr(break_even, "figures", lambda name, figures=figures: figures)
+        assert ran(a, a) == (wanted, None)
+        assert ran(a, a, scheme="crt")[0] == ("crt" if native > 1.0 else "native")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_float64_of_much_spread_is_native_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeWatch, "found", repeat(None))
+    a = ndarray(normal(EDGE, EDGE).x.astype(float))
+    assert ran(a, a) == ("native", Reason.SPREAD)
+    x = normal(400, 400).x.astype(float)
+    assert ran(x, x) == ("float64", None)  # where it has been moved to
 
 
 @pytest.mark.parametrize(("guarantee", "wanted"), [(None, "native"), ("componentwise", "faithful")])
@@ -423,7 +450,9 @@ def test_numpy_arrays_move_where_it_pays() -> None:
     assert ran(a, a, scheme="int8x6") == ("int8x6", None)
     assert ran(a[:9, :9], a[:9, :9], scheme="int8x6") == ("native", Reason.TOO_SMALL)
     assert ran(a[:9, :9], a[:9, :9]) == ("native", None)
-    assert ran(a.astype(float), a.astype(float)) == ("native", None)
+    assert ran(a.astype(float), a.astype(float)) == ("crt", None)
+    assert ran(a.astype(float), a) == ("native", None)
+    assert ran(a.astype(complex), a.astype(complex)) == ("native", None)
     with use(Context()):
         for _ in range(2):
             assert np.abs(matmul(a, a, site=SITE) - a @ a).max() > 0

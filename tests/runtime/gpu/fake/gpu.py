@@ -71,7 +71,7 @@ class FakeGpu:
         multi_gpu._stream.cache_clear()
 
         monkeypatch.setattr(device_state, "_states", {})
-        monkeypatch.setattr(select, "FAITHFUL_LEAST_K", 1)  # products of tests are small
+        monkeypatch.setattr(select, "LEAST_K", 1)  # products of tests are small
         monkeypatch.setattr(signatures, "SMALL", 0)
         monkeypatch.setattr(signatures, "FEW", 0)
         kernels = slices.Kernels(
