@@ -66,28 +66,32 @@ def examine() -> list[Finding]:
     return [*findings, *_what_runs(gpu)]
 
 
-EDGES = range(128, 8192, 128)  # sizes at which `faithful` is compared with native
+EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with native products
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
-    from mixpert_py.runtime.gpu.break_even import figures
+    from mixpert_py.runtime.gpu.break_even import CRT_MARGIN, figures
     from mixpert_py.runtime.gpu.device import Absent
 
-    wide = "native; float32 where a plan says so and the product is large enough"
     if isinstance(gpu, Absent):
-        single = "native"
+        single, wide = "native", "native; float32 where a plan says so and it is large enough"
         emulated = "the reference backend in NumPy, with --backend reference"
     else:
-        faster = figures(gpu.name).faster
-        edge = next((n for n in EDGES if faster("faithful", (n, n), (n, n), False, 0)), None)
-        single = (
-            f"native; faithful on the GPU from about {edge} × {edge} × {edge} on, "
-            "NumPy arrays where moving them pays"
-            if edge
-            else "native, which is faster than faithful on this GPU"
-        )
+        times = figures(gpu.name).times
+
+        def default(scheme: str, is_wide: bool, margin: float) -> str:
+            """What runs without a plan; margin: how much faster the scheme must be."""
+            for n in EDGES:
+                ours, native = times(scheme, (n, n), (n, n), is_wide, 0)
+                if ours * margin < native:
+                    return (
+                        f"native; {scheme} on the GPU from about {n} × {n} × {n} on, "
+                        "NumPy arrays where moving them pays"
+                    )
+            return f"native, which is faster than {scheme} on this GPU"
+
+        single, wide = default("faithful", False, 1.0), default("crt", True, CRT_MARGIN)
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
-        wide += "; crt, as accurate as FP64, on the GPU where it is asked for"
     return [
         Finding("float64 products", wide),
         Finding("float32 products", single),

@@ -46,9 +46,6 @@ FLOAT32_THICKNESS = 48
 # may be further off than an FP32 chain's, since tensor cores truncate (see `schemes.fp16x3`), and
 # than FP64's bound for them (see `schemes.crt`).
 LEAST_K = 48
-# How much faster `crt` must be by the model, of 14 moduli, to be taken unasked: with 15, which
-# log-normal data needs, it takes 1/14 longer.
-CRT_MARGIN = 1.07
 
 CASTS = ("float32", "float64")
 SINGLE = ("float32", "float32")
@@ -301,7 +298,7 @@ def _on_device(
         return Reason.NO_KERNEL
     if is_free:
         is_short = not is_chosen and shape[1] < LEAST_K
-        margin = 1.0 if is_chosen or scheme != "crt" else CRT_MARGIN
+        margin = 1.0 if is_chosen or scheme != "crt" else break_even.CRT_MARGIN
         try:
             if not _is_profitable(call, request, scheme, found.name, margin, is_short=is_short):
                 return Reason.TOO_SMALL
