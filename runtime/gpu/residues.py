@@ -151,16 +151,24 @@ def prepare(scheme: Scheme, result: str, device: int, family: Family | None = No
     its = cupy.cuda.Device(device)
     how = WGMMA if its.compute_capability == "90" and family is not PORTABLE else MMA
     shared = int(its.attributes["MaxSharedMemoryPerBlockOptin"])
-    moduli, digits, held = scheme.moduli, digits_of(scheme), how.bytes(shared)
-    definitions = of_moduli(moduli) if digits is None else of_digits(*digits, result)
-    definitions = *definitions, *how.definitions(shared)
+    definitions, held = of_gemm(scheme, result, how, shared), how.bytes(shared)
+    has_result = digits_of(scheme) is None
     return Kernels(
         cuda_kernel(how.file, "residue_gemm", definitions, held),
-        cuda_kernel(RESULT, "result", of_result(moduli, result)) if digits is None else None,
+        cuda_kernel(RESULT, "result", of_result(scheme.moduli, result)) if has_result else None,
         how,
         int(its.attributes["MultiProcessorCount"]) * how.resident,
         held,
     )
+
+
+def of_gemm(scheme: Scheme, result: str, how: Gemm, shared: int) -> Definitions:
+    """What a GEMM is compiled with, for a device where a block may have so many bytes of shared
+    memory.
+    """
+    digits = digits_of(scheme)
+    definitions = of_moduli(scheme.moduli) if digits is None else of_digits(*digits, result)
+    return *definitions, *how.definitions(shared)
 
 
 def of_digits(left: Integers, right: Integers, result: str) -> Definitions:

@@ -25,15 +25,18 @@ import click
 
 from mixpert_py.cli import main
 from mixpert_py.runtime import packing
-from mixpert_py.runtime.gpu import break_even, gemm, small
+from mixpert_py.runtime.gpu import break_even, gemm, residues, small
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import source_text
 from mixpert_py.runtime.kernels.numba_ptx import compiled
 from mixpert_py.runtime.model.tile import HOPPER, PORTABLE, Chip, Depth, candidates
 from mixpert_py.runtime.packing import blocks, launch, repair, rows
+from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form, layout
 from mixpert_py.runtime.scheme import Scheme
-from mixpert_py.runtime.schemes import emulation_of, get, ladder
+from mixpert_py.runtime.schemes import crt, emulation_of, get, ladder
+from mixpert_py.runtime.schemes.integers import Bounds, digits_of, scheme_for
+from mixpert_py.runtime.splitter import Residues
 
 ROOT = Path(__file__).parent.parent.parent
 ARCHIVE = ROOT / "runtime" / "kernels" / shipped.ARCHIVE
@@ -47,6 +50,15 @@ SCHEMES = (
         for rung in ladder("int8")
         for name in rung
         if get(name).kind == "emulation"
+    ),
+)
+# `crt`, the default of float64: with as many moduli as data needs, and of the commonest integers.
+RESIDUES = (
+    *(emulation_of(f"crt{count}") for count in range(crt.FEWEST, crt.MOST + 1)),
+    *(
+        scheme
+        for bounds in (Bounds(0, 255), Bounds(-128, 127), Bounds(-30_000, 30_000))
+        if (scheme := scheme_for(bounds, bounds, 4096)) is not None
     ),
 )
 DTYPES = ("float32", "float64")
@@ -178,6 +190,10 @@ def _cuda_kernels() -> Iterator[tuple[str, CudaKernel]]:
     for name in break_even.SMALL_SCHEMES:
         for text in small_texts(emulation_of(name)):
             yield f"90a-{name}-small.cubin", CudaKernel(text, "90a")
+    for architecture, scheme in product(CUBIN_SHARED, RESIDUES):
+        member = f"{architecture}-{scheme.name.replace(' ', '-')}.cubin"
+        for text in residue_texts(scheme, architecture):
+            yield member, CudaKernel(text, architecture)
 
 
 def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
@@ -194,6 +210,22 @@ def gemm_texts(scheme: Scheme, architecture: str) -> list[str]:
             constants = gemm.constants(scheme, tile, wide=wide, steps_per_block=steps)
             found.append(source_text(family.file, constants))
     return list(dict.fromkeys(found))
+
+
+def residue_texts(scheme: Scheme, architecture: str) -> list[str]:
+    """The sources of the kernels of products by residues, or by digits of integers."""
+    how = residues.WGMMA if architecture == "90a" else residues.MMA
+    shared = CUBIN_SHARED[architecture]
+    splitters = dict.fromkeys((scheme.left, scheme.right))
+    found = [
+        (residue_packing.FILE, residue_packing.definitions(it, "float64", recorded=True))
+        for it in splitters
+        if isinstance(it, Residues)
+    ]
+    found.append((how.file, residues.of_gemm(scheme, "float64", how, shared)))
+    if digits_of(scheme) is None:
+        found.append((residues.RESULT, residues.of_result(scheme.moduli, "float64")))
+    return [source_text(file, definitions) for file, definitions in found]
 
 
 def small_texts(scheme: Scheme) -> list[str]:

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from mixpert_py.runtime import packing
-from mixpert_py.runtime.gpu import break_even, gemm, small
+from mixpert_py.runtime.gpu import break_even, gemm, residues, small
 from mixpert_py.runtime.kernels import compile as compiling
 from mixpert_py.runtime.kernels import shipped
 from mixpert_py.runtime.kernels.compile import entry, source_text
@@ -18,9 +18,11 @@ from mixpert_py.runtime.model.kernel_times import KernelTimes, chip_of
 from mixpert_py.runtime.model.known_devices import find
 from mixpert_py.runtime.model.prediction import depth_of
 from mixpert_py.runtime.packing import blocks, launch, rows
+from mixpert_py.runtime.packing import residues as residue_packing
 from mixpert_py.runtime.packing.operand import Form
 from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import LADDERS, emulation_of
+from mixpert_py.runtime.splitter import Residues
 from tests.measure import shipped_kernels
 
 KERNELS = [one for some in shipped_kernels.kernels().values() for one in some]
@@ -112,6 +114,26 @@ def test_stacks_of_small_products_are_shipped_for_hopper(name: str) -> None:
         cubin = shipped.cubin(source_text(small.FILE, definitions), "90")
         assert cubin is not None
         assert b".text.small\0" in cubin
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("moduli", [14, 15, 16])
+def test_the_default_of_float64_is_shipped(moduli: int, capability: str) -> None:
+    scheme = emulation_of(f"crt{moduli}")
+    how = residues.WGMMA if capability == "90" else residues.MMA
+    shared = {"8": 101_376, "9": 232_448, "1": 232_448 if capability < "120" else 101_376}
+    bytes_of_block = 166_912 if capability == "80" else shared[capability[0]]
+    assert isinstance(scheme.left, Residues)
+    assert scheme.left == scheme.right
+    packed = residue_packing.definitions(scheme.left, "float64", recorded=True)
+    for file, definitions, kernels in (
+        (residue_packing.FILE, packed, (b"rows", b"maxima", b"sums", b"columns", b"leave")),
+        (how.file, residues.of_gemm(scheme, "float64", how, bytes_of_block), (b"residue_gemm",)),
+        (residues.RESULT, residues.of_result(scheme.moduli, "float64"), (b"result",)),
+    ):
+        cubin = shipped.cubin(source_text(file, definitions), capability)
+        assert cubin is not None, file
+        assert all(b".text." + name + b"\0" in cubin for name in kernels)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -53,13 +53,14 @@ def test_more_moduli_are_made_anew_and_first_the_next_time(gpu: FakeGpu) -> None
 def test_after_failures_products_are_native_unseen(gpu: FakeGpu) -> None:
     finds(None, None, 14, None)
     seen = []
-    for _ in range(8):
+    for _ in range(1 + 16 + 1 + 32 + 2):
         gpu.launches.clear()
         product = multiplied(ndarray(A), ndarray(B), "crt")
         seen.append(("native" if product is Reason.SPREAD else "crt", len(gpu.launches)))
     # Only after one that was made a GEMM is enqueued before it is known whether it does.
     native, made, failed = ("native", 0), ("crt", 1), ("native", 1)
-    assert seen == [*[native] * 6, made, failed]
+    assert seen == [*[native] * 50, made, failed]
+    assert next(FakeWatch.found, "all were asked for") == "all were asked for"
 
 
 def test_a_first_product_is_made_once(gpu: FakeGpu) -> None:
