@@ -4,8 +4,8 @@ What the hook does is in `products.below_autograd`, which is imported when PyTor
 somebody wants its products covered. Each product then takes some microseconds more, small ones too.
 So it is put in place as late as can be, where only large products are to be covered and PyTorch is
 not imported yet: with the first parameter of a module that is a matrix of some size, the first call
-of a module if it was loaded whole and has one, or the first large product of rewritten code that
-PyTorch makes itself.
+of a module with parameters if it was loaded whole and has one, or the first large product of
+rewritten code that PyTorch makes itself.
 """
 
 import sys
@@ -25,23 +25,25 @@ TORCH = "torch"
 # PyTorch's functions that register hooks for all modules.
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
-# The shorter side from which a product with a matrix of parameters may gain, however many rows the
-# other operand has: 2^18 rows times 64 × 160 are the least by the model of an H200.
-LEAST_SIDE = 64
+# The shorter side from which a matrix of parameters may make a product gain, by the model of an
+# H200: where it is K, that is the least that takes a scheme unasked (`select.FAITHFUL_LEAST_K`);
+# where not, shorter ones gain a few hundredths, of the largest matrices only.
+LEAST_SIDE = 48
 
 
 class _State:
     """Who wants products covered, and the hook that does it; one for the process.
 
-    users: of each, whether it takes small products, too. watches: what tells of the parameters of
-    modules, and of the first call of one, for which the hook waits.
+    users: of each, whether it takes small products, too. parameters, calls: what tells of the
+    parameters of modules, and of the first call of one with any, for which the hook waits.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.users: list[bool] = []
         self.hook: Hook | None = None
-        self.watches: list[Any] = []
+        self.parameters: Any = None
+        self.calls: Any = None
         self.key = "CUDA"
         self.has_warned = False
 
@@ -101,10 +103,9 @@ class _State:
             if any(self.users) or not hasattr(module, PARAMETERS):
                 self.put_in_place()
                 return
-            self.watches = [
-                getattr(module, PARAMETERS)(self.see_parameter),
-                getattr(module, CALLS)(self.see_call),
-            ]
+            self.parameters = getattr(module, PARAMETERS)(self.see_parameter)
+            if hasattr(sys.modules[TORCH].library, "get_kernel"):
+                self.calls = getattr(module, CALLS)(self.see_call)
 
     def see_parameter(self, module: Any, name: str, parameter: Any) -> None:
         """A module has a parameter: with it, it may make products."""
@@ -113,22 +114,38 @@ class _State:
 
     def see_call(self, module: Any, operands: Any) -> None:
         """A module is called, which may have come whole out of a file."""
-        parameters = [*module.parameters()]
-        if self.hook is None and any(map(_may_gain, parameters)):
+        if sys.modules[TORCH].compiler.is_compiling():
+            return  # it would be traced, which this cannot be
+        try:
+            parameters = [*module.parameters()]
+        except Exception:  # the program has something else by that name
             self.cover()
-        if parameters and len(self.watches) > 1:
-            # PyTorch goes through a copy of these, and through the others themselves, which stay.
-            self.watches.pop().remove()
+            return
+        if any(map(_may_gain, parameters)):
+            self.cover()
+        if parameters:
+            self.watch_no_calls()
 
     def cover(self) -> None:
         """Put the hook in place unless somebody has, or nobody wants it any more."""
         with self.lock:
             if self.users and self.hook is None:
                 self.put_in_place()
+            self.watch_no_calls()
+
+    def watch_no_calls(self) -> None:
+        with self.lock:
+            if self.calls is not None:
+                self.calls.remove()
+                self.calls = None
 
     def watch_no_more(self) -> None:
-        while self.watches:
-            self.watches.pop().remove()
+        self.watch_no_calls()
+        # While the hook waits, this one stays: PyTorch goes through these themselves, and through
+        # a copy of the others.
+        if self.parameters is not None:
+            self.parameters.remove()
+            self.parameters = None
 
 
 def _may_gain(parameter: Any) -> bool:

@@ -154,7 +154,9 @@ def resolve_scheme(
                 else _on_device(call, request, placement, backend, is_chosen)
             )
             if found is Reason.GRADIENT and context.modules is not None:
-                stay_covered(takes_small=False)  # below autograd it takes the scheme
+                # Below autograd it takes the scheme: one of its own whatever is native for others.
+                own = settings.scheme, settings.block, settings.backend
+                stay_covered(takes_small=own != (None, None, None))
             if isinstance(found, Reason):
                 is_reported = is_chosen or found in REPORTED
                 return Declined(found if is_reported else None, KNOWN.get(found))

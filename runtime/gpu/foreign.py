@@ -92,7 +92,7 @@ def placement(a: Any, b: Any) -> Placement | Apart | Reason | None:
         if first != here:
             return Reason.OTHER_DEVICE
         if kind not in device_of:
-            device_of[kind], size_of[kind] = DEVICE_OF_CUPY, SIZE_OF_CUPY
+            size_of[kind], device_of[kind] = SIZE_OF_CUPY, DEVICE_OF_CUPY
             native.use_cupys_gemm()
         return Placement(here, cupy_is_full, Borrowed, "cupy")
     if not may_be_on_device(kind) or not may_be_on_device(other):

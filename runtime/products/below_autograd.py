@@ -48,7 +48,8 @@ class Hook:
         self._sites = Sites(torch)
         # What is native for all callers, while nobody has chosen a scheme or a plan, or looks on:
         # by the operands' types, device and all else of their shapes, up to how many rows, or
-        # matrices of a stack, A may have.
+        # matrices of a stack, A may have. Empty once somebody has for a product of which a backward
+        # pass may come: that may be when nobody wants small products any more.
         self._native: dict[Any, int] = {}
         self.takes_small = False
         self._library: Any = torch.library.Library("aten", "IMPL")
@@ -79,7 +80,7 @@ class Hook:
                     return kernel(keys, a, b)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
-                        remember(a, b)
+                        remember("mm", a, b)
                     return kernel(keys, a, b)
             return take("mm", keys, None, a, b, {})
 
@@ -95,7 +96,7 @@ class Hook:
                     return kernel(keys, a, b)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
-                        remember(a, b)
+                        remember("bmm", a, b)
                     return kernel(keys, a, b)
             return take("bmm", keys, None, a, b, {})
 
@@ -111,7 +112,7 @@ class Hook:
                     return kernel(keys, c, a, b, **factors)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
-                        remember(a, b)
+                        remember(name, a, b)
                     return kernel(keys, c, a, b, **factors)
             return take(name, keys, c, a, b, factors)
 
@@ -123,6 +124,8 @@ class Hook:
         """beta · c + alpha · A·B by the scheme in force; without c the product alone."""
         if a.dtype in self._dtypes and a.dtype is b.dtype:
             caller = self._sites.caller(name, current(), a, b)
+            if self._native and self._sites.has_chosen:
+                self._native.clear()  # products of backward passes have to be looked at
             if caller is not None:
                 operands = name, a.shape, b.shape, a.dtype, a.get_device(), b.get_device()
                 if operands not in caller.native:
@@ -175,7 +178,7 @@ class Hook:
                     if len(caller.native) >= MOST:
                         caller.native.clear()
                     caller.native.add(operands)
-                    if settings.backend is None and not context.has_choices():
+                    if not self._sites.has_chosen and not caller.is_chosen():
                         self._know_native(a, b)
                 return None
             if value is not None:

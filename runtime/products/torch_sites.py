@@ -60,6 +60,11 @@ class Caller:
     native: set[Any] = field(default_factory=set)
     backward: "Caller | None" = None
 
+    def is_chosen(self) -> bool:
+        """Whether anybody may have chosen for it, or looks on."""
+        own = self.settings.scheme, self.settings.block, self.settings.backend
+        return own != (None, None, None) or self.context.has_choices()
+
     def choice(self, settings: Settings) -> Choice:
         """The scheme that the call has, or that is in force for its site."""
         if settings.scheme is not None:
@@ -101,6 +106,8 @@ class Sites:
         self._forward: dict[int, Caller] = {}
         self._earlier: dict[int, Caller] = {}
         self._anywhere: Caller | None = None  # of no call site
+        # Whether a backward pass may come for which somebody has chosen, wherever it comes.
+        self.has_chosen = False
         self._node = torch._C._current_autograd_node
         self._next_number = torch._C._autograd._get_sequence_nr
         self._records = torch.is_grad_enabled
@@ -127,9 +134,10 @@ class Sites:
             caller = self._of_rewritten(context, settings)
         if self._records() and (a.requires_grad or b.requires_grad):
             self._remember(a, b, caller)
+            self.has_chosen = self.has_chosen or caller.is_chosen()
         return caller
 
-    def remember(self, a: Any, b: Any) -> None:
+    def remember(self, name: str, a: Any, b: Any) -> None:
         """Let the backward pass of a product, of operands that need a gradient, have the context in
         force. For products that nobody chose a scheme for, of which no trace is kept: their call
         site does not matter.
@@ -137,12 +145,9 @@ class Sites:
         if not self._records():
             return
         context = current()
-        if context.modules is None:  # this may itself be a backward pass, which is recorded
-            node = self._node()
-            caller = None if node is None else self._of_forward(_key(node._sequence_nr(), a, b))
-            if caller is None:
-                return
-            context = caller.context
+        if context.modules is None:  # but a call in rewritten code may have its products covered
+            self.caller(name, context, a, b)
+            return
         caller = self._anywhere  # which other threads may replace
         if caller is None or caller.context is not context:
             caller = self._anywhere = Caller(context, Settings())

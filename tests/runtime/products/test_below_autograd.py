@@ -240,6 +240,7 @@ def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
         hook = modules._state.hook
         assert hook is not None
         hook._know_native(x[:5], layer.weight.T)
+        caller = hook._sites.caller
         monkeypatch.setattr(hook._sites, "caller", lambda *_: 1 / 0)
         layer(x[:8])
         stack = torch.randn(3, 8, 4), torch.randn(3, 4, 8)
@@ -258,12 +259,35 @@ def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
         hook._sites._forward.clear()
         layer(x[:8])
         assert [it.context for it in hook._sites._forward.values()] == [current()]
-        with use(replace(current(), modules=None)):
-            layer(x[:7])
-        assert len(hook._sites._forward) == 1
         with modules_covered(takes_small=True), pytest.raises(ZeroDivisionError):
             layer(x[:8])
         layer(x[:8])
+        monkeypatch.setattr(hook._sites, "caller", caller)
+        hook._sites._forward.clear()
+        with use(replace(current(), modules=None)):
+            layer(x[:7])
+            assert not hook._sites._forward
+            torch_call(x[:7], layer.weight, native=F.linear, site=SITE)
+        assert [it.settings.site for it in hook._sites._forward.values()] == [SITE]
+
+
+def test_a_backward_pass_after_a_block_has_its_scheme_whatever_is_native_for_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(below_autograd, "FEW", 0)
+    x, w = torch.randn(8, 64), torch.randn(64, 16, requires_grad=True)
+    ones = np.ones((8, 16), np.float32)
+    with modules_covered(takes_small=False), use(Context(modules=Modules())):
+        hook = modules._state.hook
+        assert hook is not None
+        hook._native[(8,), (8, 16), torch.float32, -1] = 64
+        torch.mm(x, w).sum().backward()
+        native, w.grad = w.grad, None
+        with precision("int8x6", backend="reference"):
+            loss = torch.mm(x, w).sum()
+        loss.backward()
+    assert torch.equal(native, x.T @ torch.from_numpy(ones))
+    assert torch.equal(w.grad, emulated(x.numpy().T, ones, "int8x6"))
 
 
 def test_a_call_of_something_else_is_made_as_it_is() -> None:
@@ -283,6 +307,15 @@ torch.zeros(8, 8).mm(few)
 torch.addmm(few, torch.eye(8).to_sparse(), few)
 register = torch.nn.modules.module.register_module_parameter_registration_hook
 register(lambda module, name, parameter: None)
+
+class Odd(torch.nn.Module):
+    parameters = ()
+    def forward(self, x):
+        return x
+
+def compiled(layer, x):
+    return torch.compile(lambda y: layer(y), backend="eager", fullgraph=True)(x)
+
 print(is_in_place())
 {later}
 print(is_in_place())
@@ -303,6 +336,9 @@ LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 96))"
         ("F.linear(many, many)", True),
         ("torch.einsum('ij,kj', many, many)", True),
         ("torch.nn.Linear(8, 63)(few)\ntorch.nn.Conv2d(64, 64, 3)", False),
+        ("Odd()(few)", True),
+        ("compiled(torch.nn.Linear(8, 8), few)", False),
+        ("compiled(torch.nn.Linear(64, 64), torch.zeros(2, 64))", True),
     ],
 )
 def test_a_program_is_covered_from_its_first_module_or_product_that_may_gain_on(
