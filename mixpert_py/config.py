@@ -246,16 +246,16 @@ def look_up_plans() -> None:
     if contexts.is_initial():
         limit = workspace_limit(_running_file())
         context = contexts.Context(
-            find_plan=find_plan,
-            workspace_limit=limit,
-            finds_plans=has_plans(_running_file()),
+            find_plan=find_plan, workspace_limit=limit, finds_plans=has_plans
         )
         contexts.set_default(context)
 
 
-def has_plans(program: str | None) -> bool:
-    """Whether `find_plan` may find any while a program runs. program: its file, if it has one."""
-    return bool(os.environ.get("MIXPERT_PLAN")) or any(_folder(program).glob(f"*{SUFFIX}"))
+@cache
+def has_plans() -> bool:
+    """Whether `find_plan` may find any while this program runs."""
+    folder = _folder(_running_file())
+    return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
 
 
 @cache

@@ -61,6 +61,11 @@ def no_plan(module: str) -> Plan | None:
     return None
 
 
+def no_plans() -> bool:
+    """Say that `no_plan` finds none."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """One state of affairs. Derive another with `dataclasses.replace`.
@@ -73,7 +78,7 @@ class Context:
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
     modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
-    whether `find_plan` finds any at all.
+    whether `find_plan` finds any at all; asked as late, for a program may say where its plan is.
     """
 
     scheme: str | None = None
@@ -86,7 +91,7 @@ class Context:
     constant: str = ""
     overrides_sites: bool = False
     modules: Modules | None = None
-    finds_plans: bool = False
+    finds_plans: Callable[[], bool] = no_plans
     # Memory of this record alone: `replace` starts afresh, so no choice outlives its plan.
     passing: set[str | None] = field(init=False, default_factory=set, compare=False, repr=False)
     # What is known of calls by their signature, see `signatures`.
@@ -125,7 +130,7 @@ class Context:
         """Whether a scheme or a plan may be in force for some call site, or a trace looks on."""
         modules = self.modules or Modules()
         given = self.scheme, self.plan, self.backend, self.trace, modules.plan, modules.scheme
-        return self.finds_plans or any(it is not None for it in given)
+        return any(it is not None for it in given) or self.finds_plans()
 
     def _is_known(self, site: str | None) -> bool:
         """Return whether a scheme is in force for all call sites, or a plan has this one."""

@@ -78,16 +78,15 @@ def run(
     """
     require_backend(backend)
     rewritten = launcher.compiled(program, hook.fuse)
-    file = program.filename if program.is_file else None
     context = Context(
         scheme=scheme,
         backend=backend,
         plan=plan,
         trace=trace,
         find_plan=config.find_plan,
-        workspace_limit=config.workspace_limit(file),
+        workspace_limit=config.workspace_limit(program.filename if program.is_file else None),
         modules=Modules(),
-        finds_plans=config.has_plans(file),
+        finds_plans=config.has_plans,
     )
     tracebacks.trim_in_threads()
     takes_small = any(it is not None for it in (plan, scheme, trace))

@@ -67,15 +67,30 @@ def test_a_malformed_plan_beside_stops_the_program(rewritten: Path) -> None:
 def test_where_plans_may_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MIXPERT_PLAN", raising=False)
-    program = str(tmp_path / "net.py")
-    assert not config.has_plans(program)
-    assert not config.has_plans(None)
+
+    def has_plans(program: str | None) -> bool:
+        monkeypatch.setattr(config, "_running_file", lambda: program)
+        return config.has_plans.__wrapped__()
+
+    program, gone = (str(tmp_path / name) for name in ("net.py", "gone/net.py"))
+    assert not has_plans(program)
+    assert not has_plans(None)
     (tmp_path / "lib.mixpert.toml").touch()
-    assert config.has_plans(program)
-    assert config.has_plans(None)
-    assert not config.has_plans(str(tmp_path / "gone" / "net.py"))
+    assert has_plans(program)
+    assert has_plans(None)
+    assert not has_plans(gone)
     monkeypatch.setenv("MIXPERT_PLAN", "other.toml")
-    assert config.has_plans(str(tmp_path / "gone" / "net.py"))
+    assert has_plans(gone)
+
+
+def test_a_program_may_say_where_its_plan_is(tmp_path: Path, mixpert: Mixpert) -> None:
+    (tmp_path / "net.py").write_text(
+        "import os\n"
+        "from mixpert_py.runtime.context import current\n"
+        "os.environ['MIXPERT_PLAN'] = 'other.toml'\n"
+        "print(current().has_choices())\n"
+    )
+    assert mixpert("run", "net.py").out == "True\n"
 
 
 def test_module_names(tmp_path: Path) -> None:

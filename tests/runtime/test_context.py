@@ -225,7 +225,7 @@ def test_a_site_passes_once_it_is_known_to(force: Context, known: bool) -> None:
         (Context(scheme="native"), True),
         (Context(backend="cuda"), True),
         (Context(trace=Trace()), True),
-        (Context(finds_plans=True), True),
+        (Context(finds_plans=lambda: True), True),
     ],
 )
 def test_whether_anything_may_be_chosen(force: Context, expected: bool) -> None:
