@@ -152,9 +152,9 @@ def _may_gain(parameter: Any) -> bool:
     """Whether products with a parameter may take a scheme unasked."""
     try:
         shape = parameter.shape
-    except RuntimeError:  # it is of a lazy module, and has none yet
+        return len(shape) > 1 and bool(min(shape[-2:]) >= LEAST_SIDE)
+    except Exception:  # a lazy module's has none yet, or it is what only the program knows
         return True
-    return len(shape) > 1 and min(shape[-2:]) >= LEAST_SIDE
 
 
 class _Finder:

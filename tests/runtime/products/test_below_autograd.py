@@ -308,8 +308,11 @@ torch.addmm(few, torch.eye(8).to_sparse(), few)
 register = torch.nn.modules.module.register_module_parameter_registration_hook
 register(lambda module, name, parameter: None)
 
+JAGGED = torch.jagged
 class Odd(torch.nn.Module):
-    parameters = ()
+    def __init__(self, parameters):
+        super().__init__()
+        self.parameters = parameters
     def forward(self, x):
         return x
 
@@ -336,7 +339,9 @@ LOADED = "torch.load('m.pt', weights_only=False)(torch.zeros(8, 96))"
         ("F.linear(many, many)", True),
         ("torch.einsum('ij,kj', many, many)", True),
         ("torch.nn.Linear(8, 63)(few)\ntorch.nn.Conv2d(64, 64, 3)", False),
-        ("Odd()(few)", True),
+        ("Odd(())(few)", True),
+        ("Odd(lambda: [1])(few)", True),
+        ("torch.nn.ParameterList([torch.nested.nested_tensor([few, few], layout=JAGGED)])", True),
         ("compiled(torch.nn.Linear(8, 8), few)", False),
         ("compiled(torch.nn.Linear(64, 64), torch.zeros(2, 64))", True),
     ],
