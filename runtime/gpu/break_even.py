@@ -133,10 +133,10 @@ def _kernel_times(device: str) -> "KernelTimes":
 
 
 def native_rows(device: str, m: int, k: int, n: int) -> int:
-    """Up to how many rows of A float32 products with a (k, n) matrix are known to be native.
+    """Up to how many rows of A all float32 products with a (k, n) matrix are known to be native.
 
-    That of m rows is. Where rows grow from product to product, as those of a text that is being
-    written, few of them have to be judged.
+    That of m rows is; where some of fewer rows are not, this is less. Where rows grow from product
+    to product, as those of a text that is being written, few of them have to be judged.
     """
 
     def gains(rows: int) -> bool:
@@ -146,13 +146,12 @@ def native_rows(device: str, m: int, k: int, n: int) -> int:
             return True
 
     more = 1 << (m - 1).bit_length()
-    step = max(ROWS, more // 64)
-    last = m
-    for rows in (*range(m - m % step + step, more, step), more):
-        if gains(rows):
-            return last + bisect_left(range(last + 1, rows), True, key=gains)
-        last = rows
-    return last
+    last, rows = 0, min(ROWS, more)
+    while not gains(rows):
+        if rows == more:
+            return more
+        last, rows = rows, min(rows + max(ROWS, 1 << rows.bit_length() >> 6), more)
+    return last + bisect_left(range(last + 1, rows), True, key=gains)
 
 
 def small_pays(scheme: str, a: tuple[int, ...], b: tuple[int, ...]) -> bool:

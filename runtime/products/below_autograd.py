@@ -136,6 +136,8 @@ class Hook:
 
     def _know_native(self, a: Tensor, b: Tensor) -> None:
         """Keep that these operands' product is native where nobody has chosen anything."""
+        if a.dtype is self._torch.complex64:
+            return  # few have such, and fewer rows may gain where these do not
         rows, last = a.shape[0], b.shape[-1]
         if len(a.shape) == 2 and a.dtype is self._torch.float32 and 0 not in (rows, last):
             found = device.find(a.get_device())

@@ -57,16 +57,17 @@ def test_large_products_are_faster_and_small_ones_are_not(scheme: str) -> None:
     ("k", "n"), [(384, 1536), (1024, 1024), (64, 4096), (8192, 16), (1024, 192)]
 )
 def test_rows_that_grow_are_judged_a_few_times(k: int, n: int) -> None:
-    judged = up_to = 0
+    judged = up_to = gaining = 0
     for m in range(1, 4000):
         faster = is_faster("faithful", m, k, n)
+        gaining = gaining or m * faster
         if m <= up_to:
             assert not faster
         elif not faster:
-            judged += 1
+            judged += not gaining
             up_to = native_rows(H200, m, k, n)
-            assert up_to >= m
-    assert judged <= 14
+            assert up_to >= m if not gaining else up_to < gaining  # others may be so by chance
+    assert judged <= 13
 
 
 def test_thin_products_are_not_faster_unless_the_other_operand_is_packed() -> None:

@@ -239,6 +239,8 @@ def test_what_is_native_for_everybody_is_made_without_a_look_at_the_caller(
     with modules_covered(takes_small=False), use(Context(modules=Modules())):
         hook = modules._state.hook
         assert hook is not None
+        hook._know_native(*(it.to(torch.complex64) for it in (x, layer.weight.T)))
+        assert not hook._native
         hook._know_native(x[:5], layer.weight.T)
         caller = hook._sites.caller
         monkeypatch.setattr(hook._sites, "caller", lambda *_: 1 / 0)
