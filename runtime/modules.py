@@ -26,7 +26,7 @@ TORCH = "torch"
 PARAMETERS = "register_module_parameter_registration_hook"
 CALLS = "register_module_forward_pre_hook"
 # The shorter side from which a matrix of parameters may make a product gain, by the model of an
-# H200: where it is K, that is the least that takes a scheme unasked (`select.FAITHFUL_LEAST_K`);
+# H200: where it is K, that is the least that takes a scheme unasked (`select.LEAST_K`);
 # where not, shorter ones gain a few hundredths, of the largest matrices only.
 LEAST_SIDE = 48
 

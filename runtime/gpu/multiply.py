@@ -324,7 +324,8 @@ def _by_moduli(xp: ModuleType, request: Request, outlook: Outlook) -> Product | 
         return multiply(bare, watch=Watch(xp), part=integers)
     if needed is None:
         return Reason.SPREAD
-    return multiply(bare, part=emulation_of(f"crt{needed}"))
+    # What it finds is known, but kernels that record come with the package.
+    return multiply(bare, watch=Watch(xp), part=emulation_of(f"crt{needed}"))
 
 
 def _in_float64(xp: ModuleType, request: Request) -> Product:
