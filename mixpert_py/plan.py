@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tomlkit.items import AoT, Table
 
 SCHEMA = 1
-SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+#[0-9]+\Z"
+# Those of PyTorch's backward passes are their forward products', with a word.
+SITE_ID = r"^[^:/~#\s]+:[^/~#\s]+/[a-z_]+~[0-9a-f]+(\.backward)?#[0-9]+\Z"
 
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -108,6 +108,17 @@ def test_a_bad_id_says_what_an_id_looks_like() -> None:
         plan_file.loads('[[site]]\nid = "../x"\nscheme = "native"\n')
 
 
+def test_a_backward_pass_has_an_entry_of_its_own() -> None:
+    backward = ID.replace("#", ".backward#")
+    plan = plan_file.loads(WHOLE.replace(f'"{ID}"', f'"{backward}"'))
+    assert plan.site[0].id == backward
+    assert plan.find(backward) is plan.site[0]
+    assert plan.find(ID) is None
+    for wrong in (ID + ".backward", ID.replace("#", ".forward#")):
+        with pytest.raises(PlanError, match="looks like"):
+            plan_file.loads(WHOLE.replace(f'"{ID}"', f'"{wrong}"'))
+
+
 LONG = "x" * 5000
 
 

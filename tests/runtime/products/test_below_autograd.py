@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py import plan as plan_file
 from mixpert_py import precision
 from mixpert_py.decorator import accelerate
+from mixpert_py.plan import Plan
 from mixpert_py.runtime import modules
 from mixpert_py.runtime.context import Context, Modules, current, use
 from mixpert_py.runtime.gpu import device
@@ -213,6 +215,23 @@ def test_the_backward_pass_of_a_rewritten_call_has_its_scheme() -> None:
         SITE: {"int8x3"},
         SITE.replace("#", ".backward#"): {"int8x3"},
     }
+
+
+def test_a_plan_may_name_the_backward_pass() -> None:
+    layer, x = torch.nn.Linear(64, 16), torch.randn(8, 64, requires_grad=True)
+
+    def schemes(plan: Plan | None) -> dict[str, set[str]]:
+        trace = Trace()
+        context = Context(plan=plan, backend="reference", trace=trace, modules=Modules())
+        with modules_covered(takes_small=True), use(context):
+            layer(x).sum().backward()
+        return {site: set(record.schemes) for site, record in trace.sites.items()}
+
+    forward, backward = schemes(None)
+    assert backward == forward.replace("#", ".backward#")
+    text = f'[[site]]\nid = "{forward}"\nscheme = "native"\n[[site]]\nid = "{backward}"\n'
+    plan = plan_file.loads(text + 'scheme = "int8x3"\n')
+    assert schemes(plan) == {forward: {"native"}, backward: {"int8x3"}}
 
 
 def test_large_rewritten_calls_keep_the_hook_in_place() -> None:
