@@ -22,7 +22,8 @@ class Parameters:
 
     required: must be given, by position (or, with `by_keyword`, by name). optional: may follow, by
     position or by name. options: only by name. any_number: further positional arguments, starred
-    ones too, may follow the required ones, up to `most`.
+    ones too, may follow the required ones, up to `most`. as_list: the required ones but the first
+    may stand in one list.
     """
 
     required: tuple[str, ...]
@@ -31,6 +32,7 @@ class Parameters:
     any_number: bool = False
     most: float = float("inf")
     by_keyword: bool = False
+    as_list: bool = False
 
     def argument(self, call: ast.Call, name: str) -> ast.expr | None:
         """The argument of a parameter; None if the call does not give it."""
@@ -38,6 +40,12 @@ class Parameters:
         positional = (*self.required, *self.optional)
         at = positional.index(name) if name in positional else len(call.args)
         return call.args[at] if at < len(call.args) else next(named, None)
+
+    def _is_list(self, call: ast.Call) -> bool:
+        """Whether a call has its operands in a list that is written there."""
+        if len(call.args) != 2 or not isinstance(call.args[1], (ast.List, ast.Tuple)):
+            return False
+        return len(call.args[1].elts) >= len(self.required) - 1
 
     def refusal(self, call: ast.Call) -> str | None:
         """Why a product with these arguments is left alone; None if it is rewritten."""
@@ -52,6 +60,8 @@ class Parameters:
         unknown = next((word for word in keywords if word not in named), None)
         given = [*positional[: len(call.args)], *keywords]
         known = given if self.by_keyword else given[: len(call.args)]
+        if self.as_list and unknown is None and self._is_list(call):
+            return None
         if not starred and not set(self.required) <= set(known):
             return "too few operands" if unknown is None else "operands given by keyword"
         count = len(call.args) + len(keywords)
@@ -204,7 +214,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function(
         frozenset({"torch.einsum"}),
         "torch_call",
-        Parameters(("equation", "a", "b"), any_number=True),
+        Parameters(("equation", "a", "b"), any_number=True, as_list=True),
     ),
     Function(frozenset({"torch.tensordot"}), "torch_call", Parameters(("a", "b"), ("dims",))),
     Function(frozenset({"torch.inner", "torch.linalg.matmul"}), "torch_call", PAIR),
