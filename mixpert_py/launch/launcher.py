@@ -261,8 +261,22 @@ def wait_for_threads() -> None:
 
     Those of a pool that the program left open wait for work: `python` would tell them to end.
     """
-    while busy := next(filter(_is_busy, threading.enumerate()), None):
-        busy.join(POLL)
+    with _main_thread_ended():
+        while busy := next(filter(_is_busy, threading.enumerate()), None):
+            busy.join(POLL)
+
+
+@contextmanager
+def _main_thread_ended() -> Iterator[None]:
+    """Let other threads find that the main one has ended, as it has for the program: some go on
+    until then, and `python` says so before it waits for them.
+    """
+    main: Any = threading.main_thread()
+    main.is_alive = lambda: False
+    try:
+        yield
+    finally:
+        del main.is_alive
 
 
 def _is_busy(thread: threading.Thread) -> bool:

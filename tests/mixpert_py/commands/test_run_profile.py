@@ -152,6 +152,24 @@ def test_the_profile_names_the_share_of_outliers(tmp_path: Path, mixpert: Mixper
     assert record["outliers"] == 1 / 8
 
 
+def test_threads_that_go_on_until_the_main_one_ends_do_end(
+    tmp_path: Path, mixpert: Mixpert
+) -> None:
+    (tmp_path / "p.py").write_text(
+        "import threading, time\n"
+        "main = threading.main_thread()\n"
+        "def watch():\n"
+        "    while main.is_alive():\n"
+        "        time.sleep(0.01)\n"
+        "    print('one ended')\n"
+        "threading.Thread(target=watch).start()\n"
+        "print(main.is_alive())\n"
+    )
+    ended = mixpert("run", "p.py")
+    assert ended.code == 0
+    assert ended.out == "True\none ended\n"
+
+
 def test_threads_that_threads_begin_are_waited_for(tmp_path: Path, mixpert: Mixpert) -> None:
     (tmp_path / "p.py").write_text(
         "import time\nfrom concurrent.futures import ThreadPoolExecutor\n"
