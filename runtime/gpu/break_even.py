@@ -12,7 +12,7 @@ from mixpert_py.errors import DeviceError
 from mixpert_py.runtime.dtypes import is_wide, name_of, real_products
 from mixpert_py.runtime.model import STANDS_IN
 from mixpert_py.runtime.reasons import Shape
-from mixpert_py.runtime.request import Array, broadcast
+from mixpert_py.runtime.request import Array, broadcast, result_shape
 from mixpert_py.runtime.signatures import TINY_COUNT
 
 if TYPE_CHECKING:
@@ -203,6 +203,18 @@ def moving_saves(
         return 0.0
     ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
     return max(here - max(there, ours) * SAFETY, 0.0)
+
+
+def native_pays(a: Array, b: Array, known: Figures) -> bool:
+    """Whether the device's own product of float64 arrays that were moved there, and its way back,
+    take less time than the host's.
+    """
+    shape, products = result_shape(a, b), real_products(name_of(a.dtype), name_of(b.dtype))
+    size = math.prod(shape)
+    here = 4 * size * a.shape[-1] * products / known.host
+    _, native = known.times("crt", a.shape, b.shape, True, 0, products)
+    back = size * np.result_type(a, b).itemsize / known.staging
+    return bool(native + back < here)
 
 
 class Start:

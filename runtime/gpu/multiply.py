@@ -239,11 +239,7 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
     left, right = _known(request)
     if left and right and moduli_for(left.rows, right.rows) != FEWEST:
         request = _not_packed(request)
-    outlooks = state_of(a.data.device_id).outlooks
-    if len(outlooks) >= MOST_OUTLOOKS:
-        outlooks.clear()
-    key = a.shape, b.shape, a.dtype.char, b.dtype.char
-    outlook: Outlook = outlooks.setdefault(key, Outlook())
+    outlook = outlook_of(a, b, a.data.device_id)
     if _captures(xp):
         return _in_graph(xp, request, outlook)
     # Operands are still needed after a product that does not do.
@@ -261,6 +257,16 @@ def _as_fp64(xp: ModuleType, request: Request) -> Product | Reason:
         out[...] = product.value
         product = product.with_value(out)
     return product
+
+
+def outlook_of(a: Any, b: Any, device: int) -> Outlook:
+    """What is expected of products of such arrays on a device."""
+    outlooks = state_of(device).outlooks
+    if len(outlooks) >= MOST_OUTLOOKS:
+        outlooks.clear()
+    key = a.shape, b.shape, a.dtype.char, b.dtype.char
+    found: Outlook = outlooks.setdefault(key, Outlook())
+    return found
 
 
 def _known(request: Request) -> Known:

@@ -18,8 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from mixpert_py.runtime.gpu import (
+    break_even,
+    device,
+    panels,
+    resident,
+    result_memory,
+    slices,
+)
 from mixpert_py.runtime.gpu import multiply as gpu
-from mixpert_py.runtime.gpu import panels, resident, result_memory, slices
 from mixpert_py.runtime.gpu.event_clock import Busy, noted
 from mixpert_py.runtime.gpu.moves import Fetched, Moves, Sent, moves, same
 from mixpert_py.runtime.gpu.multiply import PackedOperand
@@ -74,7 +81,8 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
     """The product of operands of any shape, which are moved whole.
 
     `crt` needs that: it decides by all entries of both. Where their exponents differ too much for
-    it, the product is made in the device's FP64, as the operands are there already.
+    it, the product is made in the device's FP64, as the operands are there already; unless the host
+    is quicker still, as beside a GPU without fast FP64. Then what is to be native unseen stays.
     """
     a, b, limit = request.a, request.b, request.workspace_limit
     if limit is not None:
@@ -82,6 +90,9 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         limit -= sum(map(pooled, (a.nbytes, b.nbytes, size)))
         if limit < 0:
             return Reason.WORKSPACE
+    stays = request.scheme == "crt" and not _native_pays(a, b)
+    if stays and gpu.outlook_of(a, b, xp.cuda.runtime.getDevice()).next() is None:
+        return Reason.SPREAD
     with moves(xp) as on_their_way:
         left = on_their_way.send(a, a.dtype).arrived()
         right = same(b, a, left)
@@ -92,7 +103,7 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         )
         with on_their_way.stream, noted(busy):
             product = gpu.multiply_divided(there)
-            if product is Reason.SPREAD and request.scheme == "crt":
+            if product is Reason.SPREAD and request.scheme == "crt" and not stays:
                 product = gpu.multiply_divided(there._replace(scheme="float64"))
         if isinstance(product, Reason):
             return product
@@ -100,6 +111,14 @@ def _whole(xp: ModuleType, request: Request, busy: Busy | None) -> Product | Rea
         value = result_memory.empty(xp, product.value.shape, product.value.dtype)
         on_their_way.fetch(value, product.value).end()
     return product.with_value(value if value.shape else value[()])
+
+
+def _native_pays(a: Array, b: Array) -> bool:
+    """Whether the current device's own product beats the host's."""
+    found = device.find()
+    return isinstance(found, device.Device) and break_even.native_pays(
+        a, b, break_even.figures(found.name)
+    )
 
 
 @dataclass(frozen=True, slots=True)

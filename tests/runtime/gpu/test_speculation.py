@@ -5,16 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mixpert_py.runtime.gpu import break_even
 from mixpert_py.runtime.gpu import multiply as gpu_backend
 from mixpert_py.runtime.gpu.device_state import state_of
-from mixpert_py.runtime.gpu.speculation import MOST, Known, Outlook
+from mixpert_py.runtime.gpu.speculation import LEAST, MOST, Known, Outlook
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.reference import multiply
 from mixpert_py.runtime.request import Product
 from mixpert_py.runtime.schemes import emulation_of
 from mixpert_py.runtime.schemes.crt import NONE, Rows
 from mixpert_py.runtime.schemes.integers import Bounds, scheme_for
-from tests.runtime.gpu.fake import FakeGpu, ndarray
+from tests.runtime.gpu.fake import FakeGpu, ndarray, pays_from
 from tests.runtime.gpu.fake.stream import Stream
 from tests.runtime.gpu.fake.watch import FakeWatch
 from tests.runtime.gpu.requested import multiplied, transferred
@@ -157,13 +158,28 @@ def test_numpy_arrays_are_moved_whole() -> None:
         np.testing.assert_array_equal(product.value, by(count))
 
 
-@pytest.mark.usefixtures("gpu")
-def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there() -> None:
+def test_moved_arrays_of_much_spread_are_multiplied_in_fp64_there(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
     finds(None)
     product = transferred(A, B, "crt")
     assert isinstance(product, Product)
     assert product.scheme == "float64"
     np.testing.assert_allclose(product.value, A @ B, rtol=0, atol=1e-14)
+
+
+def test_where_the_host_is_quicker_they_stay_while_they_are_native_unseen(
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1))
+    finds(None, 14)
+    moved = []
+    for _ in range(1 + LEAST + 1):
+        gpu.peak = 0
+        product = transferred(A, B, "crt")
+        moved.append((product is Reason.SPREAD, gpu.peak > 0))
+    assert moved == [(True, True), *[(True, False)] * LEAST, (False, True)]
 
 
 def packed_beforehand(x: Any, side: str = "right") -> Any:
