@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from mixpert_py.errors import PlanError, ShapeError
 from mixpert_py.runtime.context import Choice, current
-from mixpert_py.runtime.dtypes import PRECISION, name_of
+from mixpert_py.runtime.dtypes import PRECISION, default_scheme, name_of
 from mixpert_py.runtime.gpu import foreign
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Call, Settings
@@ -51,7 +51,8 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     """An operand packed once, for `matmul` to take in place of the array.
 
     b: (…, k, n), or (…, m, k) with side "left"; float32, float64 or complex, on a GPU; arrays
-    elsewhere are kept as they are. scheme: None for the one in force, else `faithful`. It needs
+    elsewhere are kept as they are. scheme: None for the one in force, else the default of the type:
+    `faithful`, of float64 `crt`, of complex128 `native`, which keeps the array as it is. It needs
     0.75 to 1.25 times the array's memory (four bytes a number at most) besides the array, a byte a
     number for each modulus of residues, and for complex ones as much as the array again. For `crt`,
     of 14 moduli, it waits for the device, and keeps an array that 14 never suit as it is. Large
@@ -61,7 +62,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     """
     if side not in ("left", "right"):
         raise PlanError(f"unknown side {side!r}; known: left, right")
-    name = scheme or current().scheme or "faithful"
+    name = scheme or current().scheme or _default(b)
     get(name)
     placement = foreign.placement(b, b)
     if not isinstance(placement, foreign.Placement) or name in UNPACKED:
@@ -79,6 +80,12 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
     with borrowed.scope() if borrowed.scope is not None else nullcontext():
         packed = pack_operand(borrowed.a, chosen, side, recorded=name == "crt")
     return PackedArray(b, name, side, None if isinstance(packed, Reason) else packed)
+
+
+def _default(b: Any) -> str:
+    """The scheme that an operand is packed for where nobody chose one."""
+    dtype = name_of(getattr(b, "dtype", None))
+    return default_scheme(dtype) or ("native" if dtype in PRECISION else "faithful")
 
 
 def unpacked(call: Call, settings: Settings) -> tuple[Call, Choice]:

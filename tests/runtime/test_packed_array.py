@@ -78,6 +78,18 @@ def test_the_scheme_in_force_is_packed_for() -> None:
     assert trace.sites["s"].schemes == {"int8x3": 1}
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scheme"), [("f", "faithful"), ("F", "faithful"), ("d", "crt"), ("D", "native")]
+)
+@pytest.mark.usefixtures("gpu")
+def test_nothing_weaker_than_the_type_is_packed_for_unasked(dtype: str, scheme: str) -> None:
+    x = np.eye(4, dtype=dtype)
+    assert pack(x).scheme == scheme  # NumPy's is kept as it is
+    if scheme != "crt":  # which looks at it
+        handle = pack(ndarray(x))
+        assert (handle.scheme, handle.packed is None) == (scheme, scheme == "native")
+
+
 @pytest.mark.usefixtures("gpu")
 def test_faithful_is_packed_for_any_number_of_rows(gpu: FakeGpu) -> None:
     a, b = normal(1200, 8), normal(8, 1200, seed=1)
