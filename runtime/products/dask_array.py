@@ -47,7 +47,10 @@ class Block:
 
     def __call__(self, *blocks: AnyArray) -> Any:
         trace = None if self.origin is None else self.origin.trace()
-        with use(replace(self.context, trace=trace)):
+        scheme = self.context.scheme
+        if scheme is None and not is_single(*(x.dtype.name for x in blocks)):
+            scheme = "native"  # as these blocks are where nobody looks on
+        with use(replace(self.context, scheme=scheme, trace=trace)):
             product = _functions()[self.function](
                 *self.first, *blocks, site=self.site, **self.options
             )

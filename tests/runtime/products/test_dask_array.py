@@ -13,7 +13,7 @@ from mixpert_py.errors import DeviceError, PlanError
 from mixpert_py.plan import Plan, Site
 from mixpert_py.runtime.api import dot, dot_method, matmul
 from mixpert_py.runtime.context import Context, use
-from mixpert_py.runtime.gpu import device
+from mixpert_py.runtime.gpu import break_even, device
 from mixpert_py.runtime.packed_array import pack
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.in_place import imatmul
@@ -22,6 +22,7 @@ from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.every_check import sweep
+from tests.runtime.gpu.fake import FakeGpu, pays_from
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 
@@ -199,6 +200,17 @@ def test_dtypes(dtype: str, scheme: str) -> None:
 def test_what_a_worker_with_a_gpu_may_make_without_a_plan(dtype: str, ours: bool) -> None:
     made = matmul(lazy(60, 50, dtype=dtype), lazy(50, 40, dtype=dtype, seed=1))
     assert any(layer.startswith("mixpert-matmul") for layer in made.dask.layers) == ours
+
+
+def test_what_stays_dasks_does_so_under_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, trace = FakeGpu(), Trace()
+    gpu.install(monkeypatch)
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    a = lazy(60, 60)
+    with use(Context(trace=trace)):
+        matmul(a, a, site=SITE).compute(scheduler="sync")
+    assert trace.sites[SITE].schemes == {"native": 27}
+    assert gpu.peak == 0
 
 
 def test_one_operand_may_be_numpys() -> None:
