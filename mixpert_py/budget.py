@@ -116,10 +116,10 @@ def check(
     judge = Judge(limits, os.getcwd())
     with rewritten_modules({site.id.partition(":")[0] for site in loaded.site}):
         trace = Trace()
-        native = limits.judged(_values(function, Context(trace=trace)))
+        native = limits.judged(_values(function, Context(scheme="native", trace=trace)))
         _require_numbers(native)
         judge = judge.with_decisions(native)
-        _require_steady(native, _values(function, Context()), judge)
+        _require_steady(native, _values(function, Context(scheme="native")), judge)
         reference = native
         by_native = any(row.reference == NATIVE for row in loaded.criterion)
         if not by_native and any(

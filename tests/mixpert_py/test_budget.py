@@ -15,6 +15,8 @@ from mixpert_py import assert_within_budget
 from mixpert_py.errors import BudgetError, MixPertError, PlanError, ProgramError
 from mixpert_py.passes.pipeline import analyze
 from mixpert_py.plan import Criterion, Plan, Site, save
+from mixpert_py.runtime.gpu import break_even
+from tests.runtime.gpu.fake import FakeGpu, pays_from
 
 NET = """\
 import numpy as np
@@ -224,6 +226,16 @@ def test_the_plans_reference_is_the_reference(net: ModuleType, x: Any) -> None:
     made = plan_of(net, "native")
     native = Plan(criterion=[Criterion("y", "max", 1.0, reference="native")], site=made.site)
     assert assert_within_budget(native, net.square, x.astype(np.float32)) == 0
+
+
+def test_what_a_plan_is_judged_against_takes_no_scheme_on_a_gpu(
+    net: ModuleType, x: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = FakeGpu()
+    gpu.install(monkeypatch)
+    monkeypatch.setattr(break_even, "figures", lambda name: pays_from(1, host=1.0))
+    assert assert_within_budget(plan_of(net, "native"), net.square, x) == 0
+    assert gpu.peak == 0
 
 
 def test_less_accurate_than_planned(net: ModuleType, x: Any) -> None:
