@@ -75,7 +75,7 @@ def matmul(
 
     options:
         scheme, block: override what is in force; without any, float32 and complex64 products on a
-            GPU run `faithful`.
+            GPU run `faithful`, and float64 ones `crt`, where that is faster.
         backend: "reference" (NumPy emulation), "reference:h200" (the same, adding up as that device
             does), "cuda" (NumPy arrays are moved, and small products too are emulated), or None for
             automatic.

@@ -112,7 +112,7 @@ class Experiment:
 
     def native(self, purpose: str = "native run", reference: Values | None = None) -> ProgramRun:
         """A run of the program as it was, judged if there is a reference."""
-        # Without a plan or a scheme float32 products on a GPU would run `faithful`.
+        # Without a plan or a scheme products on a GPU would run the default of their type.
         run = self._run(_Request(purpose, scheme="native", printed=True), reference)
         self.native_texts.append(run.printed)
         if not self._slowest:
