@@ -10,7 +10,7 @@ from mixpert_py.runtime.dtypes import PRECISION, is_wide
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.request import Array, Native, Product, Request, result_shape
 from mixpert_py.runtime.schemes import emulation_of
-from mixpert_py.runtime.schemes.crt import FEWEST, Rows, moduli_for
+from mixpert_py.runtime.schemes.crt import FEWEST, NONE, Rows, moduli_for
 from mixpert_py.runtime.schemes.integers import scheme_for
 from mixpert_py.runtime.splitter import OutlierRule
 
@@ -149,7 +149,7 @@ def _rows_of(x: Array) -> Rows:
     """What `crt` asks of an operand, or of a stack of them, as rows of K."""
     from mixpert_py.runtime.reference.residues import rows_of
 
-    return rows_of(x.reshape(-1, x.shape[-1]))
+    return rows_of(x.reshape(-1, x.shape[-1])) if x.size else NONE
 
 
 def _are_integers(a: Array, b: Array) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mixpert_py.bench.families import spread
+from mixpert_py.runtime.api import matmul
 from mixpert_py.runtime.reasons import Reason
 from mixpert_py.runtime.reference.emulation import multiply
 from mixpert_py.runtime.reference.residues import rows_of
@@ -159,3 +160,13 @@ def test_it_keeps_the_componentwise_guarantee_by_itself() -> None:
     np.testing.assert_array_equal(product.value, made(a, b).value)
     hopeless = operands("spread 4")
     assert multiply(Request(*hopeless, "crt", guarantee="componentwise")) is Reason.SPREAD
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((3, 0), (0, 4)), ((0, 4), (4, 3)), ((0,), (0,)), ((2, 3, 0), (0, 4))]
+)
+def test_empty_operands(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    a, b = np.ones(left), np.ones(right)
+    product = matmul(a, b, scheme="crt", backend="reference")
+    assert np.shape(product) == np.shape(a @ b)
+    np.testing.assert_array_equal(product, a @ b)
