@@ -177,9 +177,9 @@ def _on_host(
         return Declined(shape if is_chosen else None, NATIVE if lasts else None)
     if not is_chosen:
         scheme = default_scheme(*_dtypes(call))
-        if scheme is None or (
-            emulates(backend) and (request.guarantee is None or scheme != "faithful")
-        ):
+        if scheme is None or _is_too_short(scheme, shape):
+            return Declined(None)
+        if emulates(backend) and (request.guarantee is None or scheme != "faithful"):
             return Declined(None)
         request = request._replace(scheme=scheme)
     reason = _unsuited(call) or _cannot_run(call, shape, request.scheme, backend)
@@ -286,6 +286,8 @@ def _on_device(
         return Selection(lambda request: Product(call.run(), scheme), request)
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
+    if not is_chosen and _is_too_short(scheme, shape):
+        return Reason.TOO_SMALL
     is_free = backend is None and scheme != "float64"  # to stay native where that is faster
     if is_free and not is_chosen and _are_small(call.a.shape, call.b.shape, dtypes):
         return Reason.TOO_SMALL
@@ -321,6 +323,13 @@ def _on_device(
 def takes_tensors(call: Call) -> bool:
     """Whether the call's function is one of arrays of any library."""
     return call.takes_tensors or call.native is operator.matmul
+
+
+def _is_too_short(scheme: str, shape: Shape) -> bool:
+    """Whether sums are so short that a default's bound is weaker than the native product's, though
+    somebody named a backend; those of `faithful` have an FP32 chain for it.
+    """
+    return scheme == "crt" and shape[1] < LEAST_K
 
 
 def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) -> bool:

@@ -131,6 +131,11 @@ def test_sums_of_few_products_are_native_unless_a_scheme_is_chosen(
         operands = normal(100, k), normal(k, 100)
         assert ran(*operands) == (wanted, None)
         assert ran(*operands, scheme="faithful") == ("faithful", None)
+        wide = [ndarray(x.x.astype(float)) for x in operands]
+        wanted = "crt" if k == 48 else "native"
+        for given in (wide, [x.x for x in wide]):
+            assert ran(*given, backend="cuda")[0] == wanted
+            assert ran(*given, backend="cuda", scheme="crt") == ("crt", None)
 
 
 @pytest.mark.usefixtures("gpu")
