@@ -93,15 +93,25 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+class _Last:
+    """The file of the test that ran last."""
+
+    path: Path | None = None
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test's devices are its own, and what the last one knew of calls is not so here.
 
-    As a fixture this took a tenth of what a short test takes.
+    As a fixture this took a tenth of what a short test takes. Collections of garbage leave alone
+    what earlier files' tests have made: IPython, for one, asks for a whole collection each time.
     """
     from mixpert_py.runtime.context import INITIAL
 
     INITIAL.known.clear()
+    if item.path != _Last.path:
+        _Last.path = item.path
+        gc.freeze()
 
 
 @pytest.fixture(scope="module")
