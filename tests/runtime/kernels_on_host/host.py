@@ -34,7 +34,7 @@ REPLACED = (
     ),
 )
 EXACT = "-ffp-contract=off", "-frounding-math", "-mfma"
-OPTIONS = "-std=c++20", *EXACT, "-shared", "-fPIC", "-w"
+OPTIONS = "-std=c++17", *EXACT, "-shared", "-fPIC", "-w"
 
 
 def library(source: str, path: Path, optimized: str = "-O0") -> ctypes.CDLL:
