@@ -14,7 +14,7 @@ from tests.mixpert_py.command import Mixpert, called
 RULE = """\
 import sys
 import numpy as np
-a = np.random.default_rng(0).standard_normal((700, 700)) / 30
+a = np.random.default_rng(0).standard_normal((400, 400)) / 20
 b = a
 for _ in range(30):
     b = b @ a

@@ -127,7 +127,7 @@ LEAVES = {
     "resource.RLIMIT_NOFILE, (99, 99))",
     "a closed stream": "import sys; sys.stdout.close()",
     "a mask": "import os; os.umask(0o77)",
-    "more memory": "import numpy; numpy.left = [*getattr(numpy, 'left', ()), numpy.ones(1 << 26)]",
+    "more memory": "import numpy; numpy.left = [*getattr(numpy, 'left', ()), numpy.ones(300 << 20, 'b')]",
 }
 
 
