@@ -38,7 +38,7 @@ def test_start_up() -> None:
 
 
 def test_imports_of_a_rewritten_package() -> None:
-    words = ["--imports", "networkx", "--rounds", "1"]
+    words = ["--imports", "tomlkit", "--rounds", "1"]
     done = CliRunner().invoke(start_up.command, words)
     assert done.exit_code == 0
     result = json.loads(done.stdout)

@@ -82,9 +82,9 @@ def _peak() -> int:
 
 class TestPlans:
     def test_the_gate_is_passed(self) -> None:
-        done = call("plans", "--count", "40")
+        done = call("plans", "--count", "20")
         assert done.return_value == 0, done.stderr
-        assert done.stderr.startswith("plans passed: 240 mutated files read: plans, stores, ")
+        assert done.stderr.startswith("plans passed: 120 mutated files read: plans, stores, ")
         assert json.loads(done.stdout)["passed"]
 
     @pytest.mark.parametrize("name", KINDS)
@@ -221,9 +221,9 @@ class TestLoad:
     def test_on_this_machine(self, tmp_path: Path) -> None:
         state = tmp_path / "load.json"
         load.write([replace(self.stretch(), on=machine.machine()["cpu"])], state)
-        given = "--backend", "reference", "--seconds", "3", "--window", "1", "--state", str(state)
+        given = "--backend", "reference", "--seconds", "2", "--window", "0.6", "--state", str(state)
         record = json.loads(call("load", *given).stdout)
-        assert record["did"] == "full load for 1.67 min, 0.05 min"
+        assert record["did"] == "full load for 1.67 min, 0.0333 min"
         one = record["figures"]["stretches"][1]
         assert one["first"] > 1e6
         assert one["before"]["host"] > 10 << 20

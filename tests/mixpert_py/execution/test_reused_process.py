@@ -127,7 +127,8 @@ LEAVES = {
     "resource.RLIMIT_NOFILE, (99, 99))",
     "a closed stream": "import sys; sys.stdout.close()",
     "a mask": "import os; os.umask(0o77)",
-    "more memory": "import numpy; numpy.left = [*getattr(numpy, 'left', ()), numpy.ones(300 << 20, 'b')]",
+    "more memory": "import numpy; left = numpy.ones(300 << 20, 'b'); "
+    "numpy.left = [*getattr(numpy, 'left', ()), left]",
 }
 
 
