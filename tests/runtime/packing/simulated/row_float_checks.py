@@ -20,6 +20,7 @@ from mixpert_py.runtime.scheme import Scheme
 from mixpert_py.runtime.schemes import SCHEMES
 from mixpert_py.runtime.schemes.wide_range import WIDER
 from mixpert_py.runtime.splitter import BF16, FP16, TF32, Element, FloatSlices
+from tests.every_check import EVERY_CHECK
 from tests.runtime.families import FAMILIES
 from tests.runtime.packing.simulated.row_checks import check, operands
 from tests.runtime.packing.simulated.row_launches import SMALL_ROWS, Tuning
@@ -30,6 +31,7 @@ EMULATIONS = {
     if isinstance(entry, Scheme) and isinstance(entry.left, FloatSlices)
 }
 FP16X3 = EMULATIONS["fp16x3"]
+EACH = 4 if EVERY_CHECK else 8  # of the families, for schemes that differ in few statements
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 
@@ -43,7 +45,7 @@ def floats(splitter: FloatSlices) -> Scheme:
 def test_every_scheme(name: str, order: str) -> None:
     for i, family in enumerate(FAMILIES):
         dtype = np.float64 if (i + len(name)) % 3 == 0 else np.float32
-        if (i + len(name)) % 4 == 0 or name == "fp16x3":
+        if (i + len(name)) % EACH == 0 or name == "fp16x3":
             check(*operands(family, 7, 70, 6, dtype, order), EMULATIONS[name])
 
 
