@@ -16,10 +16,11 @@ import pytest
 from mixpert_py.passes.finder import HINT
 from mixpert_py.sources import source_files
 from mixpert_py.sources.pool import collect_seldom
+from tests.every_check import EVERY_CHECK
 from tests.passes.properties import require_safe
 
 PACKAGES = ("numpy", "scipy", "sklearn", "networkx", "sympy")
-SAMPLE_BYTES = 800_000
+SAMPLE_BYTES = 800_000 if EVERY_CHECK else 400_000
 
 
 def folder(name: str) -> str | None:

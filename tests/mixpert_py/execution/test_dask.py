@@ -71,7 +71,7 @@ def seen(folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder.parent / "seen").read_text().splitlines()]
 
 
-OPTIONS = TuningOptions(Limits(Limit(1e-4)), backend="reference", search="greedy")
+OPTIONS = TuningOptions(Limits(Limit(1e-4)), backend="reference")
 
 
 def tuned(program: launcher.Program, options: TuningOptions) -> TuningResult:
