@@ -253,7 +253,10 @@ def look_up_plans() -> None:
 
 @cache
 def has_plans() -> bool:
-    """Whether `find_plan` may find any while this program runs."""
+    """Return whether `find_plan` may find a plan for any module.
+
+    It may if MIXPERT_PLAN is set, or if there is a plan file beside the running program.
+    """
     folder = _folder(_running_file())
     return bool(os.environ.get("MIXPERT_PLAN")) or any(folder.glob(f"*{SUFFIX}"))
 

@@ -70,27 +70,26 @@ EDGES = range(384, 8192, 128)  # sizes at which defaults are compared with nativ
 
 
 def _what_runs(gpu: "Device | Absent") -> list[Finding]:
-    from mixpert_py.runtime.gpu.break_even import CRT_MARGIN, figures
+    from mixpert_py.runtime.gpu.break_even import figures
     from mixpert_py.runtime.gpu.device import Absent
 
     if isinstance(gpu, Absent):
         single, wide = "native", "native; float32 where a plan says so and it is large enough"
         emulated = "the reference backend in NumPy, with --backend reference"
     else:
-        times = figures(gpu.name).times
+        faster = figures(gpu.name).faster
 
-        def default(scheme: str, is_wide: bool, margin: float) -> str:
-            """What runs without a plan; margin: how much faster the scheme must be."""
+        def default(scheme: str, wide: bool) -> str:
+            """Say what runs without a plan, for products of which this is the default scheme."""
             for n in EDGES:
-                ours, native = times(scheme, (n, n), (n, n), is_wide, 0)
-                if ours * margin < native:
+                if faster(scheme, (n, n), (n, n), wide, 0, by_default=True):
                     return (
                         f"native; {scheme} on the GPU from about {n} × {n} × {n} on, "
                         "NumPy arrays where moving them pays"
                     )
             return f"native, which is faster than {scheme} on this GPU"
 
-        single, wide = default("faithful", False, 1.0), default("crt", True, CRT_MARGIN)
+        single, wide = default("faithful", False), default("crt", True)
         emulated = f"{gpu.kernels} kernels on the GPU; NumPy arrays where moving them pays"
     return [
         Finding("float64 products", wide),

@@ -61,7 +61,7 @@ def reduced(
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What a reduced source must keep of a file.
+    """The parts of a file that a reduced source must keep.
 
     starts: offsets of the products, in order. roots: as of `reduced`. outward: whether any of
     OUTWARD_WORDS is in the file, which few have.

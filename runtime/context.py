@@ -62,7 +62,7 @@ def no_plan(module: str) -> Plan | None:
 
 
 def no_plans() -> bool:
-    """Say that `no_plan` finds none."""
+    """Return that `no_plan` finds no plan."""
     return False
 
 
@@ -78,7 +78,8 @@ class Context:
     nobody chose a scheme, or "native" was chosen: small operands pass there without a decision.
     overrides_sites: `scheme` comes before the one that is written at a call site, too.
     modules: which products that PyTorch makes itself are covered; None: none of them. finds_plans:
-    whether `find_plan` finds any at all; asked as late, for a program may say where its plan is.
+    returns whether `find_plan` may find a plan for any module; it is called when a product needs to
+    know, since a program may set MIXPERT_PLAN itself.
     """
 
     scheme: str | None = None
@@ -127,7 +128,10 @@ class Context:
         return self.plan
 
     def has_choices(self) -> bool:
-        """Whether a scheme or a plan may be in force for some call site, or a trace looks on."""
+        """Return whether any call site may have a scheme, plan or backend of its own, or a trace.
+
+        Where not, all products run by the default of their type.
+        """
         modules = self.modules or Modules()
         given = self.scheme, self.plan, self.backend, self.trace, modules.plan, modules.scheme
         return any(it is not None for it in given) or self.finds_plans()

@@ -18,8 +18,9 @@ def is_single(*dtypes: str) -> bool:
 
 
 def default_scheme(*dtypes: str) -> str | None:
-    """The scheme of a GPU's products of such types that nobody chose one for: as accurate as the
-    native ones. None: they are native.
+    """Return the default scheme of products on a GPU, by the dtypes of their operands.
+
+    It is as accurate as the native product. None: the default is the native product.
     """
     if is_single(*dtypes):
         return "faithful"

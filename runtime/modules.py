@@ -34,8 +34,8 @@ LEAST_SIDE = 48
 class _State:
     """Who wants products covered, and the hook that does it; one for the process.
 
-    users: of each, whether it takes small products, too. parameters, calls: what tells of the
-    parameters of modules, and of the first call of one with any, for which the hook waits.
+    users: of each, whether it takes small products, too. parameters, calls: while the hook waits,
+    the handles by which PyTorch calls `see_parameter` and `see_call`; None: it does not.
     """
 
     def __init__(self) -> None:
@@ -108,17 +108,20 @@ class _State:
                 self.calls = getattr(module, CALLS)(self.see_call)
 
     def see_parameter(self, module: Any, name: str, parameter: Any) -> None:
-        """A module has a parameter: with it, it may make products."""
+        """Put the hook in place if products with a module's new parameter may take a scheme."""
         if self.hook is None and _may_gain(parameter):
             self.cover()
 
     def see_call(self, module: Any, operands: Any) -> None:
-        """A module is called, which may have come whole out of a file."""
+        """Put the hook in place if products of a called module may take a scheme.
+
+        A module that was loaded whole has registered no parameter.
+        """
         if sys.modules[TORCH].compiler.is_compiling():
             return  # it would be traced, which this cannot be
         try:
             parameters = [*module.parameters()]
-        except Exception:  # the program has something else by that name
+        except Exception:  # whatever the program has by that name must not end it here
             self.cover()
             return
         if any(map(_may_gain, parameters)):
@@ -127,7 +130,7 @@ class _State:
             self.watch_no_calls()
 
     def cover(self) -> None:
-        """Put the hook in place unless somebody has, or nobody wants it any more."""
+        """Put the hook in place, if it is not and `users` want it, and end the watch of calls."""
         with self.lock:
             if self.users and self.hook is None:
                 self.put_in_place()
@@ -153,7 +156,7 @@ def _may_gain(parameter: Any) -> bool:
     try:
         shape = parameter.shape
         return len(shape) > 1 and bool(min(shape[-2:]) >= LEAST_SIDE)
-    except Exception:  # a lazy module's has none yet, or it is what only the program knows
+    except Exception:  # a lazy module's has none yet; what a program registers must not end it here
         return True
 
 

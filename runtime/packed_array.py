@@ -83,7 +83,7 @@ def pack(b: Any, scheme: str | None = None, side: Side = "right") -> PackedArray
 
 
 def _default(b: Any) -> str:
-    """The scheme that an operand is packed for where nobody chose one."""
+    """Return the scheme for which `pack` packs an operand if none is given or in force."""
     dtype = name_of(getattr(b, "dtype", None))
     return default_scheme(dtype) or ("native" if dtype in PRECISION else "faithful")
 

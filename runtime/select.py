@@ -266,10 +266,9 @@ def _on_device(
 ) -> Selection | Reason:
     """The selection for arrays that are on one GPU."""
     dtypes = _dtypes(call)
-    default = default_scheme(*dtypes)
-    if default is None and not is_chosen:
+    scheme = request.scheme if is_chosen else default_scheme(*dtypes)
+    if scheme is None:
         return Reason.DTYPE
-    scheme = request.scheme if is_chosen or default is None else default
     if scheme == "faithful" and not is_chosen and not placement.is_full():
         return Reason.REDUCED
     if placement.borrow is not foreign.Borrowed and not takes_tensors(call):
@@ -283,7 +282,7 @@ def _on_device(
     if request.out is not None and not _takes_result_on_device(request.out, call, dtypes):
         return Reason.OUT
     if scheme in CASTS and {PRECISION[dtype] for dtype in dtypes} == {scheme}:
-        return Selection(lambda request: Product(call.run(), scheme), request)
+        return Selection(lambda request: Product(call.run(), request.scheme), request)
     if scheme == "float32":  # a cast would lose float64 operands whose exponents FP32 has not
         scheme = "faithful"
     if not is_chosen and _is_too_short(scheme, shape):
@@ -302,9 +301,10 @@ def _on_device(
         return Reason.NO_KERNEL
     if is_free:
         is_short = not is_chosen and shape[1] < LEAST_K
-        margin = 1.0 if is_chosen or scheme != "crt" else break_even.CRT_MARGIN
         try:
-            if not _is_profitable(call, request, scheme, found.name, margin, is_short=is_short):
+            if not _is_profitable(
+                call, request, scheme, found.name, is_short=is_short, by_default=not is_chosen
+            ):
                 return Reason.TOO_SMALL
         except DeviceError:  # no tile holds the scheme's sums
             return Reason.KERNEL
@@ -326,8 +326,9 @@ def takes_tensors(call: Call) -> bool:
 
 
 def _is_too_short(scheme: str, shape: Shape) -> bool:
-    """Whether sums are so short that a default's bound is weaker than the native product's, though
-    somebody named a backend; those of `faithful` have an FP32 chain for it.
+    """Return whether a default's bound for sums of this length is weaker than the native product's.
+
+    Short sums of `faithful` are made by an FP32 chain where they are made at all.
     """
     return scheme == "crt" and shape[1] < LEAST_K
 
@@ -339,10 +340,12 @@ def _are_small(a: tuple[int, ...], b: tuple[int, ...], dtypes: tuple[str, str]) 
 
 
 def _is_profitable(
-    call: Call, request: Request, scheme: str, device: str, margin: float, *, is_short: bool
+    call: Call, request: Request, scheme: str, device: str, *, is_short: bool, by_default: bool
 ) -> bool:
-    """Whether a scheme beats the native product of arrays on such a GPU, by so much. is_short: only
-    an FP32 chain may be made, which is that of stacks of tiny matrices.
+    """Return whether a scheme beats the native product of arrays on such a GPU.
+
+    is_short: only an FP32 chain may be made, which is that of stacks of tiny matrices. by_default:
+    as of `Figures.faster`.
     """
     a, b, dtypes = call.a.shape, call.b.shape, _dtypes(call)
     packed = 0 if call.left is None else math.prod(a)
@@ -356,8 +359,8 @@ def _is_profitable(
     if products == 1 and break_even.small_pays(scheme, a, b):
         return True
     figures = break_even.figures(device)
-    ours, native = figures.times(scheme, a, b, is_wide(*dtypes), packed, products)
-    return ours * margin < native
+    wide = is_wide(*dtypes)
+    return figures.faster(scheme, a, b, wide, packed, products, by_default=by_default)
 
 
 def _takes_result_on_device(out: Any, call: Call, dtypes: tuple[str, str]) -> bool:

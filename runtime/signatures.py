@@ -41,7 +41,9 @@ def NATIVE(a: Any, b: Any) -> None:  # noqa: N802 — a constant, and no functio
 SMALL = 1 << 20
 # Elements of which an array of any type that takes a scheme unasked is as small.
 FEW: Final = SMALL // 8
-# Matrices from which a stack of tiny ones may gain: of fewer, as small as above, none does.
+# Matrices from which a stack of tiny ones may gain; a stack of fewer that is as small as above
+# never does. `gpu.tiny` makes them in FP32, 1.3 to 4 times as fast as the vendor from so many on,
+# and 1.5 to 30 times for hundreds of thousands: measured from 4 × 4 to 32 × 32.
 TINY_COUNT: Final = 1000
 MOST: Final = 4096  # signatures of a context, after which it begins anew
 SHAPES: Final = frozenset({matmul_shape, dot_shape, mm_shape, bmm_shape})

@@ -42,7 +42,7 @@ class Parameters:
         return call.args[at] if at < len(call.args) else next(named, None)
 
     def _is_list(self, call: ast.Call) -> bool:
-        """Whether a call has its operands in a list that is written there."""
+        """Return whether the second argument is a list or tuple display of enough operands."""
         if len(call.args) != 2 or not isinstance(call.args[1], (ast.List, ast.Tuple)):
             return False
         return len(call.args[1].elts) >= len(self.required) - 1

@@ -42,8 +42,8 @@ class Times(Protocol):
     ) -> tuple[float, float]: ...
 
 
-# How much faster `crt` must be, with 14 moduli, to be taken unasked: with 15, which log-normal data
-# needs, it takes 1/14 longer.
+# How much faster `crt` must be, with 14 moduli, to be taken by default: with 15, which log-normal
+# data needs, it takes 1/14 longer.
 CRT_MARGIN = 1.07
 
 # Of stacks of small products, which one kernel makes (`small`): schemes, edges, and from which
@@ -55,11 +55,7 @@ SMALL_COUNT = 32
 
 # Rows of a tile. Tiles that are partly filled make gains come and go as rows grow; between two
 # multiples of these they come once at most, but for gains below a hundredth.
-ROWS = 64
-
-# Of stacks of tiny ones, which `tiny` makes in FP32: 1.3 to 4 times as fast as the vendor's from
-# TINY_COUNT products on, 1.5 to 30 of hundreds of thousands. Measured from 4 × 4 to 32 × 32; on the
-# host the call takes no longer than a native one that comes this way.
+TILE_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +72,22 @@ class Figures:
     times: Times
 
     def faster(
-        self, scheme: str, a: Dims, b: Dims, wide: bool, packed: int, products: int = 1
+        self,
+        scheme: str,
+        a: Dims,
+        b: Dims,
+        wide: bool,
+        packed: int,
+        products: int = 1,
+        *,
+        by_default: bool = False,
     ) -> bool:
-        """Whether a scheme beats the native product. Arguments as in Times."""
+        """Return whether a scheme beats the native product. Arguments as in Times.
+
+        by_default: whether it must be so much faster that it is taken though nobody chose it.
+        """
         ours, native = self.times(scheme, a, b, wide, packed, products)
-        return ours < native
+        return ours * (CRT_MARGIN if by_default and scheme == "crt" else 1.0) < native
 
 
 @cache
@@ -146,11 +153,11 @@ def native_rows(device: str, m: int, k: int, n: int) -> int:
             return True
 
     more = 1 << (m - 1).bit_length()
-    last, rows = 0, min(ROWS, more)
+    last, rows = 0, min(TILE_ROWS, more)
     while not gains(rows):
         if rows == more:
             return more
-        last, rows = rows, min(rows + max(ROWS, 1 << rows.bit_length() >> 6), more)
+        last, rows = rows, min(rows + max(TILE_ROWS, 1 << rows.bit_length() >> 6), more)
     return last + bisect_left(range(last + 1, rows), True, key=gains)
 
 

@@ -92,7 +92,7 @@ class Guarded(Records):
 
 
 class UnfitError(Exception):
-    """More moduli are needed than a product was to be made by; it has not been."""
+    """Operands need more moduli than the product was to be made by, and it was not made."""
 
 
 class Watch(Records):
@@ -151,9 +151,9 @@ class Outlook:
     """How the next product of a signature is made, by what its earlier ones have needed.
 
     count: moduli to begin with. is_known: whether the last operands needed no more than there are.
-    integers: the scheme to begin with in their place, where the last
-    operands were integers. mistakes: how often that was wrong. unseen: products to come that are
-    native without a look. failures: in a row.
+    integers: the scheme to begin with in their place, where the last operands were integers.
+    mistakes: how often that was wrong. unseen: products to come that are native without a look.
+    failures: in a row.
     """
 
     count: int = FEWEST

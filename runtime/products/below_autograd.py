@@ -46,14 +46,15 @@ class Hook:
             name: torch.library.get_kernel(f"aten::{name}", key).call_boxed for name in OPERATORS
         }
         self._sites = Sites(torch)
-        # What is native for all callers, while nobody has chosen a scheme or a plan, or looks on:
-        # by the operands' types, device and all else of their shapes, up to how many rows, or
-        # matrices of a stack, A may have. Empty once somebody has for a product of which a backward
-        # pass may come: that may be when nobody wants small products any more.
+        # The products that are native by default. Key: A's shape without its first number, B's
+        # shape, the dtype, and the device; value: the largest first number of A's shape, rows or
+        # matrices of a stack, for which that is known. Used while no scheme, plan or trace is in
+        # force. Emptied for good once one was for a product that records a gradient: the products
+        # of its backward pass take its scheme, and may come when no scheme is in force any more.
         self._native: dict[Any, int] = {}
         self.takes_small = False
         self._library: Any = torch.library.Library("aten", "IMPL")
-        ours = {"mm": self._mm(), "bmm": self._bmm()}
+        ours = {name: self._plain(name) for name in ("mm", "bmm")}
         ours |= {name: self._sum(name) for name in ("addmm", "baddbmm")}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a kernel is replaced
@@ -68,10 +69,10 @@ class Hook:
         """Put PyTorch's own kernels back."""
         self._library._destroy()
 
-    # The three functions repeat lines on purpose: what is native costs no more than these.
+    # The two functions repeat lines on purpose: what is native costs no more than these.
 
-    def _mm(self) -> Callable[..., Any]:
-        kernel, take, native = self._kernels["mm"], self._take, self._native
+    def _plain(self, name: str) -> Callable[..., Any]:
+        kernel, take, native = self._kernels[name], self._take, self._native
         remember = self._sites.remember
 
         def mm(keys: Any, a: Tensor, b: Tensor) -> Any:
@@ -80,27 +81,11 @@ class Hook:
                     return kernel(keys, a, b)
                 if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
                     if a.requires_grad or b.requires_grad:
-                        remember("mm", a, b)
+                        remember(name, a, b)
                     return kernel(keys, a, b)
-            return take("mm", keys, None, a, b, {})
+            return take(name, keys, None, a, b, {})
 
         return mm
-
-    def _bmm(self) -> Callable[..., Any]:
-        kernel, take, native = self._kernels["bmm"], self._take, self._native
-        remember = self._sites.remember
-
-        def bmm(keys: Any, a: Tensor, b: Tensor) -> Any:
-            if not self.takes_small:
-                if a.numel() <= FEW and b.numel() <= FEW:
-                    return kernel(keys, a, b)
-                if a.shape[0] <= native.get((a.shape[1:], b.shape, a.dtype, a.get_device()), 0):
-                    if a.requires_grad or b.requires_grad:
-                        remember("bmm", a, b)
-                    return kernel(keys, a, b)
-            return take("bmm", keys, None, a, b, {})
-
-        return bmm
 
     def _sum(self, name: str) -> Callable[..., Any]:
         kernel, take, native = self._kernels[name], self._take, self._native
@@ -135,7 +120,7 @@ class Hook:
         return kernel(keys, a, b) if c is None else kernel(keys, c, a, b, **factors)
 
     def _know_native(self, a: Tensor, b: Tensor) -> None:
-        """Keep that these operands' product is native where nobody has chosen anything."""
+        """Keep in `_native` that the product of operands like these is native by default."""
         if a.dtype is self._torch.complex64:
             return  # few have such, and fewer rows may gain where these do not
         rows, last = a.shape[0], b.shape[-1]

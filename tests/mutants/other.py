@@ -6,8 +6,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="finder: an @ at the beginning of a line is a decorator",
         path="passes/finder.py",
-        old="return begins and DECORATOR.match(text, at) is not None",
-        new="return begins",
+        old="return _begins_line(text, at) and DECORATOR.match(text, at) is not None",
+        new="return _begins_line(text, at)",
         tests=(
             "tests/passes/test_source.py",
             "tests/passes/test_bindings.py",
