@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from mixpert_py.runtime.model.kernel_times import KernelTimes
 
 SHIPPED = STANDS_IN  # its figures say whether a GPU is worth looking for
-STARTING = 3.0  # seconds until CuPy is imported and CUDA has begun
+# Seconds until CuPy is imported and CUDA has begun, where their files were read before: 0.65 beside
+# an H200, and 2.5 where they come from the disk.
+STARTING = 1.0
 SAFETY = 1.2  # by how much moving must be faster: the host may be busier than when measured
 STAGING, HOST = 5e9, 1e12  # bytes/s and operations/s where a model does not say
 LATENCY = 1e-3  # seconds: memory, streams, launches, and the host's steps between them
@@ -193,15 +195,17 @@ def moving_saves(
     """How many seconds sooner NumPy arrays are multiplied on the device, their way there and back
     included, than on the host; 0 where they are not.
 
-    It computes while others are moved. added: the product is added to something on its way back;
-    a large one is written to fresh memory on the host, and read.
+    It computes while others are moved. Of AᵀA and AAᵀ the host computes half, and one operand is
+    moved. added: the product is added to something on its way back; a large one is written to fresh
+    memory on the host, and read.
     """
     m, k, n = shape
     dtypes, itemsize = (name_of(a.dtype), name_of(b.dtype)), np.result_type(a, b).itemsize
     wide, products = is_wide(*dtypes), real_products(*dtypes)
     result = m * n * itemsize
-    moved = (a.size + b.size) * itemsize + result  # all go as the result's type
-    here = 2 * m * n * k * products / known.host * (2 if wide else 1)
+    alike = products == 1 and is_transpose(a, b)
+    moved = (a.size + (0 if alike else b.size)) * itemsize + result  # all go as the result's type
+    here = 2 * m * n * k * products / known.host * (2 if wide else 1) / (2 if alike else 1)
     if added and k and result >= FRESH:
         moved += result
         here += result / SUMMED
@@ -210,6 +214,14 @@ def moving_saves(
         return 0.0
     ours, _ = known.times(scheme, a.shape, b.shape, wide, 0, products)
     return max(here - max(there, ours) * SAFETY, 0.0)
+
+
+def is_transpose(a: Array, b: Array) -> bool:
+    """Return whether B is the very matrix A, turned, for which NumPy calls BLAS's `syrk`."""
+    if a.ndim != 2 or a.shape != b.shape[::-1] or a.itemsize not in a.strides:
+        return False
+    same: bool = a.T.__array_interface__ == b.__array_interface__
+    return same
 
 
 def native_pays(a: Array, b: Array, known: Figures) -> bool:

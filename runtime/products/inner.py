@@ -38,7 +38,8 @@ def inner(
             if a.size < MOVES and passes(site):
                 return native(a, b)
         elif type(b) in device_of and b.ndim in (1, 2):
-            value = kept_product(innermost.get().context, site, matmul_shape, False, a, b.T)
+            columns = b.T if b.ndim == 2 else b  # a vector's view would take time
+            value = kept_product(innermost.get().context, site, matmul_shape, False, a, columns)
             if value is not None:
                 return native(a, b) if value is NATIVE else value
     if is_replaced(native, a, b):

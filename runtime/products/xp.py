@@ -6,7 +6,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from mixpert_py.runtime.api import dot, dot_method, matmul
-from mixpert_py.runtime.context import current, passes
+from mixpert_py.runtime.context import current, innermost, passes
 from mixpert_py.runtime.products.einsum import einsum
 from mixpert_py.runtime.products.inner import inner
 from mixpert_py.runtime.products.multi_dot import multi_dot
@@ -15,6 +15,7 @@ from mixpert_py.runtime.products.tensordot import tensordot
 from mixpert_py.runtime.products.tensors import torch_matmul
 from mixpert_py.runtime.products.vectors import matvec, vecdot, vecmat
 from mixpert_py.runtime.request import Native
+from mixpert_py.runtime.signatures import is_small_on_device
 
 
 def _dot_of(*operands: Any, native: Any, **given: Any) -> Any:
@@ -76,6 +77,17 @@ def xp_product(
     runtime's functions of their names are called; any other function is called as it is, and an
     array's method `dot` is one. Other arguments and errors as in `matmul`.
     """
+    if (
+        len(operands) == 2
+        and scheme is None
+        and backend is None
+        and block is None
+        and not options
+        and site in innermost.get().context.passing
+        and is_small_on_device(operands[0])
+        and is_small_on_device(operands[1])
+    ):
+        return native(*operands)  # product or not
     known = _known(native)
     if known is None or not _takes(known, operands, options):
         return native(*operands, **options)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import repeat
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -477,6 +478,7 @@ def test_cuda_is_not_begun_for_a_product_that_does_not_pay(
     gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "cupy")
+    monkeypatch.setattr(break_even, "STARTING", inf)
     monkeypatch.setattr(gpu, "error", RuntimeError("CUDA was asked"))
     a = normal(400, 400).x
     assert ran(a, a, scheme="int8x6") == ("native", Reason.TOO_SMALL)

@@ -20,6 +20,7 @@ from mixpert_py.runtime.gpu.break_even import (
     tiny_pays,
 )
 from mixpert_py.runtime.model.known_devices import find, keep, model_of
+from mixpert_py.runtime.request import Array
 from tests.runtime.emulations import EMULATIONS
 from tests.runtime.gpu.fake import pays_from
 
@@ -169,6 +170,22 @@ def test_what_is_worth_moving(size: int, dtype: type, seconds: float) -> None:
     known = pays_from(1e6, 30, staging=8e9, host=1.2e12)
     saved = moving_saves(a, a, (size,) * 3, "int8x6", known)
     assert saved == pytest.approx(seconds, abs=0.01)
+
+
+def test_of_a_product_with_its_transpose_the_host_makes_half() -> None:
+    def saved(a: Array, b: Array) -> float:
+        shape = (len(a), a.shape[1], b.shape[1])
+        return moving_saves(a, b, shape, "crt", pays_from(1, staging=1e10, host=1e12))
+
+    x, y = np.empty((2, 4096, 2048))
+    # 8 · 4096 · 2048 bytes of an operand, 8 · 2048² of the result, 4 · 4096 · 2048² operations.
+    operand, result, here = 6.71e-3, 3.36e-3, 68.7e-3
+    assert saved(x.T, y) == pytest.approx(here - 1.2 * (2 * operand + result), rel=0.01)
+    alike = here / 2 - 1.2 * (operand + result)
+    assert saved(x.T, x) == pytest.approx(alike, rel=0.01)
+    assert saved(x[:, :1024].T, x[:, :1024]) < saved(x[:, :1024].T, x[:, 1024:])
+    z = x[:2048]  # square, but not turned
+    assert saved(z, z) == saved(z, y[:2048])
 
 
 def test_a_gpu_begins_once_it_would_have_saved_as_much() -> None:

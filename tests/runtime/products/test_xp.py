@@ -5,12 +5,15 @@ from functools import partial
 from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from mixpert_py.plan import Plan, Site
+from mixpert_py.runtime import signatures
 from mixpert_py.runtime.context import Context, use
+from mixpert_py.runtime.products import xp
 from mixpert_py.runtime.products.xp import xp_product
 from mixpert_py.runtime.tracing.trace import Trace
 from tests.runtime.operands import OPERANDS, outcome, same
@@ -157,3 +160,30 @@ def test_a_function_that_is_replaced_after_its_first_call_is_no_product(
                     patch.setattr(np, "dot", np.matmul)
                 xp_product(x, x, native=original, site=SITE)
     assert trace.sites[SITE].calls == 2
+
+
+def test_small_operands_on_a_gpu_take_no_look_at_the_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Matrix(np.ndarray):
+        pass
+
+    monkeypatch.setattr(xp, "_known", asked := Mock(return_value=None))
+    monkeypatch.setitem(signatures.size_of, Matrix, lambda x: x.size)
+    a, b = A.view(Matrix), B.view(Matrix)
+    large = np.broadcast_to(a[0, 0], (1024, 1024)).view(Matrix)
+    with use(Context()) as context:
+        context.passing.add(SITE)
+        assert same(xp_product(a, b, site=SITE, native=np.matmul), a @ b)
+        assert not asked.called
+        for operands, given in (
+            ((a, large), {}),
+            ((a, B), {}),
+            ((a, b, "more"), {}),
+            ((a, b), {"out": None}),
+            ((a, b), {"site": "other"}),
+            ((a, b), {"scheme": "int8x3"}),
+        ):
+            asked.reset_mock()
+            xp_product(*operands, **{"site": SITE, **given}, native=lambda *_, **__: None)
+            asked.assert_called_once()
